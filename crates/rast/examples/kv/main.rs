@@ -1,0 +1,2 @@
+//! The kv example.
+fn main() {}

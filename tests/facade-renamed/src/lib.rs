@@ -1,0 +1,1 @@
+//! A crate that knows only the facade, under another name.

@@ -1,0 +1,2 @@
+//! A crate without std that links the lower layers.
+#![no_std]

@@ -1,0 +1,2 @@
+//! The tool of the workspace.
+fn main() {}
