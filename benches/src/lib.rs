@@ -1,1 +1,11 @@
-//! Benches of the workspace.
+//! The benches of the workspace: a harness that interleaves its contenders, and one file per layer.
+//!
+//! The method, and why this is not criterion, stands in `benches/README.md`; the figures stand in
+//! `docs/performance.md`.
+
+pub mod harness;
+pub mod layers;
+pub mod options;
+pub mod report;
+pub mod stats;
+pub mod workers;

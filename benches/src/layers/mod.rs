@@ -1,0 +1,26 @@
+//! The scenarios, one file per layer, lowest first.
+
+use crate::harness::Scenario;
+
+type Layer = (&'static str, fn() -> Vec<Scenario>);
+
+const LAYERS: &[Layer] = &[];
+
+/// The scenarios of one layer, or of all of them.
+///
+/// # Errors
+///
+/// If no layer has that name.
+pub fn scenarios(layer: Option<&str>) -> Result<Vec<Scenario>, String> {
+    let Some(wanted) = layer else {
+        return Ok(LAYERS
+            .iter()
+            .flat_map(|(_, scenarios)| scenarios())
+            .collect());
+    };
+    LAYERS
+        .iter()
+        .find(|(name, _)| *name == wanted)
+        .map(|(_, scenarios)| scenarios())
+        .ok_or_else(|| format!("no layer is called {wanted}"))
+}

@@ -1,0 +1,43 @@
+//! `rast-benches [LAYER] [--smoke] [--json FILE] [--rounds N]`.
+
+use std::process::ExitCode;
+
+use rast_benches::options::{Options, USAGE};
+use rast_benches::{harness, layers, report};
+
+fn main() -> ExitCode {
+    match bench() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(wrong) => {
+            eprintln!("{wrong}\n{USAGE}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn bench() -> Result<(), String> {
+    let options = Options::parse(std::env::args().skip(1))?;
+    let scenarios = layers::scenarios(options.layer.as_deref())?;
+    println!("machine: {}", report::machine());
+    println!(
+        "rounds: {}, rivals from other crates: {}",
+        options.rounds,
+        if cfg!(all(rast_rivals, feature = "rivals")) {
+            "built"
+        } else {
+            "not built"
+        },
+    );
+    let mut outcomes = Vec::new();
+    for scenario in scenarios {
+        let outcome = harness::run(scenario, &options);
+        print!("{}", report::table(&outcome));
+        outcomes.push(outcome);
+    }
+    if let Some(file) = &options.json {
+        std::fs::write(file, report::json(&outcomes, &options))
+            .map_err(|error| format!("{}: {error}", file.display()))?;
+        println!("\nwritten: {}", file.display());
+    }
+    Ok(())
+}

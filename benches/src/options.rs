@@ -1,0 +1,90 @@
+//! The command line of `rast-benches`.
+
+use std::path::PathBuf;
+
+/// What to run, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Only this layer; all of them if none is named.
+    pub layer: Option<String>,
+    /// Tiny sizes, one round, ours only: proves that the benches run.
+    pub smoke: bool,
+    /// Rounds that count; one more, the warm-up, does not.
+    pub rounds: usize,
+    /// Where to write every sample as JSON.
+    pub json: Option<PathBuf>,
+}
+
+/// How to call the program.
+pub const USAGE: &str = "usage: rast-benches [LAYER] [--smoke] [--json FILE] [--rounds N]
+  LAYER      primitive, alloc, queue, timers, sharder or msgpass; all of them by default
+  --smoke    tiny sizes, one round, ours only: proves that the benches run
+  --json     writes every sample to FILE
+  --rounds   rounds that count (default 11); one warm-up round comes before them";
+
+impl Options {
+    /// Reads the arguments after the program's name.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what is wrong.
+    pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut options = Self {
+            layer: None,
+            smoke: false,
+            rounds: 11,
+            json: None,
+        };
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--smoke" => options.smoke = true,
+                "--json" => {
+                    let file = arguments.next().ok_or("--json needs a file")?;
+                    options.json = Some(PathBuf::from(file));
+                }
+                "--rounds" => {
+                    let rounds = arguments.next().ok_or("--rounds needs a number")?;
+                    options.rounds = match rounds.parse() {
+                        Ok(rounds) if rounds > 0 => rounds,
+                        _ => return Err(format!("--rounds {rounds}: not a number above zero")),
+                    };
+                }
+                flag if flag.starts_with('-') => return Err(format!("unknown flag {flag}")),
+                layer if options.layer.is_none() => options.layer = Some(layer.to_owned()),
+                extra => return Err(format!("one layer at most, so what is {extra}?")),
+            }
+        }
+        if options.smoke {
+            options.rounds = 1;
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        Options::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn the_forms_of_the_command_line() {
+        let all = parse("").unwrap();
+        assert_eq!((all.layer, all.smoke, all.rounds), (None, false, 11));
+        let one = parse("queue --rounds 3 --json out.json").unwrap();
+        assert_eq!(one.layer.as_deref(), Some("queue"));
+        assert_eq!(one.rounds, 3);
+        assert_eq!(one.json, Some(PathBuf::from("out.json")));
+        assert_eq!(parse("--smoke --rounds 9").unwrap().rounds, 1);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for line in ["--json", "--rounds", "--rounds 0", "--rounds x", "--fast"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        assert!(parse("queue timers").is_err());
+    }
+}

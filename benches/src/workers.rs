@@ -1,0 +1,130 @@
+//! Threads that start together, and the time from the first start to the last end.
+//!
+//! A clock that starts in the spawning thread counts thread creation, and one that starts after a
+//! barrier may start late when there are more threads than cores.
+//! So each worker reads the clock itself, right before its first and right after its last
+//! operation, and the time of the run is the span from the earliest start to the latest end.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What one run of a contender did.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Operations that succeeded; a full push or an empty pop is none.
+    pub done: u64,
+    /// From the first worker's start to the last worker's end.
+    pub elapsed: Duration,
+}
+
+impl Sample {
+    /// Nanoseconds per successful operation.
+    ///
+    /// # Panics
+    ///
+    /// If nothing was done: such a run proves nothing.
+    pub fn ns_per_op(&self) -> f64 {
+        assert!(self.done > 0, "a run without one successful operation");
+        self.elapsed.as_nanos().max(1) as f64 / self.done as f64
+    }
+}
+
+/// One worker: returns how many operations it counts.
+pub type Job<'a> = Box<dyn FnOnce() -> u64 + Send + 'a>;
+
+/// Times `work` on the calling thread.
+pub fn alone(work: impl FnOnce() -> u64) -> Sample {
+    let start = Instant::now();
+    let done = work();
+    Sample {
+        done,
+        elapsed: start.elapsed(),
+    }
+}
+
+/// Runs each job on a thread of its own and sums what they count.
+pub fn together(jobs: Vec<Job<'_>>) -> Sample {
+    let awaited = AtomicUsize::new(jobs.len());
+    let spans: Vec<(Instant, Instant, u64)> = thread::scope(|scope| {
+        let awaited = &awaited;
+        let threads: Vec<_> = jobs
+            .into_iter()
+            .map(|job| {
+                scope.spawn(move || {
+                    awaited.fetch_sub(1, Ordering::AcqRel);
+                    let mut patience = Patience::new();
+                    while awaited.load(Ordering::Acquire) != 0 {
+                        patience.wait();
+                    }
+                    let start = Instant::now();
+                    let done = job();
+                    (start, Instant::now(), done)
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a bench worker does not panic"))
+            .collect()
+    });
+    let first = spans.iter().map(|span| span.0).min().expect("one job");
+    let last = spans.iter().map(|span| span.1).max().expect("one job");
+    Sample {
+        done: spans.iter().map(|span| span.2).sum(),
+        elapsed: last - first,
+    }
+}
+
+/// The one way in which every contender waits on a full or an empty queue: spin, then yield.
+///
+/// It is the harness' own and not `rast`'s `Backoff`, so that no contender brings its own policy.
+#[derive(Debug)]
+pub struct Patience {
+    spins: u32,
+}
+
+impl Patience {
+    const SPINS: u32 = 64;
+
+    /// Begins a wait.
+    pub fn new() -> Self {
+        Self { spins: 0 }
+    }
+
+    /// Waits a little.
+    #[inline]
+    pub fn wait(&mut self) {
+        if self.spins < Self::SPINS {
+            self.spins += 1;
+            std::hint::spin_loop();
+        } else {
+            thread::yield_now();
+        }
+    }
+
+    /// Forgets the wait after a success.
+    #[inline]
+    pub fn reset(&mut self) {
+        self.spins = 0;
+    }
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_summed_and_time_passes() {
+        let sample = together(vec![Box::new(|| 2), Box::new(|| 3)]);
+        assert_eq!(sample.done, 5);
+        assert!(sample.ns_per_op() > 0.0);
+        assert_eq!(alone(|| 7).done, 7);
+    }
+}

@@ -1,0 +1,1 @@
+//! Misuse of RAST by safe code, none of which compiles: see `tests/`.
