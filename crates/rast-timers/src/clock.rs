@@ -1,0 +1,122 @@
+//! Sources of time.
+//!
+//! Everything in the workspace that asks for the time asks a [`Clock`], so
+//! that a test can drive it by hand.
+
+#[cfg(feature = "std")]
+mod monotonic;
+
+#[cfg(feature = "std")]
+pub use monotonic::MonotonicClock;
+
+use crate::primitive::sync::Arc;
+use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+use crate::{Instant, Nanos};
+use core::fmt;
+
+/// A source of time that never runs backwards as one thread sees it.
+///
+/// Two threads may read it at once; a reading orders no other memory.
+pub trait Clock {
+    /// Returns the time now.
+    fn now(&self) -> Instant;
+}
+
+impl<C: Clock + ?Sized> Clock for &C {
+    #[inline]
+    fn now(&self) -> Instant {
+        (**self).now()
+    }
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    #[inline]
+    fn now(&self) -> Instant {
+        (**self).now()
+    }
+}
+
+/// A clock that stands still until it is moved, for tests and simulations.
+///
+/// Clones share one reading. It moves only forwards, from any thread.
+/// Reading and moving are lock-free, one atomic operation each without
+/// contention.
+///
+/// ```
+/// use rast_timers::{Clock, Instant, ManualClock, Nanos};
+/// let clock = ManualClock::new();
+/// let same = clock.clone();
+/// clock.advance(Nanos::from_micros(5));
+/// assert_eq!(same.now(), Instant::from_nanos(5_000));
+/// clock.set(Instant::from_nanos(3)); // the past: has no effect
+/// assert_eq!(same.now(), Instant::from_nanos(5_000));
+/// ```
+#[derive(Clone)]
+pub struct ManualClock {
+    nanos: Arc<AtomicU64>,
+}
+
+impl ManualClock {
+    /// Makes a clock that shows its origin, zero.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::at(Instant::ORIGIN)
+    }
+
+    /// Makes a clock that shows `start`.
+    #[must_use]
+    pub fn at(start: Instant) -> Self {
+        Self {
+            nanos: Arc::new(AtomicU64::new(start.as_nanos())),
+        }
+    }
+
+    /// Moves the clock `span` forwards, at most to [`Instant::MAX`].
+    ///
+    /// Advances of several threads add up.
+    pub fn advance(&self, span: Nanos) {
+        // Relaxed: the word is all there is; a reading of a clock publishes
+        // nothing else. [CK1]
+        let mut seen = self.nanos.load(Ordering::Relaxed);
+        loop {
+            let next = seen.saturating_add(span.as_nanos());
+            // Relaxed: as CK1; the loop retries until no other advance came
+            // between. [CK2]
+            match self
+                .nanos
+                .compare_exchange_weak(seen, next, Ordering::Relaxed, Ordering::Relaxed)
+            {
+                Ok(_) => return,
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// Moves the clock to `to`; does nothing if the clock is already there or
+    /// past it, because a clock never runs backwards.
+    pub fn set(&self, to: Instant) {
+        // Relaxed: as CK1; the greatest of all settings stands. [CK3]
+        self.nanos.fetch_max(to.as_nanos(), Ordering::Relaxed);
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ManualClock {
+    #[inline]
+    fn now(&self) -> Instant {
+        // Relaxed: as CK1; coherence of the one word keeps each thread's
+        // readings from going back. [CK4]
+        Instant::from_nanos(self.nanos.load(Ordering::Relaxed))
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ManualClock").field(&self.now()).finish()
+    }
+}

@@ -1,0 +1,167 @@
+//! The periodic timer: how long since the last call, mostly without asking
+//! the clock.
+//!
+//! Source: RAST 2.6. The source predicts a step from the last batch of calls
+//! and hands it out until a counter runs down; its answers have no bound,
+//! because the counter counts calls and not time. Here a batch also ends when
+//! the tick moves, a batch at most doubles, what a reading finds is settled
+//! in that very call, and the lead over the clock is capped.
+//!
+//! Write S for the start of the series plus the sum of all answers, T for the
+//! last clock reading. Rules, all kept by `elapsed`:
+//!
+//! 1. An answer is never negative, so S never goes back.
+//! 2. After a reading T, T ≤ S ≤ T + P.
+//! 3. A call without a reading raises S to at most T + P.
+//! 4. A call goes without a reading only while the tick word is the one that
+//!    was loaded before T was read.
+//!
+//! So S ≤ now + P always, and by rule 4 and the promise of
+//! [`Tick`](crate::Tick) now ≤ word + τ + δ ≤ T + τ + δ ≤ S + τ + δ:
+//!
+//! **−P ≤ now − S ≤ τ + δ** at every call, whatever the pattern of calls.
+
+use crate::{Clock, Instant, Nanos, Tick, TimerConfig};
+
+/// Measures the time between its calls and reads the clock seldom.
+///
+/// The answers sum to the time since the first call, at most P too much and
+/// at most τ + δ too little, at every call (P is the configured period; τ and
+/// δ are those of the [`Tick`]). A single answer is an estimate.
+///
+/// A timer belongs to one place in the code, called by one thread at a time;
+/// it may move between threads and between ticks of one clock at any call.
+/// A call is wait-free: one relaxed load and a few integer operations, or, in
+/// one call of a batch, a clock reading and two divisions.
+///
+/// ```
+/// use rast_timers::{Clock, ManualClock, Nanos, PeriodicTimer, Tick, TimerConfig};
+/// let clock = ManualClock::new();
+/// let tick = Tick::new();
+/// let mut timer = PeriodicTimer::new(clock.clone(), TimerConfig::new());
+/// assert_eq!(timer.elapsed(&tick), Nanos::ZERO); // starts the series
+/// clock.advance(Nanos::from_millis(2));
+/// tick.publish(clock.now());
+/// assert_eq!(timer.elapsed(&tick), Nanos::from_millis(2));
+/// ```
+#[derive(Clone, Debug)]
+pub struct PeriodicTimer<C> {
+    /// The tick word loaded before the last reading.
+    word: u64,
+    /// Calls that may still go without a reading.
+    countdown: u32,
+    /// Calls from the last reading up to and with the next.
+    batch: u32,
+    /// What a call without a reading hands out while the cap lasts.
+    step: u64,
+    /// What may still be handed out before S reaches `limit`.
+    cap: u64,
+    /// T + P; S is `limit - cap`.
+    limit: u64,
+    /// T, the last reading.
+    read_at: Instant,
+    /// The first reading, `None` before the first call.
+    started_at: Option<Instant>,
+    config: TimerConfig,
+    clock: C,
+}
+
+impl<C: Clock> PeriodicTimer<C> {
+    /// Makes a timer whose series starts at its first call.
+    #[must_use]
+    pub const fn new(clock: C, config: TimerConfig) -> Self {
+        Self {
+            word: 0,
+            countdown: 0,
+            batch: 1,
+            step: 0,
+            cap: 0,
+            limit: 0,
+            read_at: Instant::ORIGIN,
+            started_at: None,
+            config,
+            clock,
+        }
+    }
+
+    /// Returns the time since the last call, zero at the first.
+    #[inline]
+    pub fn elapsed(&mut self, tick: &Tick) -> Nanos {
+        let word = tick.load();
+        if self.countdown == 0 || word != self.word {
+            return self.elapsed_slow(word);
+        }
+        self.countdown -= 1;
+        let answer = self.step.min(self.cap);
+        self.cap -= answer;
+        Nanos::from_nanos(answer)
+    }
+
+    /// Reads the clock, settles what it finds and plans the next batch.
+    #[cold]
+    fn elapsed_slow(&mut self, word: u64) -> Nanos {
+        let now = self.clock.now();
+        let sum = self.position();
+        let answer = match self.started_at {
+            None => {
+                self.started_at = Some(now);
+                self.batch = 1;
+                self.settle(now, now, word);
+                return Nanos::ZERO;
+            }
+            Some(_) => {
+                let lag = now.saturating_since(sum);
+                let room = now.saturating_add(self.config.period).saturating_since(sum);
+                lag.max(self.config.least_value.min(room))
+            }
+        };
+        let calls = self.batch - self.countdown;
+        let mean = now.saturating_since(self.read_at).as_nanos() / u64::from(calls);
+        self.batch = self.config.next_batch(self.batch, mean);
+        self.step = mean.max(self.config.least_value.as_nanos());
+        self.settle(now, sum.saturating_add(answer), word);
+        answer
+    }
+
+    /// Takes `now` as the last reading and `sum` as S.
+    fn settle(&mut self, now: Instant, sum: Instant, word: u64) {
+        let limit = now.saturating_add(self.config.period).max(sum);
+        self.read_at = now;
+        self.limit = limit.as_nanos();
+        self.cap = limit.saturating_since(sum).as_nanos();
+        self.word = word;
+        // A word ahead of the clock breaks the tick's first promise and says
+        // nothing of how old it is: then every call reads the clock.
+        self.countdown = if word > now.as_nanos() {
+            0
+        } else {
+            self.batch - 1
+        };
+        self.batch = self.countdown + 1;
+    }
+
+    /// S: the start of the series plus all answers.
+    fn position(&self) -> Instant {
+        Instant::from_nanos(self.limit - self.cap)
+    }
+
+    /// Returns the sum of all answers since the series started.
+    #[must_use]
+    pub fn sum(&self) -> Nanos {
+        match self.started_at {
+            Some(start) => self.position().saturating_since(start),
+            None => Nanos::ZERO,
+        }
+    }
+
+    /// Ends the series; the next call starts a new one and returns zero.
+    pub fn reset(&mut self) {
+        self.started_at = None;
+        self.countdown = 0;
+    }
+
+    /// Returns the clock.
+    pub const fn clock(&self) -> &C {
+        &self.clock
+    }
+}

@@ -1,0 +1,320 @@
+//! The start-finish timer: how long pairs of calls take in sum, mostly
+//! without asking the clock.
+//!
+//! Source: RAST 2.7. The source subtracts one periodic series from another.
+//! That sum telescopes to the last duration alone, and either series may be a
+//! whole batch off. Here one pair in a batch is read at both ends, and the
+//! pairs after it count as the running mean of those that were read. What is
+//! unknown is kept as a number of its own.
+//!
+//! Between two readings T1 < T2 the pairs that ended without a reading took
+//! together something between 0 and T2 − T1, because pairs of one timer do
+//! not overlap. So whatever they were counted as, cut to T2 − T1, is wrong by
+//! at most the distance to the farther end. Those distances add up to the
+//! error bar, and it holds for every pattern of calls. A pair that was read at
+//! both ends adds nothing to it.
+//!
+//! The pairs to read are drawn at random places of a batch, because a batch
+//! of a fixed length may stay in step with a load that alternates and then
+//! sees one half of it only.
+
+use crate::{Clock, Instant, Nanos, Tick, TimerConfig};
+
+/// Binary places of a predicted duration below the nanosecond, so that pairs
+/// of a few nanoseconds do not lose their fraction ten thousand times.
+const FRACTION_BITS: u32 = 8;
+
+/// The running mean takes in this part of each new duration: 1 / 2^3.
+const MEAN_SHIFT: u32 = 3;
+
+/// Where the timer stands between `start` and `finish`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pair {
+    /// No pair is open.
+    Closed,
+    /// Started without a reading.
+    Guessed,
+    /// Started at `read_at`.
+    Read,
+}
+
+/// Sums the time between `start` and `finish` and reads the clock seldom.
+///
+/// [`sum`](Self::sum) is an estimate: exact for the pairs that were read,
+/// the running mean of those for the pairs in between. For a load whose pairs
+/// are drawn alike within a batch it is right in the mean.
+/// [`error`](Self::error) bounds it for every load: the true sum of all
+/// finished pairs lies within `sum ± error`. The bar grows by at most the
+/// time between two readings, and not at all while every pair is read
+/// (greatest skip 0, or pairs so long that none is skipped).
+/// A pair that is read includes about one reading of the clock.
+///
+/// A timer belongs to one place in the code, called by one thread at a time.
+/// A call is wait-free: one relaxed load and a few integer operations, or, in
+/// one pair of a batch, a clock reading at each end.
+///
+/// ```
+/// use rast_timers::{Clock, ManualClock, Nanos, StartFinishTimer, Tick, TimerConfig};
+/// let clock = ManualClock::new();
+/// let tick = Tick::new();
+/// let mut timer = StartFinishTimer::new(clock.clone(), TimerConfig::new());
+/// timer.start(&tick);
+/// clock.advance(Nanos::from_micros(30));
+/// timer.finish(&tick);
+/// assert_eq!(timer.count(), 1);
+/// assert_eq!(timer.sum(), Nanos::from_micros(30));
+/// assert_eq!(timer.error(), Nanos::ZERO);
+/// ```
+#[derive(Clone, Debug)]
+pub struct StartFinishTimer<C> {
+    /// The tick word loaded before the last reading at a start.
+    word: u64,
+    /// Pairs that may still start without a reading.
+    countdown: u32,
+    pair: Pair,
+    /// What a pair without a reading counts as, in 2^-8 ns.
+    step: u64,
+    /// What such pairs may still count until the next reading, in 2^-8 ns.
+    cap: u64,
+    /// The cap right after the last reading.
+    cap_full: u64,
+    /// Finished pairs.
+    count: u64,
+    /// Pairs that the present batch grants without a reading.
+    granted: u32,
+    /// The countdown at the last reading: less is left if a pair has started
+    /// without a reading since.
+    countdown_read: u32,
+    /// The size of the batch that `granted` was drawn from.
+    batch: u32,
+    /// The last reading.
+    read_at: Instant,
+    /// The last reading at a start, `None` before the first.
+    batch_at: Option<Instant>,
+    /// The mean time from start to start in the last batch.
+    cycle: u64,
+    /// The running mean of the durations read, in 2^-8 ns; `None` before the
+    /// first.
+    mean: Option<u64>,
+    /// The sum up to the last reading.
+    settled: Nanos,
+    /// What `settled` counts beyond the time that passed; taken off the next
+    /// pairs that are read.
+    excess: Nanos,
+    /// The error bar up to the last reading.
+    error: Nanos,
+    /// State of the generator that draws the places of the readings.
+    random: u32,
+    config: TimerConfig,
+    clock: C,
+}
+
+impl<C: Clock> StartFinishTimer<C> {
+    /// Makes a timer that has measured nothing.
+    #[must_use]
+    pub const fn new(clock: C, config: TimerConfig) -> Self {
+        Self {
+            word: 0,
+            countdown: 0,
+            pair: Pair::Closed,
+            step: 0,
+            cap: 0,
+            cap_full: 0,
+            count: 0,
+            granted: 0,
+            countdown_read: 0,
+            batch: 1,
+            read_at: Instant::ORIGIN,
+            batch_at: None,
+            cycle: 0,
+            mean: None,
+            settled: Nanos::ZERO,
+            excess: Nanos::ZERO,
+            error: Nanos::ZERO,
+            random: 0x9E37_79B9,
+            config,
+            clock,
+        }
+    }
+
+    /// Opens a pair; one that is open already is forgotten.
+    #[inline]
+    pub fn start(&mut self, tick: &Tick) {
+        let word = tick.load();
+        if self.countdown == 0 || word != self.word {
+            return self.start_slow(word);
+        }
+        self.countdown -= 1;
+        self.pair = Pair::Guessed;
+    }
+
+    /// Closes the open pair and counts it; does nothing if none is open.
+    #[inline]
+    pub fn finish(&mut self, tick: &Tick) {
+        if self.pair != Pair::Guessed || tick.load() != self.word {
+            return self.finish_slow();
+        }
+        let counted = self.step.min(self.cap);
+        self.cap -= counted;
+        self.count += 1;
+        self.pair = Pair::Closed;
+    }
+
+    /// Reads the clock at a start and plans the next batch.
+    #[cold]
+    fn start_slow(&mut self, word: u64) {
+        let now = self.clock.now();
+        if let Some(batch_at) = self.batch_at {
+            self.settle(now, Nanos::ZERO);
+            let pairs = self.granted - self.countdown + 1;
+            self.cycle = now.saturating_since(batch_at).as_nanos() / u64::from(pairs);
+            self.batch = self.config.next_batch(self.batch, self.cycle);
+        }
+        self.batch_at = Some(now);
+        self.word = word;
+        // A word ahead of the clock breaks the tick's first promise and says
+        // nothing of how old it is: then every pair is read.
+        if word > now.as_nanos() {
+            self.batch = 1;
+        }
+        self.granted = self.draw(self.batch - 1);
+        self.countdown = self.granted;
+        self.countdown_read = self.granted;
+        self.read_at = now;
+        self.pair = Pair::Read;
+    }
+
+    /// Reads the clock at a finish.
+    #[cold]
+    fn finish_slow(&mut self) {
+        match core::mem::replace(&mut self.pair, Pair::Closed) {
+            Pair::Closed => return,
+            Pair::Read => {
+                let now = self.clock.now();
+                let duration = now.saturating_since(self.read_at);
+                let repaid = duration.min(self.excess);
+                self.excess = self.excess.saturating_sub(repaid);
+                self.settled = self.settled.saturating_add(duration.saturating_sub(repaid));
+                self.learn(duration);
+                self.read_at = now;
+            }
+            Pair::Guessed => {
+                // The tick moved inside the pair. Its start is guessed from
+                // the place of the pair in the batch.
+                let now = self.clock.now();
+                let place = u64::from(self.granted - self.countdown);
+                let start = self
+                    .batch_at
+                    .unwrap_or(self.read_at)
+                    .saturating_add(Nanos::from_nanos(self.cycle).saturating_mul(place))
+                    .max(self.read_at);
+                self.settle(now, now.saturating_since(start));
+                self.countdown = 0;
+                self.countdown_read = 0;
+                self.granted = self.granted.min(u32::try_from(place).unwrap_or(u32::MAX));
+                self.read_at = now;
+            }
+        }
+        self.count += 1;
+        self.cap_full = fraction(self.config.period);
+        self.cap = self.cap_full;
+    }
+
+    /// Ends the window since the last reading; `last` is the guess for a pair
+    /// that ends with it.
+    fn settle(&mut self, now: Instant, last: Nanos) {
+        if self.countdown == self.countdown_read {
+            return;
+        }
+        let window = now.saturating_since(self.read_at);
+        let counted = self.pending();
+        let sum = counted.saturating_add(last).min(window.max(counted));
+        let cut = sum.min(window);
+        self.settled = self.settled.saturating_add(sum);
+        self.excess = self.excess.saturating_add(sum.saturating_sub(cut));
+        self.error = self
+            .error
+            .saturating_add(cut.max(window.saturating_sub(cut)));
+        self.cap = self.cap_full;
+    }
+
+    /// Takes a duration that was read into the running mean.
+    fn learn(&mut self, duration: Nanos) {
+        let new = fraction(duration);
+        let mean = match self.mean {
+            None => new,
+            Some(old) => old - (old >> MEAN_SHIFT) + (new >> MEAN_SHIFT),
+        };
+        self.mean = Some(mean);
+        self.step = mean.max(fraction(self.config.least_value));
+    }
+
+    /// Draws how many of `most` pairs to grant: the upper half, evenly.
+    fn draw(&mut self, most: u32) -> u32 {
+        // xorshift32: three shifts, never zero.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        most - self.random % (most / 2 + 1)
+    }
+
+    /// What the pairs since the last reading were counted as.
+    fn pending(&self) -> Nanos {
+        Nanos::from_nanos((self.cap_full - self.cap) >> FRACTION_BITS)
+    }
+
+    /// Returns the number of finished pairs.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns the sum of the durations of all finished pairs, an estimate.
+    ///
+    /// It never goes back until [`reset`](Self::reset).
+    #[must_use]
+    pub fn sum(&self) -> Nanos {
+        self.settled.saturating_add(self.pending())
+    }
+
+    /// Returns the error bar: the true sum lies within it of
+    /// [`sum`](Self::sum). Reads the clock.
+    #[must_use]
+    pub fn error(&self) -> Nanos {
+        let mut error = self.error.saturating_add(self.excess);
+        if self.countdown != self.countdown_read {
+            let window = self.clock.now().saturating_since(self.read_at);
+            let counted = self.pending();
+            error = error.saturating_add(counted.max(window.saturating_sub(counted)));
+        }
+        error
+    }
+
+    /// Forgets every pair, the open one too, and what was learned of them; a
+    /// `finish` that follows counts nothing.
+    pub fn reset(&mut self) {
+        self.countdown = 0;
+        self.countdown_read = 0;
+        self.granted = 0;
+        self.batch = 1;
+        self.pair = Pair::Closed;
+        self.batch_at = None;
+        self.mean = None;
+        self.step = 0;
+        self.cap = self.cap_full;
+        self.count = 0;
+        self.settled = Nanos::ZERO;
+        self.excess = Nanos::ZERO;
+        self.error = Nanos::ZERO;
+    }
+
+    /// Returns the clock.
+    pub const fn clock(&self) -> &C {
+        &self.clock
+    }
+}
+
+/// A span in units of 2^-8 ns, saturating.
+const fn fraction(span: Nanos) -> u64 {
+    span.as_nanos().saturating_mul(1 << FRACTION_BITS)
+}
