@@ -1,20 +1,41 @@
-//! Atomics, fences and `Arc`, from `core` or from loom.
+//! Atomics, fences, `Arc` and the locks of cold paths, from std or from loom.
+//!
+//! Everything above this crate takes these names from here, so that one switch,
+//! `--cfg rast_loom`, puts a whole tower of crates under the model checker.
+//! loom's constructors are not `const`; code that wants a `static` of one of
+//! these types keeps it out of modelled builds.
 
 /// Atomic integers, pointers and fences.
+///
+/// # Examples
+///
+/// ```
+/// use rast_primitive::sync::atomic::{AtomicU64, Ordering};
+///
+/// let count = AtomicU64::new(1);
+/// assert_eq!(count.fetch_add(2, Ordering::Relaxed), 1);
+/// assert_eq!(count.load(Ordering::Relaxed), 3);
+/// ```
 pub mod atomic {
     #[cfg(not(rast_loom))]
     pub use core::sync::atomic::{
-        AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
-        Ordering, fence,
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering, fence,
     };
+    #[cfg(all(not(rast_loom), target_has_atomic = "64"))]
+    pub use core::sync::atomic::{AtomicI64, AtomicU64};
     #[cfg(rast_loom)]
     pub use loom::sync::atomic::{
         AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
         Ordering, fence,
     };
+    #[cfg(all(not(rast_loom), not(target_has_atomic = "64")))]
+    pub use portable_atomic::{AtomicI64, AtomicU64};
 }
 
 #[cfg(rast_loom)]
 pub use loom::sync::Arc;
 #[cfg(not(rast_loom))]
 pub use std_alloc::sync::Arc;
+
+#[cfg(feature = "std")]
+pub use crate::lock::{Condvar, Mutex, MutexGuard};

@@ -1,0 +1,203 @@
+//! Waiting a little: spin on many cores, yield on few.
+//!
+//! A spinning thread helps only if the one it waits for runs at the same time.
+//! The number of cores is asked once per process and bounds the spinning.
+
+use core::cell::Cell;
+
+#[cfg(not(rast_loom))]
+use crate::hint;
+
+/// Doublings of the spin phase with four cores or more: 1 + 2 + .. + 64 hints.
+const SPIN_LIMIT_MANY: u32 = 6;
+/// Doublings with two or three cores: the other side is likely preempted.
+#[cfg(all(feature = "std", not(rast_loom)))]
+const SPIN_LIMIT_FEW: u32 = 3;
+/// Yields after the spin phase, before [`Backoff::is_completed`].
+const YIELDS: u32 = 4;
+
+/// Exponential back-off for a loop that waits for another thread.
+///
+/// [`spin`](Self::spin) is for a failed read-modify-write: the other side has
+/// made progress, and a short pause lowers the contention.
+/// [`snooze`](Self::snooze) is for waiting until the other side acts: it spins,
+/// then yields the core, then [`is_completed`](Self::is_completed) advises to
+/// park.
+/// On one core nothing spins. Without `std` many cores are assumed and a yield
+/// is a spin. In a model each step is a yield, as loom's scheduler is unfair.
+///
+/// # Examples
+///
+/// ```
+/// use rast_primitive::Backoff;
+/// use rast_primitive::sync::atomic::{AtomicBool, Ordering};
+///
+/// fn spin_until_set(flag: &AtomicBool) -> bool {
+///     let backoff = Backoff::new();
+///     while !flag.load(Ordering::Acquire) {
+///         if backoff.is_completed() {
+///             return false; // Time to park.
+///         }
+///         backoff.snooze();
+///     }
+///     true
+/// }
+///
+/// assert!(spin_until_set(&AtomicBool::new(true)));
+/// assert!(!spin_until_set(&AtomicBool::new(false)));
+/// ```
+#[derive(Debug)]
+pub struct Backoff {
+    step: Cell<u32>,
+    limit: u32,
+}
+
+impl Backoff {
+    /// Starts at the shortest pause.
+    #[inline]
+    pub fn new() -> Self {
+        Self {
+            step: Cell::new(0),
+            limit: spin_limit(),
+        }
+    }
+
+    /// Starts again at the shortest pause.
+    #[inline]
+    pub fn reset(&self) {
+        self.step.set(0);
+    }
+
+    /// Pauses after a failed read-modify-write: at most 64 spin hints, no
+    /// system call. Wait-free.
+    #[inline]
+    pub fn spin(&self) {
+        let step = self.step.get().min(self.limit);
+        pause(step, self.limit);
+        if self.step.get() <= self.limit {
+            self.step.set(self.step.get() + 1);
+        }
+    }
+
+    /// Pauses while another thread is waited for: spins first, then yields the
+    /// core to the system's scheduler.
+    #[inline]
+    pub fn snooze(&self) {
+        let step = self.step.get();
+        if step < self.limit {
+            pause(step, self.limit);
+        } else {
+            yield_now();
+        }
+        if step < self.limit + YIELDS {
+            self.step.set(step + 1);
+        }
+    }
+
+    /// Returns true once snoozing has spun and yielded enough, and parking is
+    /// the better way to wait.
+    #[inline]
+    pub fn is_completed(&self) -> bool {
+        self.step.get() >= self.limit + YIELDS
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Spins `2^step` hints, or none where spinning cannot help.
+#[cfg(not(rast_loom))]
+#[inline]
+fn pause(step: u32, limit: u32) {
+    if limit > 0 {
+        for _ in 0..1_u32 << step {
+            hint::spin_loop();
+        }
+    }
+}
+
+#[cfg(rast_loom)]
+fn pause(_step: u32, _limit: u32) {
+    loom::thread::yield_now();
+}
+
+#[cfg(all(feature = "std", not(rast_loom)))]
+fn yield_now() {
+    crate::thread::yield_now();
+}
+
+#[cfg(all(not(feature = "std"), not(rast_loom)))]
+fn yield_now() {
+    pause(SPIN_LIMIT_MANY, SPIN_LIMIT_MANY);
+}
+
+#[cfg(rast_loom)]
+fn yield_now() {
+    loom::thread::yield_now();
+}
+
+/// Returns the doublings of the spin phase that suit this machine.
+#[cfg(all(feature = "std", not(rast_loom)))]
+#[inline]
+fn spin_limit() -> u32 {
+    use crate::sync::atomic::{AtomicU32, Ordering};
+
+    /// 0: not asked yet; otherwise the limit plus one.
+    static LIMIT: AtomicU32 = AtomicU32::new(0);
+
+    #[cold]
+    fn ask_slow() -> u32 {
+        let limit = match crate::thread::available_parallelism() {
+            1 => 0,
+            2 | 3 => SPIN_LIMIT_FEW,
+            _ => SPIN_LIMIT_MANY,
+        };
+        // Relaxed: the value is the whole message, and every thread computes the same one. [BO2]
+        LIMIT.store(limit + 1, Ordering::Relaxed);
+        limit
+    }
+
+    // Relaxed: the value is the whole message; 0 means to compute it again. [BO1]
+    match LIMIT.load(Ordering::Relaxed) {
+        0 => ask_slow(),
+        known => known - 1,
+    }
+}
+
+#[cfg(any(not(feature = "std"), rast_loom))]
+fn spin_limit() -> u32 {
+    // A model needs few steps: each one is a branch to explore.
+    if cfg!(rast_loom) { 1 } else { SPIN_LIMIT_MANY }
+}
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completes_and_resets() {
+        let backoff = Backoff::new();
+        let mut steps = 0;
+        while !backoff.is_completed() {
+            backoff.snooze();
+            steps += 1;
+        }
+        assert_eq!(steps, backoff.limit + YIELDS);
+        backoff.snooze();
+        assert!(backoff.is_completed());
+        backoff.reset();
+        assert!(!backoff.is_completed());
+    }
+
+    #[test]
+    fn spin_alone_never_completes() {
+        let backoff = Backoff::new();
+        for _ in 0..100 {
+            backoff.spin();
+        }
+        assert!(!backoff.is_completed());
+    }
+}

@@ -1,0 +1,453 @@
+//! Sleeping until a condition holds that others make true without a lock.
+//!
+//! A condition variable needs the condition to change under its lock.
+//! An event count does not: a waiter registers, checks the condition again, and
+//! only then sleeps; a notifier changes the condition and then looks for
+//! registered waiters, which costs a fence and a load when there is none.
+//!
+//! No wake-up is lost, by either/or:
+//!
+//! ```text
+//!   waiter                         notifier
+//!   W1 waiters += 1                N1 change the condition
+//!   W2 fence(SeqCst)               N2 fence(SeqCst)
+//!   W3 read the condition          N3 read waiters
+//! ```
+//!
+//! The two fences stand in one total order. If W2 comes first, N3 sees W1 and
+//! the notifier goes to the table of waiters. If N2 comes first, W3 sees N1 and
+//! the waiter does not sleep. There is no third case.
+//!
+//! The table of waiters stands under a lock, which is taken only by those that
+//! are about to sleep and by those that wake them. A waiter sleeps on a
+//! condition variable of its own slot, so waking one wakes one. Slots are kept
+//! and used again: once warm, waiting allocates nothing.
+//!
+//! | state    | meaning                                   | left by                                   |
+//! | -------- | ----------------------------------------- | ----------------------------------------- |
+//! | Free     | nobody uses the slot                      | `prepare` to Waiting                      |
+//! | Waiting  | in the line, first come first woken       | `notify_*` to Notified, `cancel` to Free  |
+//! | Notified | out of the line, the wake-up not yet seen | `wait` or `cancel` to Free                |
+//!
+//! A waiter that cancels after `notify_one` has picked it hands the wake-up on
+//! to the next in the line: the notifier counted on somebody looking.
+
+use core::fmt;
+use core::panic::{RefUnwindSafe, UnwindSafe};
+use core::time::Duration;
+use std::time::Instant;
+use std_alloc::vec::Vec;
+
+use crate::backoff::Backoff;
+use crate::deadline::Deadline;
+use crate::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+    fence,
+};
+use crate::sync::{Arc, Condvar, Mutex};
+use crate::wait_strategy::WaitStrategy;
+
+/// The end of a list of slots.
+const NONE: usize = usize::MAX;
+
+/// Lets threads sleep until a condition holds that changes without a lock.
+///
+/// Waiter: [`prepare`](Self::prepare), check the condition, then
+/// [`wait`](Self::wait) or [`cancel`](Self::cancel) ([`wait_until`](Self::wait_until)
+/// does all of it). Notifier: change the condition, then
+/// [`notify_one`](Self::notify_one) or [`notify_all`](Self::notify_all).
+///
+/// # Examples
+///
+/// ```
+/// use rast_primitive::sync::{Arc, atomic::{AtomicBool, Ordering}};
+/// use rast_primitive::{EventCount, WaitStrategy, thread};
+///
+/// let shared = Arc::new((AtomicBool::new(false), EventCount::new()));
+/// let theirs = Arc::clone(&shared);
+/// let setter = thread::spawn(move || {
+///     theirs.0.store(true, Ordering::Release);
+///     theirs.1.notify_one();
+/// });
+/// shared.1.wait_until(WaitStrategy::Adaptive, || shared.0.load(Ordering::Acquire));
+/// setter.join().unwrap();
+/// ```
+pub struct EventCount {
+    /// Slots in state Waiting. Written under the lock, read by notifiers without it.
+    waiters: AtomicUsize,
+    table: Mutex<Table>,
+}
+
+/// The registration of one waiter; dropping it cancels.
+#[must_use = "dropping the key cancels the registration; pass it to `wait`"]
+pub struct Key<'a> {
+    event: &'a EventCount,
+    slot: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    Waiting,
+    Notified(Call),
+}
+
+/// Which call woke a waiter: a wake-up that was for one is handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    One,
+    All,
+}
+
+struct Slot {
+    state: State,
+    /// Neighbours in the line, or in `next` alone the next free slot.
+    prev: usize,
+    next: usize,
+    wake: Arc<Condvar>,
+}
+
+/// All slots; the Waiting ones form a line, the Free ones a stack.
+struct Table {
+    slots: Vec<Slot>,
+    first: usize,
+    last: usize,
+    free: usize,
+}
+
+impl EventCount {
+    /// Makes an event count that nobody waits on.
+    #[cfg(not(rast_loom))]
+    pub const fn new() -> Self {
+        Self {
+            waiters: AtomicUsize::new(0),
+            table: Mutex::new(Table::new()),
+        }
+    }
+
+    /// Makes an event count that nobody waits on.
+    #[cfg(rast_loom)]
+    pub fn new() -> Self {
+        Self {
+            waiters: AtomicUsize::new(0),
+            table: Mutex::new(Table::new()),
+        }
+    }
+
+    /// Registers the caller as a waiter; the condition must be checked after
+    /// this and before [`wait`](Self::wait).
+    ///
+    /// Blocking for an instant; allocates when more threads wait than ever did.
+    pub fn prepare(&self) -> Key<'_> {
+        let slot = {
+            let mut table = self.table.lock();
+            // Relaxed: written under the lock only; the fence below orders it before the caller's check. [EC1]
+            self.waiters.fetch_add(1, Relaxed);
+            table.enter()
+        };
+        // SeqCst: pairs with the fence in notify; either the notifier sees this waiter, or the check
+        // that the caller makes next sees what the notifier changed. [EC2]
+        fence(SeqCst);
+        Key { event: self, slot }
+    }
+
+    /// Sleeps until notified; returns at once if that happened since
+    /// [`prepare`](Self::prepare). Blocking.
+    ///
+    /// # Panics
+    ///
+    /// When `key` was made by another event count.
+    pub fn wait(&self, key: Key<'_>) {
+        let notified = self.wait_slow(key, Deadline::NEVER);
+        debug_assert!(notified, "an untimed wait ends with a notification");
+    }
+
+    /// As [`wait`](Self::wait), for at most `timeout`; returns true when it was
+    /// notified. Blocking, bounded by `timeout`.
+    ///
+    /// # Panics
+    ///
+    /// When `key` was made by another event count.
+    pub fn wait_timeout(&self, key: Key<'_>, timeout: Duration) -> bool {
+        self.wait_slow(key, Deadline::after(timeout))
+    }
+
+    /// As [`wait`](Self::wait), until `deadline` at the latest; returns true
+    /// when it was notified. Blocking, bounded by `deadline`.
+    ///
+    /// # Panics
+    ///
+    /// When `key` was made by another event count.
+    pub fn wait_deadline(&self, key: Key<'_>, deadline: Instant) -> bool {
+        self.wait_slow(key, Deadline::at(deadline))
+    }
+
+    /// Takes the registration back, the condition having been found to hold.
+    ///
+    /// If [`notify_one`](Self::notify_one) has picked this waiter meanwhile, the
+    /// wake-up goes to the next one.
+    ///
+    /// # Panics
+    ///
+    /// When `key` was made by another event count.
+    pub fn cancel(&self, key: Key<'_>) {
+        self.check_key(&key);
+        drop(key);
+    }
+
+    /// Wakes the waiter that registered first and is not woken yet.
+    ///
+    /// One fence and one load when nobody waits; otherwise blocking for an instant.
+    #[inline]
+    pub fn notify_one(&self) {
+        if self.has_waiters() {
+            self.notify_slow(Call::One);
+        }
+    }
+
+    /// Wakes all who have registered.
+    ///
+    /// One fence and one load when nobody waits; otherwise blocking for an instant.
+    #[inline]
+    pub fn notify_all(&self) {
+        if self.has_waiters() {
+            self.notify_slow(Call::All);
+        }
+    }
+
+    /// Waits until `condition` holds, by spinning and sleeping as `strategy`
+    /// says. Blocking.
+    ///
+    /// `condition` must read with Acquire what it wants to use afterwards.
+    pub fn wait_until(&self, strategy: WaitStrategy, condition: impl FnMut() -> bool) {
+        let held = self.wait_until_slow(strategy, Deadline::NEVER, condition);
+        debug_assert!(held, "an untimed wait ends with the condition");
+    }
+
+    /// As [`wait_until`](Self::wait_until), until `deadline` at the latest;
+    /// returns whether the condition held. Blocking, bounded by `deadline`.
+    pub fn wait_until_deadline(
+        &self,
+        strategy: WaitStrategy,
+        deadline: Instant,
+        condition: impl FnMut() -> bool,
+    ) -> bool {
+        self.wait_until_slow(strategy, Deadline::at(deadline), condition)
+    }
+
+    #[inline]
+    fn has_waiters(&self) -> bool {
+        // SeqCst: pairs with the fence in prepare; either the load below sees the waiter, or the waiter's
+        // check sees what the caller changed before this. [EC3]
+        fence(SeqCst);
+        // Relaxed: ordered by the fence above; the table is read under its lock. [EC4]
+        self.waiters.load(Relaxed) != 0
+    }
+
+    #[cold]
+    fn notify_slow(&self, call: Call) {
+        let mut table = self.table.lock();
+        while table.wake_first(call) {
+            // Relaxed: written under the lock only; a notifier that reads the old count finds an empty line. [EC5]
+            self.waiters.fetch_sub(1, Relaxed);
+            if call == Call::One {
+                break;
+            }
+        }
+    }
+
+    #[cold]
+    fn wait_slow(&self, key: Key<'_>, deadline: Deadline) -> bool {
+        self.check_key(&key);
+        let mut table = self.table.lock();
+        let wake = Arc::clone(&table.slots[key.slot].wake);
+        let mut expired = false;
+        while table.slots[key.slot].state == State::Waiting && !expired {
+            expired = deadline.sleep(&wake, &mut table);
+        }
+        let notified = matches!(table.slots[key.slot].state, State::Notified(_));
+        if notified {
+            // The wake-up is received here, so that dropping the key does not hand it on.
+            table.slots[key.slot].state = State::Notified(Call::All);
+        }
+        drop(table);
+        drop(key);
+        notified
+    }
+
+    #[cold]
+    fn wait_until_slow(
+        &self,
+        strategy: WaitStrategy,
+        deadline: Deadline,
+        mut condition: impl FnMut() -> bool,
+    ) -> bool {
+        let backoff = Backoff::new();
+        loop {
+            if condition() {
+                return true;
+            }
+            if strategy.is_awake(&backoff) {
+                if deadline.is_past() {
+                    return false;
+                }
+                backoff.snooze();
+                continue;
+            }
+            let key = self.prepare();
+            if condition() {
+                return true;
+            }
+            if !self.wait_slow(key, deadline) && deadline.is_past() {
+                return condition();
+            }
+        }
+    }
+
+    fn check_key(&self, key: &Key<'_>) {
+        assert!(
+            core::ptr::eq(self, key.event),
+            "the key was made by another EventCount"
+        );
+    }
+
+    /// Checks what the table must hold between any two calls. For tests.
+    #[doc(hidden)]
+    pub fn check_invariants(&self) {
+        let table = self.table.lock();
+        let (mut length, mut at, mut before) = (0, table.first, NONE);
+        while at != NONE {
+            assert_eq!(
+                table.slots[at].state,
+                State::Waiting,
+                "the line holds waiters"
+            );
+            assert_eq!(table.slots[at].prev, before, "the line is linked both ways");
+            (before, at, length) = (at, table.slots[at].next, length + 1);
+        }
+        assert_eq!(table.last, before, "the line ends at its last");
+        // Relaxed: written under the lock, which is held here. [EC7]
+        assert_eq!(
+            self.waiters.load(Relaxed),
+            length,
+            "the count is the line's length"
+        );
+    }
+}
+
+impl Drop for Key<'_> {
+    fn drop(&mut self) {
+        let mut table = self.event.table.lock();
+        let state = table.leave(self.slot);
+        // A waiter that is woken has left the count already. One that was woken
+        // by `notify_one` and does not look hands the wake-up on, and then the
+        // count sinks by the next one in the line.
+        let sinks = match state {
+            State::Waiting => true,
+            State::Notified(Call::One) => table.wake_first(Call::One),
+            State::Notified(Call::All) => false,
+            State::Free => unreachable!("a key holds its slot"),
+        };
+        if sinks {
+            // Relaxed: written under the lock only. [EC6]
+            self.event.waiters.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl Table {
+    const fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            first: NONE,
+            last: NONE,
+            free: NONE,
+        }
+    }
+
+    /// Takes a free slot, or a new one, to the end of the line.
+    fn enter(&mut self) -> usize {
+        if self.free == NONE {
+            self.free = self.slots.len();
+            self.slots.push(Slot {
+                state: State::Free,
+                prev: NONE,
+                next: NONE,
+                wake: Arc::new(Condvar::new()),
+            });
+        }
+        let at = self.free;
+        let last = self.last;
+        let slot = &mut self.slots[at];
+        self.free = slot.next;
+        slot.state = State::Waiting;
+        slot.prev = last;
+        slot.next = NONE;
+        match last {
+            NONE => self.first = at,
+            last => self.slots[last].next = at,
+        }
+        self.last = at;
+        at
+    }
+
+    /// Frees a slot and returns the state that it had.
+    fn leave(&mut self, at: usize) -> State {
+        if self.slots[at].state == State::Waiting {
+            self.unlink(at);
+        }
+        let free = core::mem::replace(&mut self.free, at);
+        let slot = &mut self.slots[at];
+        slot.next = free;
+        core::mem::replace(&mut slot.state, State::Free)
+    }
+
+    /// Wakes the first in the line; returns false when the line is empty.
+    fn wake_first(&mut self, call: Call) -> bool {
+        let at = self.first;
+        if at == NONE {
+            return false;
+        }
+        self.unlink(at);
+        self.slots[at].state = State::Notified(call);
+        self.slots[at].wake.notify_one();
+        true
+    }
+
+    fn unlink(&mut self, at: usize) {
+        let (prev, next) = (self.slots[at].prev, self.slots[at].next);
+        match prev {
+            NONE => self.first = next,
+            prev => self.slots[prev].next = next,
+        }
+        match next {
+            NONE => self.last = prev,
+            next => self.slots[next].prev = prev,
+        }
+    }
+}
+
+impl Default for EventCount {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for EventCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventCount").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key")
+            .field("slot", &self.slot)
+            .finish_non_exhaustive()
+    }
+}
+
+// No user code runs under the lock, so no panic of it can leave the table half changed.
+impl UnwindSafe for EventCount {}
+impl RefUnwindSafe for EventCount {}

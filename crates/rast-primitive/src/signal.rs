@@ -1,0 +1,173 @@
+//! A one-slot event: set by any thread, received once.
+//!
+//! The idea is the task scheduler's: a sender announces itself, and publishes
+//! the event only once it holds the lock.
+//!
+//! | bit   | meaning                                                   | set by                  | cleared by                |
+//! | ----- | --------------------------------------------------------- | ----------------------- | ------------------------- |
+//! | PROBE | a sender is on its way to SET, or one sent over a set slot | `send`, first           | the receive that takes SET |
+//! | SET   | the event stands                                          | `send`, under the lock  | the receive that takes it |
+//!
+//! What we changed: the source's `send` fails its compare-and-swap when the slot
+//! is set already, and a failed one publishes nothing. Here every `send` writes
+//! (`fetch_or`), so it heads or continues the release sequence that the next
+//! receive reads from: what was written before any `send` is seen after it.
+//!
+//! Why two bits: SET appears only while its sender holds the lock. A receiver
+//! that has taken SET may therefore drop the signal at once: the drop passes
+//! through the lock, and the sender's last touch was unlocking it.
+//! Senders that found PROBE touch the signal only by that one write, but it is
+//! the caller's duty that no such `send` starts after the memory is gone.
+
+use core::fmt;
+use core::panic::{RefUnwindSafe, UnwindSafe};
+use core::time::Duration;
+
+use crate::deadline::Deadline;
+use crate::sync::atomic::{
+    AtomicU8,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use crate::sync::{Condvar, Mutex};
+
+const EMPTY: u8 = 0;
+const PROBE: u8 = 1;
+const SET: u8 = 2;
+
+/// A one-slot event: many senders, many receivers, sends do not add up.
+///
+/// Sending to a signal that is set already is one read-modify-write and no
+/// lock; so a burst of events costs one wake-up.
+/// Everything written before a `send` is seen by the receive that takes the
+/// event, also when the slot was set before.
+///
+/// A receiver may free the signal as soon as it has received, if no further
+/// `send` can start: dropping it waits for the sender to leave.
+///
+/// # Examples
+///
+/// ```
+/// use rast_primitive::Signal;
+/// use rast_primitive::sync::Arc;
+/// use rast_primitive::thread;
+///
+/// let signal = Arc::new(Signal::new());
+/// let theirs = Arc::clone(&signal);
+/// let sender = thread::spawn(move || theirs.send());
+/// signal.receive_blocking();
+/// assert!(!signal.receive());
+/// sender.join().unwrap();
+/// ```
+pub struct Signal {
+    state: AtomicU8,
+    lock: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Signal {
+    /// Makes a signal that is not set.
+    #[cfg(not(rast_loom))]
+    pub const fn new() -> Self {
+        Self {
+            state: AtomicU8::new(EMPTY),
+            lock: Mutex::new(()),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// Makes a signal that is not set.
+    #[cfg(rast_loom)]
+    pub fn new() -> Self {
+        Self {
+            state: AtomicU8::new(EMPTY),
+            lock: Mutex::new(()),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// Sets the event and wakes one receiver that waits.
+    ///
+    /// Lock-free when it is set already; otherwise blocking for an instant.
+    #[inline]
+    pub fn send(&self) {
+        // Release: pairs with the Acquire in receive; publishes what the caller wrote before, also
+        // when the event stands already, because this always writes. [SG1]
+        if self.state.fetch_or(PROBE, Release) == EMPTY {
+            self.send_slow();
+        }
+    }
+
+    #[cold]
+    fn send_slow(&self) {
+        let guard = self.lock.lock();
+        // Relaxed: continues the release sequence that the write of PROBE by this thread heads, or
+        // where a receive has broken it, the receiver had taken that write. [SG2]
+        self.state.fetch_or(SET, Relaxed);
+        self.wake.notify_one();
+        drop(guard);
+    }
+
+    /// Takes the event if it stands; returns whether it did. Wait-free.
+    #[inline]
+    pub fn receive(&self) -> bool {
+        // Relaxed: only a hint; the swap below reads again. [SG3]
+        if self.state.load(Relaxed) & SET == 0 {
+            return false;
+        }
+        // Acquire: pairs with the Release in send; all that the senders wrote is seen. [SG4]
+        self.state.swap(EMPTY, Acquire) & SET != 0
+    }
+
+    /// Waits until the event stands and takes it. Blocking.
+    pub fn receive_blocking(&self) {
+        let taken = self.receive() || self.receive_slow(Deadline::NEVER);
+        debug_assert!(taken, "an untimed receive ends with the event");
+    }
+
+    /// Waits for the event for at most `timeout`; returns whether it took it.
+    /// Blocking, bounded by `timeout`.
+    ///
+    /// A `timeout` too long for the clock is no limit at all.
+    pub fn receive_timeout(&self, timeout: Duration) -> bool {
+        self.receive() || self.receive_slow(Deadline::after(timeout))
+    }
+
+    #[cold]
+    fn receive_slow(&self, deadline: Deadline) -> bool {
+        let mut guard = self.lock.lock();
+        let mut expired = false;
+        loop {
+            // SET appears under the lock only, so it cannot appear between this check and the sleep.
+            if self.receive() {
+                return true;
+            }
+            if expired {
+                return false;
+            }
+            expired = deadline.sleep(&self.wake, &mut guard);
+        }
+    }
+}
+
+impl Drop for Signal {
+    fn drop(&mut self) {
+        // The sender whose event was received may still hold the lock: let it leave.
+        drop(self.lock.lock());
+    }
+}
+
+impl Default for Signal {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signal").finish_non_exhaustive()
+    }
+}
+
+// No user code runs inside, and each step leaves a state that the next may start from.
+impl UnwindSafe for Signal {}
+impl RefUnwindSafe for Signal {}

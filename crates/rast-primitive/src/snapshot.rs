@@ -1,0 +1,188 @@
+//! A value that one side replaces whole while others read it.
+//!
+//! For readers outside of a protocol: they see one consistent value for as long
+//! as they hold the guard, they never wait for a writer, and a writer never
+//! waits for them. The old value is dropped once no reader can hold it, which
+//! is what crossbeam-epoch's grace periods say.
+//! crossbeam-epoch is invisible to loom, so a model runs a stand-in with the
+//! same interface: a shared pointer under a lock.
+
+use core::fmt;
+use core::ops::Deref;
+
+#[cfg(not(rast_loom))]
+use self::epoch as imp;
+#[cfg(rast_loom)]
+use self::stand_in as imp;
+
+/// A value that is replaced whole, read without waiting.
+///
+/// Reading and replacing are lock-free; a read pins the epoch of the calling
+/// thread, about two atomic operations. A reader that keeps its guard keeps all
+/// values alive that are replaced meanwhile.
+///
+/// # Examples
+///
+/// ```
+/// use rast_primitive::Snapshot;
+///
+/// let owners = Snapshot::new(vec![0, 0, 1]);
+/// let before = owners.load();
+/// owners.store(vec![1, 0, 1]);
+/// assert_eq!(*before, [0, 0, 1]);
+/// assert_eq!(*owners.load(), [1, 0, 1]);
+/// ```
+pub struct Snapshot<T: Send + Sync + 'static>(imp::Snapshot<T>);
+
+/// The value of a [`Snapshot`] at the time of its `load`.
+///
+/// Stays on the thread that loaded it.
+#[must_use = "a guard keeps old values alive; drop it when done"]
+pub struct SnapshotGuard<'a, T: Send + Sync + 'static>(imp::Guard<'a, T>);
+
+impl<T: Send + Sync + 'static> Snapshot<T> {
+    /// Holds `value`.
+    pub fn new(value: T) -> Self {
+        Self(imp::Snapshot::new(value))
+    }
+
+    /// Returns the value that stands now. Lock-free; never waits for a writer.
+    pub fn load(&self) -> SnapshotGuard<'_, T> {
+        SnapshotGuard(self.0.load())
+    }
+
+    /// Replaces the value; the old one is dropped later, on any thread.
+    /// Lock-free; never waits for a reader.
+    pub fn store(&self, value: T) {
+        self.0.store(value);
+    }
+}
+
+impl<T: Send + Sync + 'static> Deref for SnapshotGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.0.get()
+    }
+}
+
+impl<T: Send + Sync + Default + 'static> Default for Snapshot<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Snapshot<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Snapshot").field(&*self.load()).finish()
+    }
+}
+
+impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for SnapshotGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(not(rast_loom))]
+mod epoch {
+    //! The real one.
+
+    use core::marker::PhantomData;
+
+    use crossbeam_epoch::{Atomic, Owned, pin};
+
+    use crate::sync::atomic::Ordering::{AcqRel, Acquire};
+
+    /// The pointer is never null until the drop.
+    pub(super) struct Snapshot<T>(Atomic<T>);
+
+    pub(super) struct Guard<'a, T> {
+        value: *const T,
+        _pinned: crossbeam_epoch::Guard,
+        _snapshot: PhantomData<&'a T>,
+    }
+
+    impl<T: Send + Sync + 'static> Snapshot<T> {
+        pub(super) fn new(value: T) -> Self {
+            Self(Atomic::new(value))
+        }
+
+        pub(super) fn load(&self) -> Guard<'_, T> {
+            let pinned = pin();
+            Guard {
+                // Acquire: pairs with the AcqRel in store; the value behind the pointer is seen whole. [SN1]
+                value: self.0.load(Acquire, &pinned).as_raw(),
+                _pinned: pinned,
+                _snapshot: PhantomData,
+            }
+        }
+
+        pub(super) fn store(&self, value: T) {
+            let pinned = pin();
+            // AcqRel: pairs with the Acquire in load, publishes the new value; and with the AcqRel of the
+            // earlier store, so that the old value is whole when it is dropped. [SN2]
+            let old = self.0.swap(Owned::new(value), AcqRel, &pinned);
+            // SAFETY: `old` was made by `Owned` and is out of reach for every load from here on; this
+            // swap alone got it, so it is destroyed once, after the threads pinned now; `T: Send + 'static`
+            // may be dropped at any time on any thread.
+            unsafe { pinned.defer_destroy(old) };
+        }
+    }
+
+    impl<T> Guard<'_, T> {
+        pub(super) fn get(&self) -> &T {
+            // SAFETY: the value was reachable while this guard's thread was pinned, and it stays pinned
+            // until the guard is dropped, so it is not destroyed; nobody changes a value once published.
+            unsafe { &*self.value }
+        }
+    }
+
+    impl<T> Drop for Snapshot<T> {
+        fn drop(&mut self) {
+            let last = core::mem::replace(&mut self.0, Atomic::null());
+            // SAFETY: `&mut self` shows that no guard borrows the snapshot and nobody can load, so this
+            // thread alone has the pointer, and it is not null.
+            drop(unsafe { last.into_owned() });
+        }
+    }
+}
+
+#[cfg(rast_loom)]
+mod stand_in {
+    //! The stand-in of a model.
+
+    use core::marker::PhantomData;
+
+    use crate::sync::{Arc, Mutex};
+
+    pub(super) struct Snapshot<T>(Mutex<Arc<T>>);
+
+    pub(super) struct Guard<'a, T> {
+        value: Arc<T>,
+        _snapshot: PhantomData<(&'a T, *const ())>,
+    }
+
+    impl<T> Snapshot<T> {
+        pub(super) fn new(value: T) -> Self {
+            Self(Mutex::new(Arc::new(value)))
+        }
+
+        pub(super) fn load(&self) -> Guard<'_, T> {
+            Guard {
+                value: Arc::clone(&self.0.lock()),
+                _snapshot: PhantomData,
+            }
+        }
+
+        pub(super) fn store(&self, value: T) {
+            let old = core::mem::replace(&mut *self.0.lock(), Arc::new(value));
+            drop(old);
+        }
+    }
+
+    impl<T> Guard<'_, T> {
+        pub(super) fn get(&self) -> &T {
+            &self.value
+        }
+    }
+}

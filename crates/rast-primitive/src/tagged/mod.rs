@@ -1,0 +1,351 @@
+//! A pointer and a count in one word, read and changed together.
+//!
+//! Whoever claims a place in a structure by counting must know which structure
+//! the count belongs to; one read-modify-write must tell both. There are three
+//! layouts behind one interface, chosen when the crate is built:
+//!
+//! | layout      | chosen by                                        | count            | refuses                       | addition  |
+//! | ----------- | ------------------------------------------------ | ---------------- | ----------------------------- | --------- |
+//! | high-bits   | default, 64-bit pointers                         | 16 bits          | addresses of 2^48 and above   | wait-free |
+//! | low-bits    | `--cfg rast_tagged_low`, 64-bit pointers         | log2(align) bits | addresses not aligned         | lock-free |
+//! | double-word | `--cfg rast_tagged_wide`, or other pointer widths| half of the word | nothing                       | lock-free where the processor has it |
+//!
+//! `rast_tagged_wide` wins over `rast_tagged_low`. loom has no 128-bit atomics, so
+//! a model takes one of the first two. An address is checked when a [`TaggedPtr`]
+//! is made, which is when memory is new; loads have no branches.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use crate::sync::atomic::Ordering;
+
+#[cfg(all(
+    target_pointer_width = "64",
+    not(rast_tagged_low),
+    any(rast_loom, not(rast_tagged_wide))
+))]
+#[path = "high.rs"]
+mod layout;
+#[cfg(all(
+    target_pointer_width = "64",
+    rast_tagged_low,
+    any(rast_loom, not(rast_tagged_wide))
+))]
+#[path = "low.rs"]
+mod layout;
+#[cfg(any(
+    not(target_pointer_width = "64"),
+    all(rast_tagged_wide, not(rast_loom))
+))]
+#[path = "wide.rs"]
+mod layout;
+#[cfg(all(target_pointer_width = "64", any(rast_loom, not(rast_tagged_wide))))]
+mod word;
+
+/// A pointer and a wrapping count, as one copyable word.
+///
+/// # Examples
+///
+/// ```
+/// use rast_primitive::TaggedPtr;
+///
+/// let mut value = 7_u64;
+/// let tagged = TaggedPtr::new(&mut value, 3);
+/// assert_eq!(tagged.count(), 3);
+/// assert!(core::ptr::eq(tagged.ptr(), &value));
+/// ```
+pub struct TaggedPtr<T> {
+    word: layout::Word,
+    of: PhantomData<*mut T>,
+}
+
+impl<T> TaggedPtr<T> {
+    /// The width of the count: it wraps modulo `2^COUNT_BITS`.
+    ///
+    /// 16 in the high-bits layout, log2 of the alignment of `T` in the low-bits
+    /// one, 64 (32 with short pointers) in the double-word one. Code that needs
+    /// more asserts it: `const { assert!(TaggedPtr::<T>::COUNT_BITS >= 10) }`.
+    pub const COUNT_BITS: u32 = layout::count_bits::<T>();
+
+    /// The greatest count.
+    pub const COUNT_MAX: u64 = match Self::COUNT_BITS {
+        64 => u64::MAX,
+        bits => (1 << bits) - 1,
+    };
+
+    /// The layout in force: `high-bits`, `low-bits` or `double-word`.
+    pub const LAYOUT: &'static str = layout::NAME;
+
+    /// A null pointer with count 0.
+    pub const fn null() -> Self {
+        Self {
+            word: layout::NULL,
+            of: PhantomData,
+        }
+    }
+
+    /// Joins `pointer` and `count`, which is taken modulo `2^COUNT_BITS`.
+    ///
+    /// # Panics
+    ///
+    /// When the address does not fit the layout; the message names both.
+    #[inline]
+    #[track_caller]
+    pub fn new(pointer: *mut T, count: u64) -> Self {
+        match Self::try_new(pointer, count) {
+            Ok(tagged) => tagged,
+            Err(refused) => refuse_slow(refused),
+        }
+    }
+
+    /// Joins `pointer` and `count`, which is taken modulo `2^COUNT_BITS`.
+    ///
+    /// # Errors
+    ///
+    /// [`AddressTooWide`] when the address has bits set where the layout keeps
+    /// the count.
+    #[inline]
+    pub fn try_new(pointer: *mut T, count: u64) -> Result<Self, AddressTooWide> {
+        let address = pointer.addr();
+        if layout::fits::<T>(address) {
+            Ok(Self::pack(pointer, count))
+        } else {
+            Err(AddressTooWide { address })
+        }
+    }
+
+    /// Returns the pointer.
+    #[inline]
+    pub fn ptr(self) -> *mut T {
+        layout::pointer(self.word)
+    }
+
+    /// Returns the count.
+    #[inline]
+    pub fn count(self) -> u64 {
+        layout::count::<T>(self.word)
+    }
+
+    /// Returns the same pointer with `count`, modulo `2^COUNT_BITS`.
+    #[inline]
+    #[must_use]
+    pub fn with_count(self, count: u64) -> Self {
+        Self::pack(self.ptr(), count)
+    }
+
+    /// Returns true when the pointer is null, whatever the count.
+    #[inline]
+    pub fn is_null(self) -> bool {
+        self.ptr().is_null()
+    }
+
+    /// The address is known to fit.
+    #[inline]
+    fn pack(pointer: *mut T, count: u64) -> Self {
+        Self::from_word(layout::pack(pointer, count & Self::COUNT_MAX))
+    }
+
+    #[inline]
+    fn from_word(word: layout::Word) -> Self {
+        Self {
+            word,
+            of: PhantomData,
+        }
+    }
+}
+
+#[cold]
+#[track_caller]
+fn refuse_slow(refused: AddressTooWide) -> ! {
+    panic!("{refused}")
+}
+
+impl<T> Clone for TaggedPtr<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for TaggedPtr<T> {}
+
+impl<T> PartialEq for TaggedPtr<T> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.word == other.word
+    }
+}
+
+impl<T> Eq for TaggedPtr<T> {}
+
+impl<T> Default for TaggedPtr<T> {
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
+impl<T> fmt::Debug for TaggedPtr<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaggedPtr")
+            .field("ptr", &self.ptr())
+            .field("count", &self.count())
+            .finish()
+    }
+}
+
+/// The refusal of an address that does not fit the layout of [`TaggedPtr`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressTooWide {
+    address: usize,
+}
+
+impl AddressTooWide {
+    /// Returns the address that was refused.
+    pub const fn address(self) -> usize {
+        self.address
+    }
+}
+
+impl fmt::Display for AddressTooWide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "address {:#x} does not fit the {} layout of TaggedPtr: {}",
+            self.address,
+            layout::NAME,
+            layout::RULE
+        )
+    }
+}
+
+impl core::error::Error for AddressTooWide {}
+
+/// A [`TaggedPtr`] that threads share: each operation reads both parts at once.
+///
+/// Loads, stores and exchanges are one instruction in the one-word layouts.
+///
+/// # Examples
+///
+/// ```
+/// use rast_primitive::{AtomicTaggedPtr, TaggedPtr};
+/// use rast_primitive::sync::atomic::Ordering;
+///
+/// let mut block = 0_u64;
+/// let head = AtomicTaggedPtr::new(TaggedPtr::new(&mut block, 0));
+///
+/// // Claim a place: which block, and the how many-th.
+/// let claimed = head.fetch_add_count(1, Ordering::Acquire);
+/// assert_eq!((claimed.ptr(), claimed.count()), (&raw mut block, 0));
+/// assert_eq!(head.load(Ordering::Relaxed).count(), 1);
+/// ```
+pub struct AtomicTaggedPtr<T> {
+    word: layout::AtomicWord,
+    /// Shares and moves between threads as an atomic pointer does.
+    of: PhantomData<core::sync::atomic::AtomicPtr<T>>,
+}
+
+impl<T> AtomicTaggedPtr<T> {
+    /// Holds `value`.
+    #[cfg(not(rast_loom))]
+    pub const fn new(value: TaggedPtr<T>) -> Self {
+        Self {
+            word: layout::AtomicWord::new(value.word),
+            of: PhantomData,
+        }
+    }
+
+    /// Holds `value`.
+    #[cfg(rast_loom)]
+    #[track_caller]
+    pub fn new(value: TaggedPtr<T>) -> Self {
+        Self {
+            word: layout::AtomicWord::new(value.word),
+            of: PhantomData,
+        }
+    }
+
+    /// Returns both parts. Wait-free; no branches.
+    #[inline]
+    #[track_caller]
+    pub fn load(&self, order: Ordering) -> TaggedPtr<T> {
+        TaggedPtr::from_word(self.word.load(order))
+    }
+
+    /// Replaces both parts. Wait-free.
+    #[inline]
+    #[track_caller]
+    pub fn store(&self, value: TaggedPtr<T>, order: Ordering) {
+        self.word.store(value.word, order);
+    }
+
+    /// Replaces both parts and returns the previous pair. Wait-free.
+    #[inline]
+    #[track_caller]
+    pub fn swap(&self, value: TaggedPtr<T>, order: Ordering) -> TaggedPtr<T> {
+        TaggedPtr::from_word(self.word.swap(value.word, order))
+    }
+
+    /// Replaces both parts if both equal `current`; returns the previous pair.
+    ///
+    /// # Errors
+    ///
+    /// The pair that stands, when it is not `current`.
+    #[inline]
+    #[track_caller]
+    pub fn compare_exchange(
+        &self,
+        current: TaggedPtr<T>,
+        new: TaggedPtr<T>,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<TaggedPtr<T>, TaggedPtr<T>> {
+        self.word
+            .compare_exchange(current.word, new.word, success, failure)
+            .map(TaggedPtr::from_word)
+            .map_err(TaggedPtr::from_word)
+    }
+
+    /// As [`compare_exchange`](Self::compare_exchange), but may fail by chance;
+    /// for loops.
+    ///
+    /// # Errors
+    ///
+    /// The pair that stands, which may be `current`.
+    #[inline]
+    #[track_caller]
+    pub fn compare_exchange_weak(
+        &self,
+        current: TaggedPtr<T>,
+        new: TaggedPtr<T>,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<TaggedPtr<T>, TaggedPtr<T>> {
+        self.word
+            .compare_exchange_weak(current.word, new.word, success, failure)
+            .map(TaggedPtr::from_word)
+            .map_err(TaggedPtr::from_word)
+    }
+
+    /// Adds `n` to the count, which wraps and leaves the pointer alone; returns
+    /// the previous pair.
+    ///
+    /// Wait-free in the high-bits layout; lock-free in the others.
+    #[inline]
+    #[track_caller]
+    pub fn fetch_add_count(&self, n: u64, order: Ordering) -> TaggedPtr<T> {
+        TaggedPtr::from_word(layout::fetch_add::<T>(&self.word, n, order))
+    }
+}
+
+impl<T> Default for AtomicTaggedPtr<T> {
+    fn default() -> Self {
+        Self::new(TaggedPtr::null())
+    }
+}
+
+impl<T> fmt::Debug for AtomicTaggedPtr<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Relaxed: a glance for people; nothing is reached through it. [TP3]
+        self.load(Ordering::Relaxed).fmt(f)
+    }
+}

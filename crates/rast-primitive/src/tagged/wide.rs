@@ -1,0 +1,65 @@
+//! The double-word form, under `cfg(rast_tagged_wide)` and wherever a pointer is
+//! not 64 bits wide: the count in a half of its own.
+//!
+//! ```text
+//!   127 (63)             64 (32) 63 (31)                           0
+//!  +----------------------------+----------------------------------+
+//!  |           count            |             address              |
+//!  +----------------------------+----------------------------------+
+//! ```
+//!
+//! 128 bits with 64-bit pointers, 64 bits with shorter ones, by portable-atomic:
+//! lock-free where the processor has the double-word instruction, which on x86-64
+//! is asked at run time, by a lock elsewhere. The word is an integer, so a
+//! pointer's provenance is exposed on the way in and taken up on the way out.
+
+use core::ptr::with_exposed_provenance_mut;
+
+use crate::sync::atomic::Ordering;
+
+#[cfg(not(target_pointer_width = "64"))]
+use portable_atomic::AtomicU64 as Inner;
+#[cfg(target_pointer_width = "64")]
+use portable_atomic::AtomicU128 as Inner;
+
+#[cfg(target_pointer_width = "64")]
+pub(super) type Word = u128;
+#[cfg(not(target_pointer_width = "64"))]
+pub(super) type Word = u64;
+
+pub(super) type AtomicWord = Inner;
+
+const SHIFT: u32 = Word::BITS / 2;
+
+pub(super) const NULL: Word = 0;
+
+pub(super) const NAME: &str = "double-word";
+pub(super) const RULE: &str = "every address fits";
+
+pub(super) const fn count_bits<T>() -> u32 {
+    SHIFT
+}
+
+pub(super) fn fits<T>(_address: usize) -> bool {
+    true
+}
+
+#[inline]
+pub(super) fn pack<T>(pointer: *mut T, count: u64) -> Word {
+    pointer.expose_provenance() as Word | Word::from(count) << SHIFT
+}
+
+#[inline]
+pub(super) fn pointer<T>(word: Word) -> *mut T {
+    with_exposed_provenance_mut(word as usize)
+}
+
+#[inline]
+pub(super) fn count<T>(word: Word) -> u64 {
+    (word >> SHIFT) as u64
+}
+
+#[inline]
+pub(super) fn fetch_add<T>(word: &AtomicWord, n: u64, order: Ordering) -> Word {
+    word.fetch_add(Word::from(n) << SHIFT, order)
+}

@@ -1,0 +1,52 @@
+//! How a thread waits: by burning its core, by sleeping, or first one, then the other.
+
+use crate::backoff::Backoff;
+
+/// How a thread that has nothing to do waits for work.
+///
+/// | strategy | while waiting                        | wakes in          | costs                        |
+/// | -------- | ------------------------------------ | ----------------- | ---------------------------- |
+/// | Spin     | spins, then yields, and never sleeps | the next look     | a whole core, always         |
+/// | Adaptive | spins and yields, then sleeps        | as Spin, or Park  | a few yields per idle period |
+/// | Park     | sleeps at once                       | a system wake-up  | a system call per wake-up    |
+///
+/// The awake phase of Adaptive is that of [`Backoff`]: 1 + 2 + .. + 32 spin hints
+/// on four cores or more, 1 + 2 + 4 on two or three, none on one, then 4 yields.
+///
+/// # Examples
+///
+/// ```
+/// use rast_primitive::{Backoff, WaitStrategy};
+///
+/// let strategy = WaitStrategy::default();
+/// assert_eq!(strategy, WaitStrategy::Adaptive);
+///
+/// let backoff = Backoff::new();
+/// while strategy.is_awake(&backoff) {
+///     backoff.snooze(); // Look for work here, too.
+/// }
+/// // Register, look once more, then sleep.
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum WaitStrategy {
+    /// Never sleeps. For threads that own their core.
+    Spin,
+    /// Stays awake for a moment, then sleeps.
+    #[default]
+    Adaptive,
+    /// Sleeps at once. For threads that share a core with others.
+    Park,
+}
+
+impl WaitStrategy {
+    /// Returns true while a thread that waits by this strategy should look
+    /// again rather than sleep; `backoff` is what it snoozes between two looks.
+    #[inline]
+    pub fn is_awake(self, backoff: &Backoff) -> bool {
+        match self {
+            Self::Spin => true,
+            Self::Adaptive => !backoff.is_completed(),
+            Self::Park => false,
+        }
+    }
+}
