@@ -31,7 +31,11 @@ fn bench() -> Result<(), String> {
     let mut outcomes = Vec::new();
     for scenario in scenarios {
         let outcome = harness::run(scenario, &options);
-        print!("{}", report::table(&outcome));
+        if options.smoke {
+            println!("ran: {}: {}", outcome.layer, outcome.name);
+        } else {
+            print!("{}", report::table(&outcome));
+        }
         outcomes.push(outcome);
     }
     if let Some(file) = &options.json {

@@ -1,10 +1,12 @@
 //! The scenarios, one file per layer, lowest first.
 
+mod timers;
+
 use crate::harness::Scenario;
 
 type Layer = (&'static str, fn() -> Vec<Scenario>);
 
-const LAYERS: &[Layer] = &[];
+const LAYERS: &[Layer] = &[("timers", timers::scenarios)];
 
 /// The scenarios of one layer, or of all of them.
 ///
