@@ -1,5 +1,62 @@
-//! Lock-free queues.
+//! Queues between threads: a bounded ring for one producer and one consumer, and an unbounded queue for many of each.
+//!
+//! # Which one
+//!
+//! | you have | take | progress |
+//! | --- | --- | --- |
+//! | one producer, one consumer, a known bound | [`spsc::ring`] | wait-free |
+//! | any number of producers and consumers, no bound | [`Queue`] | blocking (see below) |
+//!
+//! Not for you: if one thread both pushes and pops, `VecDeque` is cheaper; if you need to wait for an item, put a
+//! [`primitive::EventCount`] or another parking type beside the queue.
+//!
+//! # Example
+//!
+//! ```
+//! use rast_queue::{Queue, spsc};
+//!
+//! let (mut producer, mut consumer) = spsc::ring::<u32>(4);
+//! producer.push(1).unwrap();
+//! assert_eq!(producer.push_iter(&mut (2..10)), 3); // three more fit
+//! let mut sum = 0;
+//! assert_eq!(consumer.pop_batch(usize::MAX, |n| sum += n), 4);
+//! assert_eq!(sum, 10);
+//!
+//! static QUEUE: Queue<&str> = Queue::new();
+//! QUEUE.push("hello").unwrap();
+//! assert_eq!(QUEUE.pop(), Some("hello"));
+//! QUEUE.close();
+//! assert_eq!(QUEUE.push("late").unwrap_err().into_inner(), "late");
+//! ```
+//!
+//! # Guarantees
+//!
+//! - Nothing accepted is lost, whichever side closes first and whatever user code panics; what is refused is handed back.
+//! - Both are first in, first out; `Queue` is linearizable.
+//! - All memory comes from the allocator `A`; a ring allocates once, at construction; no `pop` allocates.
+//! - Every atomic ordering has a label and a loom model: `docs/verification.md`; the argument: `docs/algorithms/queue.md`.
+//!
+//! [`Queue`] has its final interface and, for now, a simple inside: a list of segments under a small spin lock.
+//! It is right, and no user code ever runs under the lock, but a thread that is preempted while it holds the lock
+//! delays the others until it runs again.
+//!
+//! # Features
+//!
+//! - `std` (default): back-off yields to the scheduler instead of only spinning. Without it the crate needs `alloc` alone.
+//!
+//! # Platforms
+//!
+//! Everything with `alloc` and atomics of pointer width that can compare and exchange.
 #![no_std]
+
+extern crate alloc as std_alloc;
+
+mod error;
+mod queue;
+pub mod spsc;
+
+pub use error::{Closed, Full, TryPushError};
+pub use queue::{Drain, IntoIter, Queue};
 
 #[doc(hidden)]
 pub use rast_alloc::{self as alloc, primitive};

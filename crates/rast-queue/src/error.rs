@@ -1,0 +1,115 @@
+//! Refusals, each of which hands the item back.
+//!
+//! None of them asks anything of `T`: a queue of items that cannot be printed still gives errors that can.
+
+use core::error::Error;
+use core::fmt;
+
+/// The ring has no room; the item is handed back.
+///
+/// ```
+/// use rast_queue::{Full, spsc};
+///
+/// let (mut producer, _consumer) = spsc::ring(1);
+/// producer.push("first").unwrap();
+/// let Err(Full(item)) = producer.push("second") else { panic!() };
+/// assert_eq!(item, "second");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Full<T>(pub T);
+
+/// The queue is closed; the item is handed back.
+///
+/// ```
+/// use rast_queue::{Closed, Queue};
+///
+/// let queue = Queue::new();
+/// queue.close();
+/// assert_eq!(queue.push(7), Err(Closed(7)));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Closed<T>(pub T);
+
+/// Why [`Queue::try_push`](crate::Queue::try_push) refused; the item is handed back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum TryPushError<T> {
+    /// The queue is closed.
+    Closed(T),
+    /// The allocator gave no memory for another segment.
+    NoMemory(T),
+}
+
+impl<T> Full<T> {
+    /// Returns the item that was refused.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T> Closed<T> {
+    /// Returns the item that was refused.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T> TryPushError<T> {
+    /// Returns the item that was refused.
+    pub fn into_inner(self) -> T {
+        match self {
+            Self::Closed(item) | Self::NoMemory(item) => item,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Full<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Full(..)")
+    }
+}
+
+impl<T> fmt::Debug for Closed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Closed(..)")
+    }
+}
+
+impl<T> fmt::Debug for TryPushError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed(_) => "Closed(..)",
+            Self::NoMemory(_) => "NoMemory(..)",
+        })
+    }
+}
+
+impl<T> fmt::Display for Full<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the ring is full")
+    }
+}
+
+impl<T> fmt::Display for Closed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the queue is closed")
+    }
+}
+
+impl<T> fmt::Display for TryPushError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed(_) => "the queue is closed",
+            Self::NoMemory(_) => "no memory for another segment of the queue",
+        })
+    }
+}
+
+impl<T> Error for Full<T> {}
+impl<T> Error for Closed<T> {}
+impl<T> Error for TryPushError<T> {}
+
+impl<T> From<Closed<T>> for TryPushError<T> {
+    fn from(error: Closed<T>) -> Self {
+        Self::Closed(error.0)
+    }
+}

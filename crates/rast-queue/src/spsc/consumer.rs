@@ -1,0 +1,277 @@
+//! The half that pops.
+
+use core::cell::Cell;
+use core::fmt;
+use core::panic::{RefUnwindSafe, UnwindSafe};
+
+use super::raw::{Block, Side};
+use crate::alloc::{Allocator, Global};
+
+/// The popping half of a ring.
+///
+/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and neither `Sync` nor
+/// `Clone`.
+/// All methods are wait-free; none allocates; none is an atomic read-modify-write.
+/// Dropping it closes the ring for the producer; items that stand are dropped when both halves are gone.
+///
+/// ```
+/// let (mut producer, mut consumer) = rast_queue::spsc::ring(8);
+/// producer.push_slice(&[1, 2, 3]);
+/// drop(producer);
+/// assert_eq!(consumer.peek(), Some(&1));
+/// assert_eq!(consumer.pop(), Some(1));
+/// let mut rest = Vec::new();
+/// assert_eq!(consumer.pop_into(&mut rest, 8), 2);
+/// assert!(consumer.is_finished());
+/// ```
+///
+/// ```compile_fail
+/// fn clone<T: Clone>(_: T) {}
+/// let (_producer, consumer) = rast_queue::spsc::ring::<u8>(2);
+/// clone(consumer);
+/// ```
+///
+/// ```compile_fail
+/// fn share<T: Sync>(_: T) {}
+/// let (_producer, consumer) = rast_queue::spsc::ring::<u8>(2);
+/// share(consumer);
+/// ```
+///
+/// A borrowed item keeps the consumer from moving on:
+///
+/// ```compile_fail
+/// let (_producer, mut consumer) = rast_queue::spsc::ring::<String>(2);
+/// let first = consumer.peek();
+/// consumer.pop();
+/// println!("{first:?}");
+/// ```
+pub struct Consumer<T, A: Allocator = Global> {
+    block: Block<T, A>,
+    /// The true head; the published one is behind it only inside a batch.
+    head: Cell<usize>,
+    /// A past value of the producer's published tail.
+    tail: Cell<usize>,
+}
+
+// SAFETY: what a consumer reaches on another thread are items of type T, which are moved or dropped there, and the
+// allocator, which the last half uses and drops wherever it stands; both are Send. The words it shares with the producer
+// are atomic, and the rules of the block keep the slots apart.
+unsafe impl<T: Send, A: Allocator + Send> Send for Consumer<T, A> {}
+
+// A panic in user code leaves a ring as it was after a whole number of items.
+impl<T, A: Allocator> UnwindSafe for Consumer<T, A> {}
+impl<T, A: Allocator> RefUnwindSafe for Consumer<T, A> {}
+
+impl<T, A: Allocator> Consumer<T, A> {
+    /// # Safety
+    ///
+    /// 1. This is the only consumer over `block`.
+    /// 2. Both indices of the block are `start`.
+    pub(super) unsafe fn new(block: Block<T, A>, start: usize) -> Self {
+        Self {
+            block,
+            head: Cell::new(start),
+            tail: Cell::new(start),
+        }
+    }
+
+    /// Pops the oldest item, or gives `None` if the ring is empty.
+    ///
+    /// Wait-free; one atomic store, and a load of the producer's index only when the ring looks empty.
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        // SAFETY: the ring is not empty.
+        let item = unsafe { self.read_next() };
+        self.publish();
+        Some(item)
+    }
+
+    /// Pops up to `max` of the items that stand, gives each to `each`, publishes once, and returns how many.
+    ///
+    /// Items pushed meanwhile are left for the next call, so a call is bounded by what stood at its start.
+    /// If `each` panics, the item that it was given is its own, the ones before are popped, and the ones after stand.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
+    /// producer.push_iter(&mut ["a", "b", "c"].into_iter());
+    /// let mut text = String::new();
+    /// assert_eq!(consumer.pop_batch(2, |s| text += s), 2);
+    /// assert_eq!(text, "ab");
+    /// assert_eq!(consumer.len(), 1);
+    /// ```
+    pub fn pop_batch(&mut self, max: usize, mut each: impl FnMut(T)) -> usize {
+        let mut batch = self.batch(max);
+        let count = batch.left;
+        for item in &mut batch {
+            each(item);
+        }
+        count
+    }
+
+    /// Pops up to `max` of the items that stand to the end of `out`, publishes once, and returns how many.
+    ///
+    /// `out` is a `Vec`, a `VecDeque` or whatever else can be extended; if it stops early or panics, the items that it
+    /// did not take stand.
+    pub fn pop_into<E: Extend<T>>(&mut self, out: &mut E, max: usize) -> usize {
+        let mut batch = self.batch(max);
+        let count = batch.left;
+        out.extend(&mut batch);
+        count - batch.left
+    }
+
+    /// Pops as many items as stand and fit to the front of `out`, publishes once, and returns how many.
+    pub fn pop_slice(&mut self, out: &mut [T]) -> usize
+    where
+        T: Copy,
+    {
+        let mut batch = self.batch(out.len());
+        let count = batch.left;
+        for (place, item) in out.iter_mut().zip(&mut batch) {
+            *place = item;
+        }
+        count
+    }
+
+    /// Borrows the oldest item, or gives `None` if the ring is empty.
+    #[inline]
+    pub fn peek(&self) -> Option<&T> {
+        if self.is_empty() {
+            return None;
+        }
+        // SAFETY: (1) this is the consumer and its head, which cannot move while `self` is borrowed, since every method
+        // that moves it takes `&mut self`; (2) the ring is not empty.
+        Some(unsafe { self.block.peek(self.head.get()) })
+    }
+
+    /// Returns how many items stand, by a fresh look at the producer's index.
+    ///
+    /// The producer can only make it more, so this many pops will succeed.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.tail.set(self.block.load_tail());
+        self.cached_len()
+    }
+
+    /// Returns whether nothing stands; looks at the producer's index unless the copy kept of it shows an item.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.cached_len() == 0 && self.len() == 0
+    }
+
+    /// Returns how many items the ring holds at most.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.block.capacity()
+    }
+
+    /// Returns whether the producer is gone.
+    ///
+    /// Items may still stand: all that were pushed before are popped by the calls that follow a `true`.
+    /// To leave a loop, ask [`is_finished`](Self::is_finished).
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.block.other_is_gone(Side::Consumer)
+    }
+
+    /// Returns whether the producer is gone and nothing stands: no pop will ever give an item again.
+    #[inline]
+    pub fn is_finished(&self) -> bool {
+        // The order matters: an index loaded after the producer is seen gone is its last.
+        self.is_closed() && self.is_empty()
+    }
+
+    #[inline(always)]
+    fn cached_len(&self) -> usize {
+        let len = self.tail.get().wrapping_sub(self.head.get());
+        debug_assert!(len <= self.capacity(), "spsc: rule 1");
+        len
+    }
+
+    /// Begins a batch of up to `max` of the items that stand.
+    #[inline(always)]
+    fn batch(&mut self, max: usize) -> Batch<'_, T, A> {
+        let len = self.cached_len();
+        let len = if len < max.min(self.capacity()) {
+            self.len()
+        } else {
+            len
+        };
+        Batch {
+            first: self.head.get(),
+            left: len.min(max),
+            consumer: self,
+        }
+    }
+
+    /// Moves the item at the head out and advances the head, unpublished.
+    ///
+    /// # Safety
+    ///
+    /// The ring is not empty, and nothing was read since that was found.
+    #[inline(always)]
+    unsafe fn read_next(&self) -> T {
+        let head = self.head.get();
+        // SAFETY: (1) this is the consumer and its head, which advances in the next statement; (2) by the caller.
+        let item = unsafe { self.block.read(head) };
+        self.head.set(head.wrapping_add(1));
+        item
+    }
+
+    #[inline(always)]
+    fn publish(&self) {
+        self.block.publish_head(self.head.get());
+    }
+}
+
+/// A batch under way: publishes on drop, so by a panic of user code too.
+struct Batch<'a, T, A: Allocator> {
+    consumer: &'a Consumer<T, A>,
+    first: usize,
+    left: usize,
+}
+
+impl<T, A: Allocator> Iterator for Batch<'_, T, A> {
+    type Item = T;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<T> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        // SAFETY: `left` counts items that stand from the head on, and it was not zero.
+        Some(unsafe { self.consumer.read_next() })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<T, A: Allocator> Drop for Batch<'_, T, A> {
+    fn drop(&mut self) {
+        if self.consumer.head.get() != self.first {
+            self.consumer.publish();
+        }
+    }
+}
+
+impl<T, A: Allocator> Drop for Consumer<T, A> {
+    fn drop(&mut self) {
+        // SAFETY: (1) the consumer ends here; (2) every method publishes the head before it returns.
+        unsafe { self.block.close(Side::Consumer, self.head.get()) };
+    }
+}
+
+impl<T, A: Allocator> fmt::Debug for Consumer<T, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("capacity", &self.capacity())
+            .field("len", &self.len())
+            .field("is_closed", &self.is_closed())
+            .finish()
+    }
+}

@@ -1,0 +1,259 @@
+//! The half that pushes.
+
+use core::cell::Cell;
+use core::fmt;
+use core::panic::{RefUnwindSafe, UnwindSafe};
+
+use super::raw::{Block, Side};
+use crate::Full;
+use crate::alloc::{Allocator, Global};
+
+/// The pushing half of a ring.
+///
+/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and neither `Sync` nor
+/// `Clone`.
+/// All methods are wait-free; none allocates; none is an atomic read-modify-write.
+/// Dropping it closes the ring for the consumer, who still gets all that was pushed.
+///
+/// The half is five words and holds its own index and a copy of the other's; two halves for two threads that stand side
+/// by side in one struct share a cache line, so pad them there, or better, keep each with its owner.
+///
+/// ```
+/// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);
+/// assert_eq!(producer.push('a'), Ok(()));
+/// assert_eq!(producer.push('b'), Ok(()));
+/// assert_eq!(producer.push('c').unwrap_err().into_inner(), 'c');
+/// assert_eq!(consumer.pop(), Some('a'));
+/// assert!(producer.has_room(1));
+/// ```
+///
+/// ```compile_fail
+/// fn clone<T: Clone>(_: T) {}
+/// let (producer, _consumer) = rast_queue::spsc::ring::<u8>(2);
+/// clone(producer);
+/// ```
+///
+/// ```compile_fail
+/// fn share<T: Sync>(_: T) {}
+/// let (producer, _consumer) = rast_queue::spsc::ring::<u8>(2);
+/// share(producer);
+/// ```
+///
+/// ```compile_fail
+/// fn send<T: Send>(_: T) {}
+/// let (producer, _consumer) = rast_queue::spsc::ring::<std::rc::Rc<u8>>(2);
+/// send(producer);
+/// ```
+pub struct Producer<T, A: Allocator = Global> {
+    block: Block<T, A>,
+    /// The true tail; the published one is behind it only inside a batch.
+    tail: Cell<usize>,
+    /// A past value of the consumer's published head.
+    head: Cell<usize>,
+}
+
+// SAFETY: what a producer reaches on another thread are items of type T, which are moved or dropped there, and the
+// allocator, which the last half uses and drops wherever it stands; both are Send. The words it shares with the consumer
+// are atomic, and the rules of the block keep the slots apart.
+unsafe impl<T: Send, A: Allocator + Send> Send for Producer<T, A> {}
+
+// A panic in user code leaves a ring as it was after a whole number of items.
+impl<T, A: Allocator> UnwindSafe for Producer<T, A> {}
+impl<T, A: Allocator> RefUnwindSafe for Producer<T, A> {}
+
+impl<T, A: Allocator> Producer<T, A> {
+    /// # Safety
+    ///
+    /// 1. This is the only producer over `block`.
+    /// 2. Both indices of the block are `start`.
+    pub(super) unsafe fn new(block: Block<T, A>, start: usize) -> Self {
+        Self {
+            block,
+            tail: Cell::new(start),
+            head: Cell::new(start),
+        }
+    }
+
+    /// Pushes one item.
+    ///
+    /// Wait-free; one atomic store, and a load of the consumer's index only when the ring looks full.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] with the item if the ring has no room.
+    #[inline]
+    pub fn push(&mut self, item: T) -> Result<(), Full<T>> {
+        if !self.has_room(1) {
+            return Err(Full(item));
+        }
+        // SAFETY: `has_room` found room.
+        unsafe { self.write_next(item) };
+        self.publish();
+        Ok(())
+    }
+
+    /// Pushes items of `items` until the ring is full or the iterator ends, publishes them once, and returns how many.
+    ///
+    /// Room is found first and the iterator is asked for no more than fits, so no item is taken that cannot be pushed.
+    /// If the iterator panics, the items that it gave before are pushed.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
+    /// let mut numbers = 0..6;
+    /// assert_eq!(producer.push_iter(&mut numbers), 4);
+    /// assert_eq!(numbers, 4..6);
+    /// assert_eq!(consumer.pop(), Some(0));
+    /// ```
+    pub fn push_iter<I>(&mut self, items: &mut I) -> usize
+    where
+        I: Iterator<Item = T> + ?Sized,
+    {
+        let wanted = items.size_hint().1.unwrap_or(usize::MAX);
+        let room = self.room_for(wanted);
+        let batch = Batch {
+            producer: self,
+            first: self.tail.get(),
+        };
+        for _ in 0..room {
+            let Some(item) = items.next() else { break };
+            // SAFETY: fewer than `room` items were written since `room_for` found that room.
+            unsafe { batch.producer.write_next(item) };
+        }
+        batch.len()
+    }
+
+    /// Pushes as many items as fit from the front of `items`, publishes them once, and returns how many.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
+    /// assert_eq!(producer.push_slice(&[1, 2, 3, 4, 5]), 4);
+    /// let mut out = [0; 3];
+    /// assert_eq!(consumer.pop_slice(&mut out), 3);
+    /// assert_eq!(out, [1, 2, 3]);
+    /// ```
+    pub fn push_slice(&mut self, items: &[T]) -> usize
+    where
+        T: Copy,
+    {
+        let count = self.room_for(items.len()).min(items.len());
+        for item in &items[..count] {
+            // SAFETY: fewer than `count` items were written since `room_for` found at least that room.
+            unsafe { self.write_next(*item) };
+        }
+        if count > 0 {
+            self.publish();
+        }
+        count
+    }
+
+    /// Returns how many items fit now, by a fresh look at the consumer's index.
+    ///
+    /// The consumer can only make it more, so this many pushes will succeed.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.head.set(self.block.load_head());
+        self.cached_room()
+    }
+
+    /// Returns whether `count` items fit; looks at the consumer's index only if the copy kept of it does not say so.
+    ///
+    /// The consumer can only make room, so after `true` that many pushes will succeed.
+    #[inline]
+    pub fn has_room(&self, count: usize) -> bool {
+        self.cached_room() >= count || self.room() >= count
+    }
+
+    /// Returns whether the ring is full.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        !self.has_room(1)
+    }
+
+    /// Returns how many items the ring holds at most.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.block.capacity()
+    }
+
+    /// Returns whether the consumer is gone.
+    ///
+    /// Pushes still succeed then until the ring is full; what stands is dropped with the producer.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.block.other_is_gone(Side::Producer)
+    }
+
+    #[inline(always)]
+    fn cached_room(&self) -> usize {
+        let len = self.tail.get().wrapping_sub(self.head.get());
+        debug_assert!(len <= self.capacity(), "spsc: rule 1");
+        self.capacity() - len
+    }
+
+    /// The room, looked at afresh if the copy shows less than `wanted`.
+    #[inline(always)]
+    fn room_for(&self, wanted: usize) -> usize {
+        let room = self.cached_room();
+        if room < wanted.min(self.capacity()) {
+            self.room()
+        } else {
+            room
+        }
+    }
+
+    /// Writes the slot at the tail and advances the tail, unpublished.
+    ///
+    /// # Safety
+    ///
+    /// 1. The ring has room, and nothing was written since that was found.
+    /// 2. `publish` follows before the producer is dropped.
+    #[inline(always)]
+    unsafe fn write_next(&self, item: T) {
+        let tail = self.tail.get();
+        // SAFETY: (1) this is the producer and its tail; (2) by (1) of this function.
+        unsafe { self.block.write(tail, item) };
+        self.tail.set(tail.wrapping_add(1));
+    }
+
+    #[inline(always)]
+    fn publish(&self) {
+        self.block.publish_tail(self.tail.get());
+    }
+}
+
+/// A batch under way: publishes on drop, so by a panic of the iterator too.
+struct Batch<'a, T, A: Allocator> {
+    producer: &'a Producer<T, A>,
+    first: usize,
+}
+
+impl<T, A: Allocator> Batch<'_, T, A> {
+    fn len(&self) -> usize {
+        self.producer.tail.get().wrapping_sub(self.first)
+    }
+}
+
+impl<T, A: Allocator> Drop for Batch<'_, T, A> {
+    fn drop(&mut self) {
+        if self.len() > 0 {
+            self.producer.publish();
+        }
+    }
+}
+
+impl<T, A: Allocator> Drop for Producer<T, A> {
+    fn drop(&mut self) {
+        // SAFETY: (1) the producer ends here; (2) every method publishes the tail before it returns.
+        unsafe { self.block.close(Side::Producer, self.tail.get()) };
+    }
+}
+
+impl<T, A: Allocator> fmt::Debug for Producer<T, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Producer")
+            .field("capacity", &self.capacity())
+            .field("room", &self.room())
+            .field("is_closed", &self.is_closed())
+            .finish()
+    }
+}
