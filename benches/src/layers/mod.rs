@@ -1,12 +1,16 @@
 //! The scenarios, one file per layer, lowest first.
 
+mod primitive;
 mod timers;
 
 use crate::harness::Scenario;
 
 type Layer = (&'static str, fn() -> Vec<Scenario>);
 
-const LAYERS: &[Layer] = &[("timers", timers::scenarios)];
+const LAYERS: &[Layer] = &[
+    ("primitive", primitive::scenarios),
+    ("timers", timers::scenarios),
+];
 
 /// The scenarios of one layer, or of all of them.
 ///
