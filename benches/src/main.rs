@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use rast_benches::harness::Outcome;
 use rast_benches::options::{Options, USAGE};
 use rast_benches::{harness, layers, report};
 
@@ -28,13 +29,19 @@ fn bench() -> Result<(), String> {
             "not built"
         },
     );
-    let mut outcomes = Vec::new();
+    let mut outcomes: Vec<Outcome> = Vec::new();
     for scenario in scenarios {
         let outcome = harness::run(scenario, &options);
         if options.smoke {
             println!("ran: {}: {}", outcome.layer, outcome.name);
         } else {
-            print!("{}", report::table(&outcome));
+            if outcomes
+                .last()
+                .is_none_or(|last| last.layer != outcome.layer)
+            {
+                print!("{}", report::head(outcome.layer));
+            }
+            print!("{}", report::rows(&outcome));
         }
         outcomes.push(outcome);
     }

@@ -1,6 +1,8 @@
 //! The scenarios, one file per layer, lowest first.
 
+mod alloc;
 mod primitive;
+mod queue;
 mod timers;
 
 use crate::harness::Scenario;
@@ -9,6 +11,8 @@ type Layer = (&'static str, fn() -> Vec<Scenario>);
 
 const LAYERS: &[Layer] = &[
     ("primitive", primitive::scenarios),
+    ("alloc", alloc::scenarios),
+    ("queue", queue::scenarios),
     ("timers", timers::scenarios),
 ];
 
