@@ -1,2 +1,101 @@
-//! The tool of the workspace.
-fn main() {}
+//! The tool of the workspace: `cargo xtask COMMAND`.
+//!
+//! One file per command; each prints the commands it runs, so that a reader can repeat any of them by hand.
+//! Please add no dependencies: this crate builds before everything else, also on a machine without a network.
+
+mod bench;
+mod cmd;
+mod json;
+mod layers;
+mod loom;
+mod metadata;
+mod orderings;
+mod outside;
+mod package;
+mod source;
+mod tidy;
+mod tree;
+mod verify;
+mod weak;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+commands:
+  verify [--quick] [--strict]   run every check; --quick: fmt, clippy, layers, tidy, tests, doc tests
+                                --strict: a step that was not run counts as failed
+  layers                        check who names whom among the crates
+  tidy                          check the house rules that a program can see
+  loom [-p CRATE]               run the loom models, print executions and bound
+  loom --weak LABEL             weaken one labelled ordering in a copy and expect its model to fail;
+                                LABEL may be `all`
+  bench [LAYER] [--smoke] [--rounds N] [--json FILE] [--rivals]
+                                run the benches; rivals run too unless --smoke is given without --rivals
+  package                       build and test every crate from its unpacked package
+";
+
+/// What every command gives back: an error is a sentence for the reader.
+type Result<T = ()> = std::result::Result<T, String>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the command that `args` names; `Ok(false)` when its checks failed and said so themselves.
+fn dispatch(args: &[String]) -> Result<bool> {
+    let Some((command, rest)) = args.split_first() else {
+        print!("{USAGE}");
+        return Ok(true);
+    };
+    match command.as_str() {
+        "--help" | "-h" | "help" => {
+            print!("{USAGE}");
+            Ok(true)
+        }
+        "verify" => verify::command(rest),
+        "layers" => layers::command(rest),
+        "tidy" => tidy::command(rest),
+        "loom" => loom::command(rest),
+        "bench" => bench::command(rest),
+        "package" => package::command(rest),
+        other => Err(format!("no command `{other}`\n\n{USAGE}")),
+    }
+}
+
+/// Fails on the first argument that is left over.
+fn no_more(args: &[String]) -> Result {
+    match args.first() {
+        None => Ok(()),
+        Some(arg) => Err(format!("unknown argument `{arg}`\n\n{USAGE}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strings(args: &[&str]) -> Vec<String> {
+        args.iter().map(|a| (*a).to_string()).collect()
+    }
+
+    #[test]
+    fn usage_is_not_an_error_and_unknown_words_are() {
+        assert_eq!(dispatch(&[]), Ok(true));
+        assert_eq!(dispatch(&strings(&["--help"])), Ok(true));
+        assert!(dispatch(&strings(&["frobnicate"])).is_err());
+        for command in ["verify", "layers", "tidy", "loom", "bench", "package"] {
+            let message = dispatch(&strings(&[command, "--frobnicate"])).unwrap_err();
+            assert!(message.contains("--frobnicate"), "{command}: {message}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Runs outside commands and prints each before it starts.
+
+use crate::Result;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A command that is printed as a shell line before it runs.
+pub(crate) struct Cmd {
+    inner: Command,
+    program: String,
+    shown_env: Vec<(String, String)>,
+    quiet: bool,
+}
+
+/// What a captured command left behind.
+pub(crate) struct Output {
+    pub(crate) success: bool,
+    /// Both streams when they were captured together, else standard output.
+    pub(crate) text: String,
+}
+
+impl Cmd {
+    pub(crate) fn new(program: impl AsRef<OsStr>) -> Cmd {
+        let program = program.as_ref();
+        let mut inner = Command::new(program);
+        inner.current_dir(crate::tree::root()).stdin(Stdio::null());
+        // Cargo set these for xtask itself; they are none of the child's business.
+        for (key, _) in std::env::vars_os() {
+            let name = key.to_string_lossy();
+            if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+                inner.env_remove(&key);
+            }
+        }
+        let shown = Path::new(program)
+            .file_stem()
+            .unwrap_or(program)
+            .to_string_lossy()
+            .into_owned();
+        Cmd {
+            inner,
+            program: shown,
+            shown_env: Vec::new(),
+            quiet: false,
+        }
+    }
+
+    /// The Cargo that runs xtask, thus the one of the pinned toolchain.
+    pub(crate) fn cargo() -> Cmd {
+        Cmd::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+    }
+
+    /// The Cargo of another toolchain, by way of rustup.
+    pub(crate) fn cargo_of(toolchain: &str) -> Cmd {
+        let mut cmd = Cmd::new("rustup");
+        for key in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTDOC"] {
+            cmd.inner.env_remove(key);
+        }
+        cmd.args(["run", toolchain, "cargo"])
+    }
+
+    pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Cmd {
+        self.inner.arg(arg);
+        self
+    }
+
+    pub(crate) fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Cmd {
+        self.inner.args(args);
+        self
+    }
+
+    pub(crate) fn env(mut self, key: &str, value: impl AsRef<OsStr>) -> Cmd {
+        let value = value.as_ref();
+        self.inner.env(key, value);
+        let shown = short(&value.to_string_lossy());
+        self.shown_env.push((key.to_string(), shown));
+        self
+    }
+
+    /// Adds to `RUSTFLAGS`, keeping what the caller of xtask set.
+    pub(crate) fn rustflags(self, flags: &str) -> Cmd {
+        let all = match std::env::var("RUSTFLAGS") {
+            Ok(own) if !own.is_empty() => format!("{own} {flags}"),
+            _ => flags.to_string(),
+        };
+        self.env("RUSTFLAGS", all)
+    }
+
+    pub(crate) fn dir(mut self, dir: &Path) -> Cmd {
+        self.inner.current_dir(dir);
+        self
+    }
+
+    /// Does not print the command line; for questions rather than checks.
+    pub(crate) fn quiet(mut self) -> Cmd {
+        self.quiet = true;
+        self
+    }
+
+    /// The command as one would type it at the root of the workspace.
+    fn line(&self) -> String {
+        let quote = |text: &str| {
+            if text.is_empty() || text.contains(|c: char| " \"'$&|<>();*".contains(c)) {
+                format!("'{text}'")
+            } else {
+                text.to_string()
+            }
+        };
+        let mut line = String::from("$");
+        for (key, value) in &self.shown_env {
+            line += &format!(" {key}={}", quote(value));
+        }
+        line += &format!(" {}", self.program);
+        for arg in self.inner.get_args() {
+            line += &format!(" {}", quote(&short(&arg.to_string_lossy())));
+        }
+        line
+    }
+
+    fn announce(&self) {
+        if !self.quiet {
+            println!("{}", self.line());
+        }
+    }
+
+    /// Runs it with its output shown; a non-zero exit is an error.
+    pub(crate) fn run(mut self) -> Result {
+        self.announce();
+        let status = self
+            .inner
+            .status()
+            .map_err(|error| format!("{}: {error}", self.program))?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("`{}` failed: {status}", self.line()))
+        }
+    }
+
+    /// Runs it and keeps standard output; standard error is dropped when quiet, else shown.
+    pub(crate) fn read(mut self) -> Result<Output> {
+        self.announce();
+        if self.quiet {
+            self.inner.stderr(Stdio::null());
+        } else {
+            self.inner.stderr(Stdio::inherit());
+        }
+        let output = self
+            .inner
+            .output()
+            .map_err(|error| format!("{}: {error}", self.program))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok(Output {
+            success: output.status.success(),
+            text,
+        })
+    }
+
+    /// Runs it with standard error shown and standard output both shown and kept.
+    pub(crate) fn tee(mut self) -> Result<Output> {
+        self.announce();
+        self.inner.stdout(Stdio::piped());
+        let mut child = self
+            .inner
+            .spawn()
+            .map_err(|error| format!("{}: {error}", self.program))?;
+        let mut text = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            let mut reader = BufReader::new(stdout);
+            let mut line = Vec::new();
+            while reader
+                .read_until(b'\n', &mut line)
+                .map_err(|error| error.to_string())?
+                > 0
+            {
+                let shown = String::from_utf8_lossy(&line);
+                print!("{shown}");
+                text += &shown;
+                line.clear();
+            }
+        }
+        let status = child
+            .wait()
+            .map_err(|error| format!("{}: {error}", self.program))?;
+        Ok(Output {
+            success: status.success(),
+            text,
+        })
+    }
+
+    /// The command itself, for callers that need more than the above; prints it.
+    pub(crate) fn into_inner(self) -> Command {
+        self.announce();
+        self.inner
+    }
+}
+
+/// Paths inside the workspace are shown from its root.
+fn short(text: &str) -> String {
+    let root = crate::tree::root().to_string_lossy().into_owned();
+    text.replace(&format!("{root}{}", std::path::MAIN_SEPARATOR), "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_read_like_a_shell() {
+        let cmd = Cmd::new("cargo").args(["test", "a b"]).env("X", "1 2");
+        assert_eq!(cmd.line(), "$ X='1 2' cargo test 'a b'");
+    }
+
+    #[test]
+    fn a_missing_program_is_an_error() {
+        assert!(Cmd::new("no-such-program-anywhere").quiet().run().is_err());
+    }
+}

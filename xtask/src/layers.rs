@@ -1,0 +1,420 @@
+//! `cargo xtask layers`: who may name whom among the crates.
+//!
+//! The rules stand in docs/architecture.md; the tables below are their exact form.
+//! A new crate gets its row here in the commit that adds it, and a new outside crate its reason.
+
+use crate::Result;
+use crate::metadata::{Dependency, Kind, Package, Workspace};
+use crate::source::Source;
+use std::path::Path;
+
+/// Each crate and the one directly beneath it; the first stands on nothing.
+const BENEATH: &[(&str, Option<&str>)] = &[
+    ("rast-primitive", None),
+    ("rast-alloc", Some("rast-primitive")),
+    ("rast-queue", Some("rast-alloc")),
+    ("rast-timers", Some("rast-queue")),
+    ("rast-sharder", Some("rast-timers")),
+    ("rast-msgpass", Some("rast-sharder")),
+    // The branches, so that each has its place before it stands.
+    ("rast-conflate", Some("rast-queue")),
+    ("rast-scheduler", Some("rast-timers")),
+    ("rast-executor", Some("rast-timers")),
+    ("rast-reactor", Some("rast-executor")),
+    ("rast-link", Some("rast-msgpass")),
+];
+
+/// The crate of re-exports.
+const FACADE: &str = "rast";
+
+/// What only the lowest crate may name, so that one switch exchanges it for loom.
+const PRIMITIVE_ONLY: &[&str] = &["loom", "portable-atomic", "parking_lot", "crossbeam-epoch"];
+
+/// The outside crates that a crate may name, in which table, and why.
+const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
+    (
+        "rast-primitive",
+        "loom",
+        Kind::Normal,
+        "the model checker, under cfg(rast_loom) alone",
+    ),
+    (
+        "rast-primitive",
+        "portable-atomic",
+        Kind::Normal,
+        "128-bit words and 32-bit targets",
+    ),
+    (
+        "rast-primitive",
+        "parking_lot",
+        Kind::Normal,
+        "parking and locks for cold paths",
+    ),
+    (
+        "rast-primitive",
+        "crossbeam-epoch",
+        Kind::Normal,
+        "outside readers of shared snapshots",
+    ),
+    (
+        "rast-alloc",
+        "allocator-api2",
+        Kind::Normal,
+        "the allocator trait that hashbrown uses too",
+    ),
+    (
+        "rast-alloc",
+        "hashbrown",
+        Kind::Dev,
+        "shows that a map takes its memory from the trait",
+    ),
+    (
+        "rast-sharder",
+        "hashbrown",
+        Kind::Normal,
+        "maps of the balancer",
+    ),
+    (
+        "rast-conflate",
+        "hashbrown",
+        Kind::Normal,
+        "the table of keys",
+    ),
+    (
+        "rast-msgpass",
+        "trybuild",
+        Kind::Dev,
+        "shows the compile errors of graph!",
+    ),
+    (
+        "rast",
+        "hashbrown",
+        Kind::Dev,
+        "the partitions of the kv example",
+    ),
+    (
+        "rast",
+        "mio",
+        Kind::Dev,
+        "readiness of sockets in the kv example",
+    ),
+    (
+        "rast",
+        "redis",
+        Kind::Dev,
+        "drives the kv example in its tests",
+    ),
+    (
+        "rast",
+        "signal-hook",
+        Kind::Dev,
+        "SIGINT and SIGTERM in the kv example",
+    ),
+];
+
+/// Outside crates for the tests of every crate.
+const OUTSIDE_TESTS: &[(&str, &str)] = &[("proptest", "random operation lists against an oracle")];
+
+/// The command.
+pub(crate) fn command(args: &[String]) -> Result<bool> {
+    crate::no_more(args)?;
+    let errors = check(crate::tree::root())?;
+    for error in &errors {
+        println!("layers: {error}");
+    }
+    println!(
+        "layers: {} found",
+        crate::tidy::count(errors.len(), "fault")
+    );
+    Ok(errors.is_empty())
+}
+
+/// Every fault of the workspace at `root`.
+pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
+    let workspace = Workspace::load(root)?;
+    let mut errors = check_manifests(&workspace);
+    if let Some(facade) = workspace.package(FACADE) {
+        let dir = format!("{}/src/", facade.dir);
+        for file in crate::tree::files(root)?
+            .iter()
+            .filter(|f| f.starts_with(&dir))
+        {
+            errors.extend(check_facade_source(file, &crate::tree::read(root, file)?));
+        }
+    }
+    Ok(errors)
+}
+
+/// The faults that manifests show.
+pub(crate) fn check_manifests(workspace: &Workspace) -> Vec<String> {
+    let mut errors = Vec::new();
+    for package in &workspace.packages {
+        if package.name == FACADE {
+            check_facade(package, workspace, &mut errors);
+        } else if package.dir.starts_with("crates/") {
+            check_crate(package, workspace, &mut errors);
+        } else if package.dir == "xtask" && !package.dependencies.is_empty() {
+            for dependency in &package.dependencies {
+                errors.push(format!(
+                    "xtask names `{}`; it builds before everything else and names nothing: write the few lines it needs",
+                    dependency.name
+                ));
+            }
+        }
+    }
+    errors
+}
+
+fn check_crate(package: &Package, workspace: &Workspace, errors: &mut Vec<String>) {
+    let name = &package.name;
+    let Some((_, beneath)) = BENEATH.iter().find(|(known, _)| known == name) else {
+        errors.push(format!(
+            "`{name}` has no place in the tower; give it a row in BENEATH in xtask/src/layers.rs"
+        ));
+        return;
+    };
+    let mut named = false;
+    for dependency in &package.dependencies {
+        let inner = &dependency.name;
+        if !dependency.inside {
+            check_outside(package, dependency, errors);
+            continue;
+        }
+        if inner == FACADE {
+            errors.push(format!(
+                "`{name}` names the facade `{FACADE}` (rule 3: only examples, benches and tests do); take the types by path from the crate beneath"
+            ));
+        } else if Some(inner.as_str()) != *beneath {
+            let instead = beneath.map_or(
+                "it stands at the bottom and names none".to_string(),
+                |beneath| format!("it names `{beneath}` alone, which re-exports all beneath"),
+            );
+            errors.push(format!(
+                "`{name}` names `{inner}` (rule 1: exactly the crate directly beneath); {instead}"
+            ));
+        } else if dependency.kind == Kind::Normal {
+            named = true;
+            if dependency.default_features {
+                errors.push(format!(
+                    "`{name}` takes `{inner}` with its default features (rule 1); write `default-features = false` and forward each by name"
+                ));
+            }
+        }
+    }
+    if let (Some(beneath), false) = (beneath, named) {
+        errors.push(format!("`{name}` does not name `{beneath}`, the crate beneath it (rule 1); add it to [dependencies]"));
+    }
+    if let Some(lower) = beneath.and_then(|beneath| workspace.package(beneath)) {
+        check_forwarding(package, lower, errors);
+    }
+}
+
+/// Each feature that the crate beneath has too is forwarded, under its own name.
+fn check_forwarding(package: &Package, lower: &Package, errors: &mut Vec<String>) {
+    for (feature, enables) in package
+        .features
+        .iter()
+        .filter(|(feature, _)| feature != "default")
+    {
+        let forwarded = |enable: &String| {
+            let (krate, inner) = enable.split_once('/')?;
+            (krate.trim_end_matches('?') == lower.name).then(|| inner.to_string())
+        };
+        let inner: Vec<String> = enables.iter().filter_map(forwarded).collect();
+        if lower.features().any(|f| f == feature) && !inner.contains(feature) {
+            errors.push(format!(
+                "feature `{feature}` of `{}` is not forwarded (rule 1); add \"{}/{feature}\" to it",
+                package.name, lower.name
+            ));
+        }
+        for other in inner.iter().filter(|other| *other != feature) {
+            errors.push(format!(
+                "feature `{feature}` of `{}` turns on \"{}/{other}\" (rule 1: features are forwarded by name)",
+                package.name, lower.name
+            ));
+        }
+    }
+}
+
+fn check_outside(package: &Package, dependency: &Dependency, errors: &mut Vec<String>) {
+    let (name, outside) = (&package.name, &dependency.name);
+    let allowed = OUTSIDE
+        .iter()
+        .any(|(krate, dep, kind, _)| krate == name && dep == outside && *kind == dependency.kind);
+    let in_tests =
+        dependency.kind == Kind::Dev && OUTSIDE_TESTS.iter().any(|(dep, _)| dep == outside);
+    if allowed || in_tests {
+        return;
+    }
+    if PRIMITIVE_ONLY.contains(&outside.as_str()) {
+        errors.push(format!(
+            "`{name}` names `{outside}` (rule 2: only `rast-primitive` does); take the type from `primitive`, by path through the crate beneath"
+        ));
+    } else {
+        errors.push(format!(
+            "`{name}` names the outside crate `{outside}`, which is not on its list (rule 5); do without it, or add it to OUTSIDE in xtask/src/layers.rs with a reason, in a commit of its own"
+        ));
+    }
+}
+
+fn check_facade(package: &Package, workspace: &Workspace, errors: &mut Vec<String>) {
+    for dependency in &package.dependencies {
+        if !dependency.inside {
+            check_outside(package, dependency, errors);
+        } else if dependency.kind == Kind::Normal && dependency.default_features {
+            errors.push(format!(
+                "the facade takes `{}` with its default features (rule 1); write `default-features = false`",
+                dependency.name
+            ));
+        }
+    }
+    for krate in workspace.crates().filter(|k| k.name != FACADE) {
+        if !package
+            .dependencies
+            .iter()
+            .any(|d| d.kind == Kind::Normal && d.name == krate.name)
+        {
+            errors.push(format!(
+                "the facade does not name `{}` (rule 3: it names every crate); re-export it",
+                krate.name
+            ));
+        }
+    }
+}
+
+/// The facade holds `pub use`, attributes and docs, and no code.
+fn check_facade_source(path: &str, text: &str) -> Vec<String> {
+    let source = Source::new(text);
+    let mut errors = Vec::new();
+    for (start, item) in source.items() {
+        let plain = item.starts_with("pub use ") || item.starts_with("extern crate ");
+        if !plain {
+            let line = source.line_of(start) + 1;
+            let head: String = item.chars().take(40).collect();
+            errors.push(format!(
+                "{path}:{line}: the facade holds `{head}` (rule 3: only `pub use`, attributes and docs); move it into the crate it belongs to"
+            ));
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree;
+
+    /// The real tree, with `from` replaced by `to` in the manifest of `krate`.
+    fn doctored(test: &str, krate: &str, from: &str, to: &str) -> Vec<String> {
+        let dir = std::env::temp_dir().join(format!("rast-layers-{}-{test}", std::process::id()));
+        for file in tree::files(tree::root()).unwrap() {
+            let copy = dir.join(&file);
+            std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+            if file == format!("crates/{krate}/Cargo.toml") {
+                let text = tree::read(tree::root(), &file).unwrap();
+                assert!(text.contains(from), "{file} has no `{from}`");
+                std::fs::write(&copy, text.replacen(from, to, 1)).unwrap();
+            } else {
+                std::fs::copy(tree::root().join(&file), &copy).unwrap();
+            }
+        }
+        let errors = check(&dir);
+        std::fs::remove_dir_all(&dir).unwrap();
+        errors.unwrap()
+    }
+
+    fn assert_names(errors: &[String], words: &[&str]) {
+        assert!(
+            errors
+                .iter()
+                .any(|error| words.iter().all(|word| error.contains(word))),
+            "{words:?} in none of {errors:#?}"
+        );
+    }
+
+    #[test]
+    fn the_tree_keeps_its_layers() {
+        assert_eq!(check(tree::root()).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_crate_that_names_another_than_the_one_beneath_fails() {
+        let errors = doctored(
+            "skips",
+            "rast-sharder",
+            "[dependencies]\n",
+            "[dependencies]\nrast-queue = { workspace = true }\n",
+        );
+        assert_names(
+            &errors,
+            &["`rast-sharder` names `rast-queue`", "rule 1", "rast-timers"],
+        );
+    }
+
+    #[test]
+    fn a_crate_that_names_the_facade_or_a_lock_crate_fails() {
+        let errors = doctored(
+            "facade",
+            "rast-queue",
+            "[dependencies]\n",
+            "[dependencies]\nparking_lot = { workspace = true }\nrand = \"1\"\n",
+        );
+        assert_names(&errors, &["`rast-queue` names `parking_lot`", "rule 2"]);
+        assert_names(
+            &errors,
+            &["`rast-queue` names the outside crate `rand`", "rule 5"],
+        );
+        let errors = doctored(
+            "upward",
+            "rast-timers",
+            "[dev-dependencies]\n",
+            "[dev-dependencies]\nrast = { workspace = true }\n",
+        );
+        assert_names(&errors, &["`rast-timers` names the facade", "rule 3"]);
+    }
+
+    #[test]
+    fn features_are_forwarded_and_defaults_are_off() {
+        let errors = doctored("features", "rast-queue", "[\"rast-alloc/std\"]", "[]");
+        assert_names(
+            &errors,
+            &["feature `std` of `rast-queue`", "rast-alloc/std"],
+        );
+        let errors = doctored(
+            "defaults",
+            "rast-queue",
+            "rast-alloc = { workspace = true }",
+            "rast-alloc = { version = \"0.1.0\", path = \"../rast-alloc\" }",
+        );
+        assert_names(&errors, &["default features", "rast-alloc"]);
+        // Cargo itself refuses such a manifest, so this one is doctored after it was read.
+        let mut workspace = Workspace::load(tree::root()).unwrap();
+        let facade = workspace
+            .packages
+            .iter_mut()
+            .find(|p| p.name == FACADE)
+            .unwrap();
+        facade.dependencies.retain(|d| d.name != "rast-timers");
+        let errors = check_manifests(&workspace);
+        assert_names(&errors, &["does not name `rast-timers`"]);
+    }
+
+    #[test]
+    fn the_facade_holds_no_code() {
+        let good = "//! Docs.\n#![no_std]\n#[cfg(feature = \"a\")]\n#[doc(inline)]\npub use rast_a as a;\n";
+        assert_eq!(check_facade_source("lib.rs", good), Vec::<String>::new());
+        for bad in [
+            "pub fn f() {}\n",
+            "mod inner;\n",
+            "use rast_a as a;\n",
+            "pub struct S;\n",
+            "#[macro_export]\nmacro_rules! m { () => {} }\n",
+        ] {
+            assert_eq!(
+                check_facade_source("lib.rs", &format!("{good}{bad}")).len(),
+                1,
+                "{bad}"
+            );
+        }
+    }
+}

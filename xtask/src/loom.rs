@@ -1,0 +1,202 @@
+//! `cargo xtask loom`: the models of every crate under the checker, with executions and bound.
+//!
+//! Each model prints `loom: NAME executions=N bound=B` when it is through; a crate with models that prints none fails.
+
+use crate::cmd::Cmd;
+use crate::metadata::{Package, Workspace};
+use crate::{Result, weak};
+
+/// The least number of preemptions that a model explores.
+const BOUND: usize = 2;
+
+/// One line that a model printed.
+#[derive(Clone, Debug, PartialEq)]
+struct Explored {
+    name: String,
+    executions: u64,
+    bound: usize,
+}
+
+/// The command.
+pub(crate) fn command(args: &[String]) -> Result<bool> {
+    let mut crates = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "-p" | "--package" => {
+                crates.push(args.next().ok_or("-p needs the name of a crate")?.clone())
+            }
+            "--weak" => {
+                let label = args.next().ok_or("--weak needs a label, or `all`")?;
+                let rest: Vec<String> = args.cloned().collect();
+                crate::no_more(&rest)?;
+                if !crates.is_empty() {
+                    return Err("--weak knows the crate from the label; leave out -p".into());
+                }
+                return weak::command(label);
+            }
+            other => crate::no_more(&[other.to_string()])?,
+        }
+    }
+    run(&crates).map(|()| true)
+}
+
+/// Runs the models of `names`, or of every crate when it is empty.
+pub(crate) fn run(names: &[String]) -> Result {
+    let workspace = Workspace::load(crate::tree::root())?;
+    for name in names {
+        if !workspace.crates().any(|k| k.name == *name) {
+            return Err(format!("no crate `{name}` under crates/"));
+        }
+    }
+    let chosen: Vec<&Package> = workspace
+        .crates()
+        .filter(|k| k.has_target("test", "loom") && (names.is_empty() || names.contains(&k.name)))
+        .collect();
+    if chosen.is_empty() {
+        return Err("no crate among the chosen has a tests/loom.rs".into());
+    }
+    let bound = bound()?;
+    let mut table = Vec::new();
+    let mut errors = Vec::new();
+    for krate in chosen {
+        let output = cargo(&workspace, bound, &krate.name)
+            .args(["--", "--test-threads=1", "--nocapture"])
+            .tee()?;
+        let explored = explored(&output.text);
+        if !output.success {
+            errors.push(format!("{}: a model failed", krate.name));
+        }
+        if passed(&output.text) == 0 {
+            errors.push(format!("{}: no model ran", krate.name));
+        } else if explored.is_empty() {
+            errors.push(format!(
+                "{}: no model printed its executions; use `primitive::model`",
+                krate.name
+            ));
+        }
+        for line in &explored {
+            if line.bound < BOUND {
+                errors.push(format!(
+                    "{}: {} explored {} preemptions; {BOUND} is the least",
+                    krate.name, line.name, line.bound
+                ));
+            }
+        }
+        table.extend(explored.into_iter().map(|line| (krate.name.clone(), line)));
+    }
+    print_table(&table);
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(errors.join("; "))
+    }
+}
+
+/// The command that builds the models of `krate`; what follows is for the test runner or Cargo.
+fn cargo(workspace: &Workspace, bound: usize, krate: &str) -> Cmd {
+    Cmd::cargo()
+        .args(["test", "--release", "--test", "loom", "-p", krate])
+        .rustflags("--cfg rast_loom")
+        .env("CARGO_TARGET_DIR", workspace.target_dir.join("loom"))
+        .env("LOOM_MAX_PREEMPTIONS", bound.to_string())
+}
+
+/// The bound from the environment, which may only raise it.
+pub(crate) fn bound() -> Result<usize> {
+    let Ok(text) = std::env::var("LOOM_MAX_PREEMPTIONS") else {
+        return Ok(BOUND);
+    };
+    match text.parse() {
+        Ok(bound) if bound >= BOUND => Ok(bound),
+        _ => Err(format!(
+            "LOOM_MAX_PREEMPTIONS is `{text}`; it must be a number from {BOUND} up"
+        )),
+    }
+}
+
+/// The lines that models printed; the test runner may have written in front of them.
+fn explored(text: &str) -> Vec<Explored> {
+    text.lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line[line.find("loom: ")?..].split_whitespace().collect();
+            let [_, name, executions, bound] = words.as_slice() else {
+                return None;
+            };
+            Some(Explored {
+                name: (*name).to_string(),
+                executions: executions.strip_prefix("executions=")?.parse().ok()?,
+                bound: bound.strip_prefix("bound=")?.parse().ok()?,
+            })
+        })
+        .collect()
+}
+
+/// How many tests passed, by the runner's own summary.
+pub(crate) fn passed(text: &str) -> usize {
+    text.lines()
+        .filter_map(|line| {
+            line.split("test result: ")
+                .nth(1)?
+                .split_once(". ")?
+                .1
+                .split(" passed")
+                .next()?
+                .parse::<usize>()
+                .ok()
+        })
+        .sum()
+}
+
+fn print_table(table: &[(String, Explored)]) {
+    let width = table
+        .iter()
+        .map(|(_, line)| line.name.len())
+        .max()
+        .unwrap_or(0)
+        .max(5);
+    println!(
+        "\n{:<16} {:<width$} {:>12} {:>6}",
+        "crate", "model", "executions", "bound"
+    );
+    for (krate, line) in table {
+        println!(
+            "{krate:<16} {:<width$} {:>12} {:>6}",
+            line.name, line.executions, line.bound
+        );
+    }
+    let total: u64 = table.iter().map(|(_, line)| line.executions).sum();
+    println!(
+        "{:<16} {:<width$} {total:>12}",
+        "total",
+        crate::tidy::count(table.len(), "model")
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_models_print() {
+        let text = "test a::b ... loom: a::b executions=1204 bound=2\nok\nloom: c executions=3 bound=3\nloom: broken\ntest result: ok. 2 passed; 0 failed; 0 ignored\n";
+        assert_eq!(
+            explored(text),
+            [
+                Explored {
+                    name: "a::b".into(),
+                    executions: 1204,
+                    bound: 2
+                },
+                Explored {
+                    name: "c".into(),
+                    executions: 3,
+                    bound: 3
+                },
+            ]
+        );
+        assert_eq!(passed(text), 2);
+        assert_eq!(passed("test result: FAILED. 1 passed; 1 failed"), 1);
+        assert_eq!(passed("nothing"), 0);
+    }
+}

@@ -1,0 +1,262 @@
+//! Steps of `verify` whose tool lies outside of what Cargo and the pinned toolchain bring.
+//!
+//! They, and no others, may be reported as not run, with the reason.
+
+use crate::cmd::Cmd;
+use crate::metadata::Workspace;
+use crate::verify::Outcome;
+use crate::{Result, tree};
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// Crates whose unit tests the checkers of undefined behaviour run.
+const CHECKED: [&str; 6] = [
+    "-p",
+    "rast-primitive",
+    "-p",
+    "rast-alloc",
+    "-p",
+    "rast-queue",
+];
+
+/// Licences, sources and known faults of the dependencies.
+pub(crate) fn deny() -> Result<Outcome> {
+    if !answers(Cmd::cargo().args(["deny", "--version"])) {
+        return Ok(Outcome::NotRun("cargo-deny is not installed".into()));
+    }
+    Cmd::cargo()
+        .args(["deny", "--all-features", "check"])
+        .run()?;
+    Ok(Outcome::Passed)
+}
+
+/// Undefined behaviour, as far as miri sees it.
+pub(crate) fn miri() -> Result<Outcome> {
+    if !answers(Cmd::cargo_of("nightly").args(["miri", "--version"])) {
+        return Ok(Outcome::NotRun(
+            "no nightly toolchain with the component miri".into(),
+        ));
+    }
+    let target = Workspace::load(tree::root())?.target_dir.join("miri");
+    Cmd::cargo_of("nightly")
+        .args(["miri", "test", "--lib"])
+        .args(CHECKED)
+        .env("CARGO_TARGET_DIR", target)
+        .run()?;
+    Ok(Outcome::Passed)
+}
+
+/// Data races and memory errors, as far as the sanitizers see them.
+pub(crate) fn sanitizers() -> Result<Outcome> {
+    let sysroot = Cmd::new("rustup")
+        .args(["run", "nightly", "rustc", "--print", "sysroot"])
+        .quiet()
+        .read();
+    let Some(sysroot) = sysroot.ok().filter(|o| o.success) else {
+        return Ok(Outcome::NotRun("no nightly toolchain".into()));
+    };
+    if !std::path::Path::new(sysroot.text.trim())
+        .join("lib/rustlib/src/rust/library")
+        .exists()
+    {
+        return Ok(Outcome::NotRun(
+            "the nightly toolchain has no component rust-src".into(),
+        ));
+    }
+    if !(cfg!(target_os = "linux") && cfg!(target_arch = "x86_64")) {
+        return Ok(Outcome::NotRun(
+            "the sanitizers are run on Linux x86-64 alone".into(),
+        ));
+    }
+    let target = Workspace::load(tree::root())?.target_dir.join("sanitizers");
+    for sanitizer in ["thread", "address"] {
+        Cmd::cargo_of("nightly")
+            .args([
+                "test",
+                "-Zbuild-std",
+                "--target",
+                "x86_64-unknown-linux-gnu",
+                "--lib",
+            ])
+            .args(CHECKED)
+            .rustflags(&format!("-Zsanitizer={sanitizer}"))
+            .env("CARGO_TARGET_DIR", target.join(sanitizer))
+            .run()?;
+    }
+    Ok(Outcome::Passed)
+}
+
+/// A build for a target whose standard library may not be installed.
+pub(crate) fn build_for(target: &'static str) -> Result<Outcome> {
+    let dir = Cmd::new("rustc")
+        .args(["--print", "target-libdir", "--target", target])
+        .quiet()
+        .read();
+    let installed = dir.is_ok_and(|o| o.success && std::path::Path::new(o.text.trim()).exists());
+    if !installed {
+        return Ok(Outcome::NotRun(format!(
+            "the target is not installed: rustup target add {target}"
+        )));
+    }
+    for krate in ["rast-primitive", "rast-queue", "rast-timers"] {
+        Cmd::cargo()
+            .args([
+                "check",
+                "--no-default-features",
+                "--target",
+                target,
+                "-p",
+                krate,
+            ])
+            .run()?;
+    }
+    Ok(Outcome::Passed)
+}
+
+/// The replies that the script below must print, one line each.
+const SCRIPT: [(&str, &str); 12] = [
+    ("PING", "PONG"),
+    ("SET greeting hello", "OK"),
+    ("GET greeting", "hello"),
+    ("APPEND greeting !", "6"),
+    ("STRLEN greeting", "6"),
+    ("INCRBY visits 41", "41"),
+    ("INCR visits", "42"),
+    ("EXISTS greeting visits nothing", "2"),
+    ("DEL greeting", "1"),
+    ("MSET one 1 two 2", "OK"),
+    ("TYPE one", "string"),
+    ("PERSIST one", "0"),
+];
+
+/// The kv example under the tools that Redis brings.
+pub(crate) fn redis_tools() -> Result<Outcome> {
+    for tool in ["redis-benchmark", "redis-cli"] {
+        if !answers(Cmd::new(tool).arg("--version")) {
+            return Ok(Outcome::NotRun(format!(
+                "{tool} is not installed (Debian package redis-tools)"
+            )));
+        }
+    }
+    Cmd::cargo()
+        .args(["build", "--release", "--example", "kv"])
+        .run()?;
+    let port = free_port()?;
+    let binary = Workspace::load(tree::root())?
+        .target_dir
+        .join("release")
+        .join("examples")
+        .join("kv");
+    let mut server = Server::start(Cmd::new(binary).args(["--port", &port]), &port)?;
+
+    let load = "-t ping,set,get,incr,mset -n 200000 -c 50 -P 16 -r 100000 -q";
+    let output = Cmd::new("redis-benchmark")
+        .args(["-p", &port])
+        .args(load.split(' '))
+        .tee()?;
+    if !output.success || output.text.to_lowercase().contains("error") {
+        return Err("redis-benchmark met an error".into());
+    }
+    let replies = script(&port)?;
+    let wanted: Vec<&str> = SCRIPT.iter().map(|(_, reply)| *reply).collect();
+    if replies != wanted {
+        return Err(format!(
+            "redis-cli printed {replies:?}, expected {wanted:?}"
+        ));
+    }
+    server.stop()?;
+    Ok(Outcome::Passed)
+}
+
+/// Pipes the script into redis-cli and gives what it printed.
+fn script(port: &str) -> Result<Vec<String>> {
+    let mut child = Cmd::new("redis-cli")
+        .args(["-p", port])
+        .into_inner()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("redis-cli: {error}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        for (line, _) in SCRIPT {
+            writeln!(stdin, "{line}").map_err(|error| format!("redis-cli: {error}"))?;
+        }
+    }
+    let output = child
+        .wait_with_output()
+        .map_err(|error| format!("redis-cli: {error}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(str::to_string)
+        .collect())
+}
+
+/// A running example, ended when it is dropped.
+struct Server(Child);
+
+impl Server {
+    /// Starts it and waits until it accepts.
+    fn start(cmd: Cmd, port: &str) -> Result<Server> {
+        let child = cmd
+            .into_inner()
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("kv: {error}"))?;
+        let mut server = Server(child);
+        let number: u16 = port.parse().map_err(|_| "no port".to_string())?;
+        let start = Instant::now();
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, number)).is_err() {
+            if let Ok(Some(status)) = server.0.try_wait() {
+                return Err(format!("kv ended before it accepted: {status}"));
+            }
+            if start.elapsed() > Duration::from_secs(20) {
+                return Err("kv did not accept within 20 s".into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+
+    /// Asks it to end by SIGTERM and expects exit code 0.
+    fn stop(&mut self) -> Result {
+        Cmd::new("kill")
+            .args(["-TERM", &self.0.id().to_string()])
+            .run()?;
+        let start = Instant::now();
+        loop {
+            match self.0.try_wait().map_err(|error| error.to_string())? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(format!("kv ended with {status} after SIGTERM")),
+                None if start.elapsed() > Duration::from_secs(20) => {
+                    return Err("kv runs on 20 s after SIGTERM".into());
+                }
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Result<String> {
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
+    let port = listener
+        .local_addr()
+        .map_err(|error| error.to_string())?
+        .port();
+    Ok(port.to_string())
+}
+
+/// Whether a tool is there and answers.
+fn answers(cmd: Cmd) -> bool {
+    cmd.quiet().read().is_ok_and(|output| output.success)
+}

@@ -1,0 +1,419 @@
+//! Rules for Rust files: the opening comment, forbidden names, safety comments, and calls that hide trouble.
+
+use super::{File, is_library, text};
+use crate::orderings::operations;
+use crate::source::{Source, item_end};
+
+/// What only `rust-primitive`'s place in the tower may name, as path prefixes, and what to take instead.
+const PRIMITIVE_PATHS: &[(&str, &str)] = &[
+    ("loom", "the switch of rast-primitive"),
+    ("parking_lot", "primitive::sync"),
+    ("portable_atomic", "primitive::sync::atomic"),
+    ("crossbeam_epoch", "primitive::Snapshot"),
+    ("core::sync::atomic", "primitive::sync::atomic"),
+    ("std::sync::atomic", "primitive::sync::atomic"),
+    ("core::cell::UnsafeCell", "primitive::cell::UnsafeCell"),
+    ("std::cell::UnsafeCell", "primitive::cell::UnsafeCell"),
+    ("core::hint::spin_loop", "primitive::hint"),
+    ("std::hint::spin_loop", "primitive::hint"),
+    ("std::thread", "primitive::thread"),
+    ("std::sync::Mutex", "primitive::sync"),
+    ("std::sync::RwLock", "primitive::sync"),
+    ("std::sync::Condvar", "primitive::sync"),
+    ("std::sync::Barrier", "primitive::sync"),
+    ("std::sync::Once", "primitive::sync"),
+    ("std::sync::OnceLock", "primitive::sync"),
+    ("std::sync::LazyLock", "primitive::sync"),
+    ("std::sync::mpsc", "a queue of rast-queue"),
+];
+
+/// Calls that leave work undone or tests untrusted, wherever they stand.
+const NOWHERE: &[(&str, &str)] = &[
+    (concat!("to", "do!"), "do it, or give an error value"),
+    (
+        concat!("unimple", "mented!"),
+        "do it, or give an error value",
+    ),
+    (concat!("db", "g!"), "remove it"),
+    (
+        concat!("#[ig", "nore"),
+        "a test that does not run proves nothing",
+    ),
+];
+
+pub(super) fn check(file: &File) -> Vec<String> {
+    let source = Source::new(&file.text);
+    let mut faults = opening(file);
+    faults.extend(nowhere(file, &source));
+    faults.extend(sleeps(file, &source));
+    faults.extend(safety(file, &source));
+    if is_library(&file.path) && !file.path.starts_with("crates/rast-primitive/") {
+        faults.extend(names(file, &source));
+    }
+    if is_library(&file.path) {
+        faults.extend(sequential(file, &source));
+    }
+    faults
+}
+
+/// Every file opens with its concept.
+fn opening(file: &File) -> Vec<String> {
+    // A compile-fail case shows what a user would write.
+    let is_case = file.path.contains("/tests/ui/")
+        || file.path.contains("/tests/fail/")
+        || file.path.contains("/tests/pass/");
+    if is_case || file.text.starts_with("//!") {
+        return Vec::new();
+    }
+    vec![format!(
+        "{}:1: the file does not open with `//!` and its concept",
+        file.path
+    )]
+}
+
+fn nowhere(file: &File, source: &Source<'_>) -> Vec<String> {
+    let mut faults = Vec::new();
+    for line in 0..source.lines() {
+        for (call, instead) in NOWHERE {
+            let code = source.code_line(line);
+            let found = code.match_indices(call).any(|(at, _)| {
+                !code[..at]
+                    .bytes()
+                    .next_back()
+                    .is_some_and(crate::source::is_word)
+            });
+            if found {
+                faults.push(format!("{}:{}: `{call}`; {instead}", file.path, line + 1));
+            }
+        }
+    }
+    faults
+}
+
+/// Tests synchronise by what they wait for, never by time.
+fn sleeps(file: &File, source: &Source<'_>) -> Vec<String> {
+    let is_test_file = file.path.contains("/tests/") || file.path.ends_with("/tests.rs");
+    let mut faults = Vec::new();
+    for (at, word) in source.words() {
+        if word != "sleep" || !(is_test_file || source.in_test(at)) {
+            continue;
+        }
+        if source.code[..at].trim_end().ends_with("thread::") {
+            let line = source.line_of(at) + 1;
+            faults.push(format!(
+                "{}:{line}: a test sleeps; wait for what it expects instead",
+                file.path
+            ));
+        }
+    }
+    faults
+}
+
+/// Each `unsafe` block and impl says why it is sound.
+fn safety(file: &File, source: &Source<'_>) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (at, word) in source.words() {
+        if word != "unsafe" {
+            continue;
+        }
+        let after = source.code[at + word.len()..].trim_start();
+        let (what, needs) = if after.starts_with('{') {
+            ("block", true)
+        } else if after.starts_with("impl") {
+            ("impl", true)
+        } else {
+            ("", false)
+        };
+        if !needs {
+            continue;
+        }
+        let line = source.line_of(at);
+        let first = source.line_of(source.statement_start(at)).min(line);
+        let same_line = source
+            .comment(line)
+            .is_some_and(|c| c.text.contains("SAFETY:"));
+        let above = (first..=line).any(|l| {
+            source
+                .block_above(l)
+                .is_some_and(|(_, text)| text.contains("SAFETY:"))
+        });
+        if !same_line && !above {
+            faults.push(format!(
+                "{}:{}: an unsafe {what} without `// SAFETY:` above it",
+                file.path,
+                line + 1
+            ));
+        }
+    }
+    faults
+}
+
+/// Only the lowest crate names what loom exchanges.
+fn names(file: &File, source: &Source<'_>) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (at, path) in paths(source) {
+        if source.in_test(at) {
+            continue;
+        }
+        for (forbidden, instead) in PRIMITIVE_PATHS {
+            if path == *forbidden || path.starts_with(&format!("{forbidden}::")) {
+                let line = source.line_of(at) + 1;
+                faults.push(format!(
+                    "{}:{line}: `{path}` is named outside of rast-primitive; take {instead}",
+                    file.path
+                ));
+            }
+        }
+    }
+    for (at, word) in source.words() {
+        if word == "thread_local"
+            && source.code[at + word.len()..].starts_with('!')
+            && !source.in_test(at)
+        {
+            let line = source.line_of(at) + 1;
+            let before = source.code[..at].trim_end();
+            if !before.ends_with("primitive::") && !before.ends_with("thread::") {
+                faults.push(format!(
+                    "{}:{line}: `thread_local!` outside of rast-primitive; take its re-export",
+                    file.path
+                ));
+            }
+        }
+    }
+    faults
+}
+
+/// `SeqCst` serves as a fence alone: the model checker treats other uses as `AcqRel`.
+fn sequential(file: &File, source: &Source<'_>) -> Vec<String> {
+    operations(source)
+        .into_iter()
+        .filter(|operation| {
+            operation.call != "fence" && operation.orderings.iter().any(|(_, o)| o == "SeqCst")
+        })
+        .map(|operation| {
+            format!(
+                "{}:{}: `SeqCst` in `{}`; use it in a fence alone",
+                file.path,
+                operation.line + 1,
+                operation.call
+            )
+        })
+        .collect()
+}
+
+/// Every path of the code, `use` trees spread out; a leading `::` is dropped.
+fn paths(source: &Source<'_>) -> Vec<(usize, String)> {
+    let code = source.code.as_bytes();
+    let mut found = Vec::new();
+    let mut skip_to = 0;
+    for (at, word) in source.words() {
+        if at < skip_to {
+            continue;
+        }
+        if word == "use" {
+            let end = item_end_of_use(code, at);
+            let tree: String = source.code[at + 3..end]
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ");
+            let mut leaves = Vec::new();
+            spread("", tree.trim_end_matches(';'), &mut leaves);
+            found.extend(leaves.into_iter().map(|leaf| (at, leaf)));
+            skip_to = end;
+            continue;
+        }
+        let before = source.code[..at].trim_end();
+        if before.ends_with("::")
+            && before
+                .trim_end_matches(':')
+                .bytes()
+                .next_back()
+                .is_some_and(|b| crate::source::is_word(b) || b == b'>')
+        {
+            continue;
+        }
+        let mut path = word.to_string();
+        let mut rest = &source.code[at + word.len()..];
+        while let Some(next) = rest.trim_start().strip_prefix("::") {
+            let next = next.trim_start();
+            let len = next
+                .bytes()
+                .take_while(|b| crate::source::is_word(*b))
+                .count();
+            if len == 0 {
+                break;
+            }
+            path = format!("{path}::{}", &next[..len]);
+            rest = &next[len..];
+        }
+        // A lone word is a local name unless it is a crate in a path.
+        if path.contains("::") {
+            found.push((at, path));
+        }
+    }
+    found
+}
+
+fn item_end_of_use(code: &[u8], at: usize) -> usize {
+    if code[at..].starts_with(b"use<") {
+        at + 3
+    } else {
+        item_end(code, at)
+    }
+}
+
+/// The leaves of a `use` tree, each as a whole path.
+fn spread(prefix: &str, tree: &str, leaves: &mut Vec<String>) {
+    let tree = tree.trim().trim_start_matches("::");
+    let Some(open) = tree.find('{') else {
+        let name = tree.split(" as ").next().unwrap_or(tree).trim();
+        let path = if name == "self" {
+            prefix.trim_end_matches("::").to_string()
+        } else {
+            format!("{prefix}{name}")
+        };
+        leaves.push(path.replace(' ', ""));
+        return;
+    };
+    let prefix = format!("{prefix}{}", tree[..open].replace(' ', ""));
+    let inner = tree[open + 1..]
+        .trim_end()
+        .strip_suffix('}')
+        .unwrap_or(&tree[open + 1..]);
+    let mut depth = 0usize;
+    let mut start = 0;
+    for (at, byte) in inner.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => {
+                spread(&prefix, &inner[start..at], leaves);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if text::has_word(&inner[start..], "self")
+        || inner[start..].bytes().any(crate::source::is_word)
+        || inner[start..].contains('*')
+    {
+        spread(&prefix, &inner[start..], leaves);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(path: &str, text: &str) -> Vec<String> {
+        check(&File {
+            path: path.into(),
+            text: format!("//! Concept.\n{text}"),
+        })
+    }
+
+    const LIBRARY: &str = "crates/rast-queue/src/a.rs";
+
+    fn assert_bad(path: &str, text: &str, word: &str) {
+        let found = faults(path, text);
+        assert!(
+            found.iter().any(|fault| fault.contains(word)),
+            "{text}: {found:?}"
+        );
+    }
+
+    fn assert_good(path: &str, text: &str) {
+        assert_eq!(faults(path, text), Vec::<String>::new(), "{text}");
+    }
+
+    #[test]
+    fn files_open_with_their_concept() {
+        let bad = File {
+            path: LIBRARY.into(),
+            text: "fn a() {}\n".into(),
+        };
+        assert_eq!(opening(&bad).len(), 1);
+        assert_good(LIBRARY, "fn a() {}\n");
+    }
+
+    #[test]
+    fn undone_calls() {
+        assert_good(
+            LIBRARY,
+            "// about dbg! and todo!\nfn a() { let s = \"#[ignore]\"; mydbg!(s) }\n",
+        );
+        for (call, _) in NOWHERE {
+            let text = if call.starts_with('#') {
+                format!("{call}]\nfn a() {{}}\n")
+            } else {
+                format!("fn a() {{ {call}() }}\n")
+            };
+            assert_bad("xtask/src/a.rs", &text, call);
+        }
+    }
+
+    #[test]
+    fn sleeping_tests() {
+        assert_good("benches/src/a.rs", "fn a() { std::thread::sleep(d) }\n");
+        assert_bad(
+            "crates/rast-queue/tests/api.rs",
+            "fn a() { std::thread::sleep(d) }\n",
+            "sleeps",
+        );
+        assert_bad(
+            "xtask/src/a.rs",
+            "#[test]\nfn a() { thread::sleep(d) }\n",
+            "sleeps",
+        );
+    }
+
+    #[test]
+    fn unsafe_says_why() {
+        assert_good(
+            LIBRARY,
+            "// SAFETY: fine.\nunsafe impl Send for A {}\nunsafe fn f() {}\n",
+        );
+        assert_good(
+            LIBRARY,
+            "fn a() {\n    // SAFETY: fine,\n    // really.\n    let x =\n        unsafe { b() };\n}\n",
+        );
+        assert_bad(LIBRARY, "fn a() {\n    unsafe { b() };\n}\n", "SAFETY");
+        assert_bad(LIBRARY, "unsafe impl Send for A {}\n", "SAFETY");
+    }
+
+    #[test]
+    fn names_of_the_lowest_crate() {
+        assert_good(
+            LIBRARY,
+            "use crate::primitive::sync::{Mutex, atomic::AtomicU64};\nuse std::sync::Arc;\nfn a() { primitive::thread::spawn(f); primitive::thread_local!(x); }\n#[cfg(test)]\nmod tests { use std::thread; }\n",
+        );
+        assert_good(
+            "crates/rast-primitive/src/a.rs",
+            "use loom::sync::Arc;\nuse core::sync::atomic;\n",
+        );
+        for bad in [
+            "use std::{fmt, sync::{Arc, Mutex}};\n",
+            "use core::sync::atomic::{self, AtomicU64};\n",
+            "use core::{cell::UnsafeCell, fmt};\n",
+            "fn a() { std::thread::spawn(f); }\n",
+            "fn a() { let x = ::std::sync::Mutex::new(1); }\n",
+            "use ::loom::sync;\n",
+            "fn a() { loom::model(f); }\n",
+            "thread_local! { static A: u8 = 1; }\n",
+            "use parking_lot as p;\n",
+            "use std::sync::OnceLock;\n",
+        ] {
+            assert_bad(LIBRARY, bad, "outside of rast-primitive");
+        }
+    }
+
+    #[test]
+    fn sequential_consistency_is_for_fences() {
+        assert_good(LIBRARY, "fn a() { fence(Ordering::SeqCst); }\n");
+        assert_bad(
+            LIBRARY,
+            "fn a() { x.load(Ordering::SeqCst); }\n",
+            "fence alone",
+        );
+    }
+}

@@ -1,0 +1,321 @@
+//! `cargo xtask verify`: every check, in the order in which a fault is cheapest to find.
+//!
+//! It goes on after a failed step, so that one run shows all that is wrong.
+//! Only the steps marked `outside` may be reported as not run; any other that does not run counts as failed.
+
+use crate::cmd::Cmd;
+use crate::metadata::{Package, Workspace};
+use crate::{Result, bench, layers, loom, outside, package, tidy, tree, weak};
+use std::time::{Duration, Instant};
+
+/// How a step ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    Passed,
+    Failed(String),
+    NotRun(String),
+}
+
+/// One check.
+struct Step {
+    name: &'static str,
+    /// Whether `--quick` runs it too.
+    quick: bool,
+    /// Whether its tool lies outside, so that it may be absent.
+    outside: bool,
+    run: fn() -> Result<Outcome>,
+}
+
+/// A step that always runs.
+const fn step(name: &'static str, run: fn() -> Result<Outcome>) -> Step {
+    Step {
+        name,
+        quick: false,
+        outside: false,
+        run,
+    }
+}
+
+/// A step that runs in `--quick` too.
+const fn quick(name: &'static str, run: fn() -> Result<Outcome>) -> Step {
+    Step {
+        name,
+        quick: true,
+        outside: false,
+        run,
+    }
+}
+
+/// A step that is not run where its tool is absent.
+const fn outside(name: &'static str, run: fn() -> Result<Outcome>) -> Step {
+    Step {
+        name,
+        quick: false,
+        outside: true,
+        run,
+    }
+}
+
+const STEPS: &[Step] = &[
+    quick("fmt", || cargo("fmt --all --check")),
+    quick("clippy", || {
+        cargo("clippy --workspace --all-targets --all-features -- -D warnings")
+    }),
+    quick("layers", || checked("layers", layers::command(&[]))),
+    quick("tidy", || checked("tidy", tidy::command(&[]))),
+    quick("tests", || {
+        cargo("test --workspace --all-features --no-fail-fast --lib --bins --tests")
+    }),
+    quick("doc tests", || {
+        cargo("test --workspace --all-features --no-fail-fast --doc")
+    }),
+    step("rustdoc", || {
+        done(
+            Cmd::cargo()
+                .env("RUSTDOCFLAGS", "-D warnings")
+                .args(words("doc --workspace --no-deps --all-features"))
+                .run(),
+        )
+    }),
+    step("features", features),
+    step("crates alone", alone),
+    step("no_std", no_std),
+    step("tagged pointer", tagged),
+    step("loom", || done(loom::run(&[]))),
+    step("weak", weakened),
+    step("examples", || {
+        cargo("build --release --workspace --examples")
+    }),
+    step("demo", demo),
+    step("bench smoke", || {
+        done(bench::run(&["--smoke".to_string()], false))
+    }),
+    step("package", || done(package::run())),
+    outside("deny", outside::deny),
+    outside("miri", outside::miri),
+    outside("sanitizers", outside::sanitizers),
+    outside("i686", || outside::build_for("i686-unknown-linux-gnu")),
+    outside("wasm32", || outside::build_for("wasm32-unknown-unknown")),
+    outside("redis tools", outside::redis_tools),
+];
+
+/// The command.
+pub(crate) fn command(args: &[String]) -> Result<bool> {
+    let (mut quick, mut strict) = (false, false);
+    for arg in args {
+        match arg.as_str() {
+            "--quick" => quick = true,
+            "--strict" => strict = true,
+            other => crate::no_more(&[other.to_string()])?,
+        }
+    }
+    let start = Instant::now();
+    let mut results = Vec::new();
+    for step in STEPS.iter().filter(|step| step.quick || !quick) {
+        println!("\n== {} ==", step.name);
+        let begun = Instant::now();
+        let outcome = judge(step.outside, strict, (step.run)());
+        let words = match &outcome {
+            Outcome::Passed => "passed".to_string(),
+            Outcome::Failed(reason) => format!("FAILED: {reason}"),
+            Outcome::NotRun(reason) => format!("not run: {reason}"),
+        };
+        println!("== {}: {words}", step.name);
+        results.push((step.name, begun.elapsed(), outcome));
+    }
+    let (summary, good) = summary(&results, start.elapsed());
+    print!("{summary}");
+    Ok(good)
+}
+
+/// What a step's result counts as.
+fn judge(outside: bool, strict: bool, result: Result<Outcome>) -> Outcome {
+    match result {
+        Ok(Outcome::NotRun(reason)) if strict || !outside => {
+            Outcome::Failed(format!("not run: {reason}"))
+        }
+        Ok(outcome) => outcome,
+        Err(reason) => Outcome::Failed(reason),
+    }
+}
+
+/// The table at the end, its last line the count, and whether nothing failed.
+fn summary(results: &[(&str, Duration, Outcome)], whole: Duration) -> (String, bool) {
+    let mut text = String::from("\n");
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for (name, time, outcome) in results {
+        let words = match outcome {
+            Outcome::Passed => {
+                passed += 1;
+                "passed".to_string()
+            }
+            Outcome::Failed(reason) => {
+                failed += 1;
+                format!("FAILED: {}", reason.lines().next().unwrap_or(""))
+            }
+            Outcome::NotRun(reason) => {
+                skipped += 1;
+                format!("not run: {reason}")
+            }
+        };
+        text += &format!("{name:<16} {:>7.1} s  {words}\n", time.as_secs_f64());
+    }
+    text += &format!("{:<16} {:>7.1} s\n", "all", whole.as_secs_f64());
+    text += &format!("{passed} passed, {failed} failed, {skipped} skipped\n");
+    (text, failed == 0)
+}
+
+fn words(line: &str) -> std::str::Split<'_, char> {
+    line.split(' ')
+}
+
+fn done(result: Result) -> Result<Outcome> {
+    result.map(|()| Outcome::Passed)
+}
+
+fn cargo(line: &str) -> Result<Outcome> {
+    done(Cmd::cargo().args(words(line)).run())
+}
+
+/// A command that told its faults itself.
+fn checked(name: &str, result: Result<bool>) -> Result<Outcome> {
+    if result? {
+        Ok(Outcome::Passed)
+    } else {
+        Err(format!("{name} found faults; they stand above"))
+    }
+}
+
+/// Each crate with no feature, with each alone, and with all.
+fn features() -> Result<Outcome> {
+    each_crate(|krate| {
+        let check = || Cmd::cargo().args(["check", "--quiet", "-p", &krate.name]);
+        let mut results = vec![check().arg("--no-default-features").run()];
+        for feature in krate.features() {
+            results.push(
+                check()
+                    .args(["--no-default-features", "--features", feature])
+                    .run(),
+            );
+        }
+        results.push(check().arg("--all-features").run());
+        results.into_iter().collect()
+    })
+}
+
+/// Each crate with its tests and no other beside it, so that none leans on a neighbour's features.
+fn alone() -> Result<Outcome> {
+    each_crate(|krate| {
+        Cmd::cargo()
+            .args(["check", "--quiet", "--all-targets", "-p", &krate.name])
+            .run()
+    })
+}
+
+fn each_crate(run: impl Fn(&Package) -> Result) -> Result<Outcome> {
+    let workspace = Workspace::load(tree::root())?;
+    let errors: Vec<String> = workspace
+        .crates()
+        .filter_map(|krate| run(krate).err())
+        .collect();
+    if errors.is_empty() {
+        Ok(Outcome::Passed)
+    } else {
+        Err(errors.join("; "))
+    }
+}
+
+/// The program without std links what lies below and runs; alone, so that no neighbour turns std on.
+fn no_std() -> Result<Outcome> {
+    let workspace = Workspace::load(tree::root())?;
+    // It takes its entry point from the C library by that library's name on Linux.
+    let (flags, command) = if cfg!(target_os = "linux") {
+        ("--cfg rast_no_std -C panic=abort", "run")
+    } else {
+        ("", "build")
+    };
+    done(
+        Cmd::cargo()
+            .args([command, "--release", "-p", "no-std"])
+            .rustflags(flags)
+            .env("CARGO_TARGET_DIR", workspace.target_dir.join("no-std"))
+            .run(),
+    )
+}
+
+/// The two forms of the tagged pointer that this machine would not choose by itself.
+fn tagged() -> Result<Outcome> {
+    let workspace = Workspace::load(tree::root())?;
+    for form in ["rast_tagged_low", "rast_tagged_wide"] {
+        Cmd::cargo()
+            .args(["test", "--lib", "--tests", "-p", "rast-primitive"])
+            .rustflags(&format!("--cfg {form}"))
+            .env("CARGO_TARGET_DIR", workspace.target_dir.join(form))
+            .run()?;
+    }
+    Ok(Outcome::Passed)
+}
+
+/// A few orderings, at least one of each protocol, each caught by its model.
+fn weakened() -> Result<Outcome> {
+    let labels = tidy::weak_in_verify(&tree::read(tree::root(), "docs/verification.md")?);
+    if labels.is_empty() {
+        return Err("docs/verification.md has no line `weak-in-verify: LABEL, ..`".into());
+    }
+    if weak::run(&labels)? {
+        Ok(Outcome::Passed)
+    } else {
+        Err("a weakened ordering was not caught".into())
+    }
+}
+
+/// The demo of the kv example, as the README starts it.
+fn demo() -> Result<Outcome> {
+    cargo("run --release --example kv -- --demo")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_outside_steps_may_be_absent() {
+        let absent = || Ok(Outcome::NotRun("no tool".into()));
+        assert!(matches!(judge(true, false, absent()), Outcome::NotRun(_)));
+        assert!(matches!(judge(true, true, absent()), Outcome::Failed(_)));
+        assert!(matches!(judge(false, false, absent()), Outcome::Failed(_)));
+        assert_eq!(judge(false, false, Ok(Outcome::Passed)), Outcome::Passed);
+        assert_eq!(
+            judge(true, false, Err("x".into())),
+            Outcome::Failed("x".into())
+        );
+        for name in ["fmt", "clippy", "tests", "loom", "demo"] {
+            assert!(
+                STEPS.iter().any(|step| step.name == name && !step.outside),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_last_line_counts() {
+        let second = Duration::from_secs(1);
+        let results = [
+            ("a", second, Outcome::Passed),
+            ("b", second, Outcome::NotRun("no tool".into())),
+            ("c", second, Outcome::Passed),
+        ];
+        let (text, good) = summary(&results, second);
+        assert!(good);
+        assert!(
+            text.ends_with("\n2 passed, 0 failed, 1 skipped\n"),
+            "{text}"
+        );
+        let (text, good) = summary(&[("a", second, Outcome::Failed("x\ny".into()))], second);
+        assert!(!good);
+        assert!(
+            text.ends_with("\n0 passed, 1 failed, 0 skipped\n"),
+            "{text}"
+        );
+    }
+}
