@@ -1,4 +1,173 @@
-//! Shards over workers.
+//! Shards over workers: who owns which shard, moved while running.
+//!
+//! A [`Sharder`] runs the code of a [`Controller`] for each of a fixed number
+//! of shards on a fixed number of threads. Each shard belongs to one worker at
+//! a time, so its state is plain `&mut`; from epoch to epoch measured loads
+//! decide which worker that is, and only what must move moves.
+//!
+//! # When to use
+//!
+//! Work that splits into parts with state of their own, more parts than
+//! threads, each part needing many short turns, with loads that differ and
+//! shift. A turn costs no atomic read-modify-write and no lock.
+//!
+//! # When not
+//!
+//! One-off tasks (use a work-stealing pool); turns that block (they delay
+//! their worker's other shards, and resharding); fewer parts than threads.
+//! For typed messages between the parts use the graph of `rast-msgpass`,
+//! which is a controller of this crate.
+//!
+//! # Example
+//!
+//! ```
+//! use rast_sharder::{Controller, LoadReport, Progress, ShardId, Sharder, WorkerCx};
+//! use rast_sharder::timers::{Clock, Nanos};
+//!
+//! /// Every shard adds up the numbers below its own bound.
+//! struct Sums;
+//!
+//! struct Sum {
+//!     next: u64,
+//!     bound: u64,
+//!     total: u64,
+//! }
+//!
+//! impl Controller for Sums {
+//!     type Shard = Sum;
+//!     type Load = Nanos;
+//!
+//!     fn process(
+//!         &self,
+//!         cx: &mut WorkerCx<'_>,
+//!         _: ShardId,
+//!         sum: &mut Sum,
+//!         load: Option<&mut Nanos>,
+//!     ) -> Progress {
+//!         if sum.next == sum.bound {
+//!             return Progress::Idle;
+//!         }
+//!         let start = cx.clock().now();
+//!         let end = sum.bound.min(sum.next + 1_000);
+//!         sum.total += (sum.next..end).sum::<u64>();
+//!         sum.next = end;
+//!         if let Some(busy) = load {
+//!             *busy = busy.saturating_add(cx.clock().now().saturating_since(start));
+//!         }
+//!         if sum.next == sum.bound && sum.bound == 1_000_000 {
+//!             cx.stop(); // the longest one is done
+//!         }
+//!         Progress::Again
+//!     }
+//!
+//!     fn new_load(&self, _: ShardId) -> Nanos {
+//!         Nanos::ZERO
+//!     }
+//!
+//!     fn report(&self, _: ShardId, busy: &Nanos, out: &mut LoadReport<'_>) {
+//!         out.busy(*busy);
+//!     }
+//! }
+//!
+//! let sum = |bound| Sum { next: 0, bound, total: 0 };
+//! let outcome = Sharder::builder(Sums)
+//!     .shards(vec![sum(1_000_000), sum(10), sum(20)])
+//!     .workers(2)
+//!     .build()?
+//!     .run()?;
+//! assert_eq!(outcome.shards[0].state.total, 499_999_500_000);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Guarantees
+//!
+//! - A shard is run by one worker at a time; calls for it see what earlier
+//!   ones wrote.
+//! - No thread waits for another inside the protocol: a call that takes long
+//!   delays the shards of its own worker, and the next epoch, and nothing else.
+//! - [`Handle::stop`] ends [`Sharder::run`] from any thread in any state, as
+//!   soon as the running calls return.
+//! - Panics of user code are contained, recorded and answered by policy; a
+//!   balancer that panics or returns nonsense leaves the assignment in force.
+//!   With `panic = "abort"` the first panic ends the process instead.
+//! - `run` gives the controller and every shard's state back.
+//! - No lost wake-up: see `docs/algorithms/sharder.md` and its loom models.
+//!
+//! # Features
+//!
+//! `std` (default): everything; without it the crate is empty but for the
+//! re-exports of the layers beneath.
+//!
+//! # Platforms
+//!
+//! Those of std with threads. Atomics of 64 bits are taken from the primitive
+//! layer.
+#![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "std")]
+extern crate std;
+
+#[cfg(feature = "std")]
+mod assignment;
+#[cfg(feature = "std")]
+mod balance;
+#[cfg(feature = "std")]
+mod builder;
+#[cfg(feature = "std")]
+mod controller;
+#[cfg(feature = "std")]
+mod core_state;
+#[cfg(feature = "std")]
+mod cx;
+#[cfg(feature = "std")]
+mod handle;
+#[cfg(feature = "std")]
+mod ids;
+#[cfg(feature = "std")]
+mod lead;
+#[cfg(feature = "std")]
+mod load;
+#[cfg(feature = "std")]
+mod panics;
+#[cfg(feature = "std")]
+mod sharder;
+#[cfg(feature = "std")]
+mod slots;
+#[cfg(feature = "std")]
+mod stats;
+#[cfg(feature = "std")]
+mod worker;
+
+/// The protocol without threads and time: for the models, not for use.
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub mod protocol;
+
+#[cfg(feature = "std")]
+pub use assignment::{Assignment, AssignmentError, MAX_WORKERS};
+#[cfg(feature = "std")]
+pub use balance::{Balancer, Decision, Greedy, Static};
+#[cfg(feature = "std")]
+pub use builder::{BuildError, Builder};
+#[cfg(feature = "std")]
+pub use controller::{Controller, PanicPayload, PanicPolicy, Progress};
+#[cfg(feature = "std")]
+pub use core_state::Published;
+#[cfg(feature = "std")]
+pub use cx::WorkerCx;
+#[cfg(feature = "std")]
+pub use handle::Handle;
+#[cfg(feature = "std")]
+pub use ids::{ShardId, WorkerId};
+#[cfg(feature = "std")]
+pub use load::{LoadReport, LoadView, ShardLoad, Traffic};
+#[cfg(feature = "std")]
+pub use panics::{Hook, PanicRecord};
+#[cfg(feature = "std")]
+pub use sharder::{Outcome, RunCause, RunError, ShardExit, Sharder};
+#[cfg(feature = "std")]
+pub use stats::{Report, Stats, WorkerStats};
 
 #[doc(hidden)]
 pub use rast_timers::{self as timers, alloc, primitive, queue};

@@ -1,0 +1,231 @@
+//! Setting a sharder up.
+
+use core::fmt;
+use core::time::Duration;
+use std::boxed::Box;
+use std::vec::Vec;
+
+use crate::assignment::{Assignment, MAX_WORKERS};
+use crate::balance::{Balancer, Greedy};
+use crate::controller::Controller;
+use crate::core_state::Core;
+use crate::lead::Desk;
+use crate::primitive::cell::UnsafeCell;
+use crate::primitive::sync::Arc;
+use crate::primitive::{WaitStrategy, thread};
+use crate::protocol::Baton;
+use crate::sharder::Sharder;
+use crate::slots::Slots;
+use crate::timers::{Clock, MonotonicClock};
+use crate::worker::{Settings, Shared};
+
+/// The default of [`Builder::period`].
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// The default of [`Builder::idle_limit`].
+const IDLE_LIMIT: Duration = Duration::from_millis(100);
+
+/// Sets a [`Sharder`] up; from [`Sharder::builder`].
+pub struct Builder<C: Controller> {
+    controller: C,
+    shards: Vec<C::Shard>,
+    workers: Option<usize>,
+    period: Duration,
+    balancer: Box<dyn Balancer>,
+    wait: WaitStrategy,
+    idle_limit: Duration,
+    clock: Box<dyn Clock + Send + Sync>,
+    assignment: Option<Assignment>,
+}
+
+impl<C: Controller> Builder<C> {
+    pub(crate) fn new(controller: C) -> Self {
+        Self {
+            controller,
+            shards: Vec::new(),
+            workers: None,
+            period: PERIOD,
+            balancer: Box::new(Greedy::new()),
+            wait: WaitStrategy::default(),
+            idle_limit: IDLE_LIMIT,
+            clock: Box::new(MonotonicClock::new()),
+            assignment: None,
+        }
+    }
+
+    /// Sets the shards: the state of each, by number.
+    #[must_use]
+    pub fn shards(mut self, shards: Vec<C::Shard>) -> Self {
+        self.shards = shards;
+        self
+    }
+
+    /// Sets the number of workers, the thread that calls
+    /// [`run`](Sharder::run) being one of them. It is capped by the number of
+    /// shards. Default: what the machine runs at once.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Sets how long a worker that has work measures before it asks for a
+    /// resharding. Zero: on request only. Default: 100 ms.
+    #[must_use]
+    pub fn period(mut self, period: Duration) -> Self {
+        self.period = period;
+        self
+    }
+
+    /// Sets who decides. Default: [`Greedy`].
+    #[must_use]
+    pub fn balancer(mut self, balancer: impl Balancer) -> Self {
+        self.balancer = Box::new(balancer);
+        self
+    }
+
+    /// Sets what a worker does without work. Default: stay awake for a
+    /// moment, then sleep.
+    #[must_use]
+    pub fn wait(mut self, wait: WaitStrategy) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Sets the longest sleep: each shard gets a turn at least so often, give
+    /// or take the turns of the others. Default: 100 ms.
+    #[must_use]
+    pub fn idle_limit(mut self, limit: Duration) -> Self {
+        self.idle_limit = limit;
+        self
+    }
+
+    /// Sets the clock. Sleeps are in real time, whatever the clock says: with
+    /// one that stands still a worker wakes and finds nothing due. Default:
+    /// [`MonotonicClock`].
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
+        self.clock = Box::new(clock);
+        self
+    }
+
+    /// Sets who owns what at first. Default: dealt out by number.
+    #[must_use]
+    pub fn assignment(mut self, assignment: Assignment) -> Self {
+        self.assignment = Some(assignment);
+        self
+    }
+
+    /// Makes the sharder. No thread is started yet. Calls
+    /// [`new_load`](Controller::new_load) for each shard.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`]; the shards are dropped.
+    pub fn build(self) -> Result<Sharder<C>, BuildError> {
+        let shards = self.shards.len();
+        if shards == 0 {
+            return Err(BuildError::NoShards);
+        }
+        if u32::try_from(shards).is_err() {
+            return Err(BuildError::TooManyShards(shards));
+        }
+        if self.workers == Some(0) {
+            return Err(BuildError::NoWorkers);
+        }
+        if self.idle_limit.is_zero() {
+            return Err(BuildError::NoIdleLimit);
+        }
+        let workers = self
+            .workers
+            .unwrap_or_else(thread::available_parallelism)
+            .min(shards);
+        if workers > MAX_WORKERS {
+            return Err(BuildError::TooManyWorkers(workers));
+        }
+        let assignment = match self.assignment {
+            None => Assignment::round_robin(shards, workers),
+            Some(first) if first.shards() == shards && first.workers() == workers => first,
+            Some(first) => {
+                return Err(BuildError::Assignment {
+                    shards: (first.shards(), shards),
+                    workers: (first.workers(), workers),
+                });
+            }
+        };
+        let slots = Slots::new(&self.controller, self.shards);
+        let (baton, members) = Baton::new(assignment.clone());
+        let core = Arc::new(Core::new(baton, self.clock, assignment));
+        let desk = Desk::new(self.balancer, workers, shards, core.clone());
+        Ok(Sharder {
+            shared: Shared {
+                controller: self.controller,
+                slots,
+                core,
+                desk: UnsafeCell::new(desk),
+                settings: Settings {
+                    period: self.period.into(),
+                    wait: self.wait,
+                    idle_limit: self.idle_limit.into(),
+                },
+            },
+            members,
+        })
+    }
+}
+
+impl<C: Controller> fmt::Debug for Builder<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("shards", &self.shards.len())
+            .field("workers", &self.workers)
+            .field("period", &self.period)
+            .field("wait", &self.wait)
+            .field("idle_limit", &self.idle_limit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a sharder cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// No shards were given.
+    NoShards,
+    /// More shards than 32-bit numbers.
+    TooManyShards(usize),
+    /// Zero workers were asked for.
+    NoWorkers,
+    /// More workers than [`MAX_WORKERS`].
+    TooManyWorkers(usize),
+    /// The idle limit is zero: nobody could ever sleep.
+    NoIdleLimit,
+    /// The first assignment has another shape.
+    Assignment {
+        /// Its shards, and those given.
+        shards: (usize, usize),
+        /// Its workers, and those there will be.
+        workers: (usize, usize),
+    },
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoShards => f.write_str("a sharder needs at least one shard"),
+            Self::TooManyShards(n) => write!(f, "{n} shards are more than 32-bit numbers"),
+            Self::NoWorkers => f.write_str("a sharder needs at least one worker"),
+            Self::TooManyWorkers(n) => {
+                write!(f, "{n} workers are more than the most, {MAX_WORKERS}")
+            }
+            Self::NoIdleLimit => f.write_str("the idle limit is zero: use WaitStrategy::Spin"),
+            Self::Assignment { shards, workers } => write!(
+                f,
+                "the first assignment is for {} shards and {} workers; there are {} and {}",
+                shards.0, workers.0, shards.1, workers.1
+            ),
+        }
+    }
+}
+
+impl core::error::Error for BuildError {}

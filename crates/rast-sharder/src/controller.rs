@@ -1,0 +1,152 @@
+//! The user's half: what a shard is, and what a turn of it does.
+//!
+//! The source gives the controller a shard's number and a `bool` that says
+//! whether load figures may be touched, and trusts it to keep to both.
+//! Here the sharder owns the state of each shard and the figures, and hands
+//! both out as exclusive borrows while the permission lasts: a controller
+//! cannot touch what is not its own, nor update figures that the leader reads.
+
+use std::any::Any;
+use std::boxed::Box;
+
+use crate::cx::WorkerCx;
+use crate::ids::ShardId;
+use crate::load::LoadReport;
+use crate::timers::Instant;
+
+/// What a panic carried.
+pub type PanicPayload = Box<dyn Any + Send + 'static>;
+
+/// What a turn of a shard came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It worked, or has more to do: its worker runs again at once.
+    Again,
+    /// It found nothing to do. Its worker may park until it is notified.
+    Idle,
+    /// It found nothing to do, and wants a turn at this instant at the latest.
+    At(Instant),
+}
+
+/// What becomes of a shard after its code panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PanicPolicy {
+    /// It goes on: the state is taken to be sound.
+    Continue,
+    /// It is not run any more; it keeps its place and its state is returned
+    /// at the end.
+    Retire,
+    /// It is retired, and the whole sharder stops.
+    Stop,
+}
+
+/// The user's code, called by the workers.
+///
+/// All calls for one shard happen one after the other, each seeing what the
+/// earlier ones wrote, whatever threads they are on.
+/// Every call is contained: a panic in it is recorded and answered by
+/// [`on_panic`](Self::on_panic).
+/// With `panic = "abort"` there is nothing to contain and the process ends.
+///
+/// A call that takes long delays the shards of its own worker and no others;
+/// while it lasts no resharding can complete.
+///
+/// ```
+/// use rast_sharder::{Controller, LoadReport, Progress, ShardId, WorkerCx};
+///
+/// struct Count;
+///
+/// impl Controller for Count {
+///     type Shard = u64;
+///     type Load = ();
+///     fn process(
+///         &self,
+///         cx: &mut WorkerCx<'_>,
+///         _: ShardId,
+///         turns: &mut u64,
+///         _: Option<&mut ()>,
+///     ) -> Progress {
+///         *turns += 1;
+///         if *turns == 100 {
+///             cx.stop();
+///         }
+///         Progress::Again
+///     }
+///     fn new_load(&self, _: ShardId) {}
+/// }
+///
+/// let sharder = rast_sharder::Sharder::builder(Count).shards(vec![0]).build()?;
+/// let outcome = sharder.run()?;
+/// assert_eq!(outcome.shards[0].state, 100);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Controller: Send + Sync + 'static {
+    /// The state of a shard. One thread at a time has it.
+    type Shard: Send + 'static;
+
+    /// The figures of a shard in one window.
+    type Load: Send + 'static;
+
+    /// Gives `shard` a turn.
+    ///
+    /// `load` is there while figures may be updated: from the start of an
+    /// epoch until the worker has promised.
+    fn process(
+        &self,
+        cx: &mut WorkerCx<'_>,
+        shard: ShardId,
+        state: &mut Self::Shard,
+        load: Option<&mut Self::Load>,
+    ) -> Progress;
+
+    /// Makes the empty figures of a shard.
+    fn new_load(&self, shard: ShardId) -> Self::Load;
+
+    /// Empties the figures of a shard, at the start of each of its windows.
+    /// Overridden where the figures own memory that is worth keeping.
+    fn restart_load(&self, shard: ShardId, load: &mut Self::Load) {
+        *load = self.new_load(shard);
+    }
+
+    /// Reports the figures of a shard to the balancer. Called by the leader
+    /// while they are frozen.
+    fn report(&self, shard: ShardId, load: &Self::Load, out: &mut LoadReport<'_>) {
+        let _ = (shard, load, out);
+    }
+
+    /// Tells whether `shard` has something to do right now. Asked for every
+    /// shard of a worker about to park, after a fence that orders the answer
+    /// after the notifications of others: see [`WorkerCx::notify`].
+    fn is_ready(&self, shard: ShardId, state: &Self::Shard) -> bool {
+        let _ = (shard, state);
+        false
+    }
+
+    /// Called at the start of every turn of a worker.
+    /// A worker on which it panicked calls it no more.
+    fn before_turn(&self, cx: &mut WorkerCx<'_>) {
+        let _ = cx;
+    }
+
+    /// Called when `shard` comes to a worker: at the start and by each move.
+    fn on_acquire(&self, cx: &mut WorkerCx<'_>, shard: ShardId, state: &mut Self::Shard) {
+        let _ = (cx, shard, state);
+    }
+
+    /// Called when `shard` leaves a worker: by each move and at the end.
+    fn on_release(&self, cx: &mut WorkerCx<'_>, shard: ShardId, state: &mut Self::Shard) {
+        let _ = (cx, shard, state);
+    }
+
+    /// Answers a panic in the code of `shard`. A panic in here counts as
+    /// [`PanicPolicy::Retire`].
+    fn on_panic(
+        &self,
+        shard: ShardId,
+        state: &mut Self::Shard,
+        payload: PanicPayload,
+    ) -> PanicPolicy {
+        let _ = (shard, state, payload);
+        PanicPolicy::Retire
+    }
+}

@@ -1,0 +1,129 @@
+//! What a sharder shares with its handles: everything that does not depend on
+//! the controller's types.
+
+use std::boxed::Box;
+use std::fmt;
+use std::string::String;
+
+use crate::assignment::Assignment;
+use crate::ids::{ShardId, WorkerId};
+use crate::panics::{Hook, PanicLog, PanicRecord};
+use crate::primitive::sync::{Arc, Mutex};
+use crate::primitive::{CachePadded, Snapshot};
+use crate::protocol::Baton;
+use crate::stats::{Stats, Tally, Totals};
+use crate::timers::{Clock, Instant, Nanos};
+
+/// The assignment as outside readers see it.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// The epoch that brought this assignment. Later epochs that kept it do
+    /// not count.
+    pub epoch: u32,
+    /// Who owns what since then.
+    pub assignment: Assignment,
+}
+
+/// The shared state.
+pub(crate) struct Core {
+    pub(crate) baton: Arc<Baton>,
+    pub(crate) clock: Box<dyn Clock + Send + Sync>,
+    pub(crate) published: Snapshot<Published>,
+    pub(crate) totals: Totals,
+    pub(crate) tallies: Box<[CachePadded<Tally>]>,
+    /// Cold: touched when user code went wrong.
+    pub(crate) log: Mutex<PanicLog>,
+    /// Cold: why the runtime itself failed, the first reason.
+    pub(crate) failure: Mutex<Option<(WorkerId, String)>>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        baton: Arc<Baton>,
+        clock: Box<dyn Clock + Send + Sync>,
+        assignment: Assignment,
+    ) -> Self {
+        let workers = assignment.workers();
+        Self {
+            baton,
+            clock,
+            published: Snapshot::new(Published {
+                epoch: 0,
+                assignment,
+            }),
+            totals: Totals::new(),
+            tallies: (0..workers)
+                .map(|_| CachePadded::new(Tally::new()))
+                .collect(),
+            log: Mutex::new(PanicLog::default()),
+            failure: Mutex::new(None),
+        }
+    }
+
+    /// Records a contained panic.
+    #[cold]
+    pub(crate) fn panicked(
+        &self,
+        worker: WorkerId,
+        shard: Option<ShardId>,
+        hook: Hook,
+        message: String,
+    ) -> PanicRecord {
+        self.totals.panics.add(1);
+        let record = PanicRecord {
+            shard,
+            worker,
+            hook,
+            message,
+        };
+        self.log.lock().panicked(record.clone());
+        record
+    }
+
+    /// Records a refused decision.
+    #[cold]
+    pub(crate) fn rejected(&self, why: String) {
+        self.totals.rejected.add(1);
+        self.log.lock().rejected(why);
+    }
+
+    /// Records that the runtime failed on `worker`, and stops everything.
+    #[cold]
+    pub(crate) fn failed(&self, worker: WorkerId, why: String) {
+        self.failure.lock().get_or_insert((worker, why));
+        self.baton.stop();
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let totals = &self.totals;
+        Stats {
+            epochs: totals.epochs.get(),
+            decisions: totals.decisions.get(),
+            moves: totals.moves.get(),
+            last_moves: totals.last_moves.get(),
+            rejected: totals.rejected.get(),
+            panics: totals.panics.get(),
+            deciding: Nanos::from_nanos(totals.deciding.get()),
+            workers: self.tallies.iter().map(|tally| tally.read()).collect(),
+        }
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("baton", &self.baton)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The sharder's clock, for timers that outlive a borrow.
+#[derive(Clone, Debug)]
+pub(crate) struct CoreClock(pub(crate) Arc<Core>);
+
+impl Clock for CoreClock {
+    fn now(&self) -> Instant {
+        self.0.clock.now()
+    }
+}

@@ -1,0 +1,102 @@
+//! The outside's grip on a running sharder.
+
+use crate::core_state::{Core, Published};
+use crate::ids::ShardId;
+use crate::primitive::SnapshotGuard;
+use crate::primitive::sync::Arc;
+use crate::stats::Stats;
+
+/// Stops, prods and watches a sharder from any thread, before, while and after
+/// it runs.
+///
+/// ```
+/// use rast_sharder::{Controller, Progress, ShardId, Sharder, WorkerCx};
+///
+/// struct Nothing;
+///
+/// impl Controller for Nothing {
+///     type Shard = ();
+///     type Load = ();
+///     fn process(
+///         &self,
+///         _: &mut WorkerCx<'_>,
+///         _: ShardId,
+///         _: &mut (),
+///         _: Option<&mut ()>,
+///     ) -> Progress {
+///         Progress::Idle
+///     }
+///     fn new_load(&self, _: ShardId) {}
+/// }
+///
+/// let sharder = Sharder::builder(Nothing).shards(vec![(); 4]).workers(2).build()?;
+/// let handle = sharder.handle();
+/// let stopper = std::thread::spawn(move || {
+///     assert_eq!(handle.assignment().assignment.shards(), 4);
+///     handle.stop();
+/// });
+/// let outcome = sharder.run()?;
+/// assert_eq!(outcome.shards.len(), 4);
+/// # stopper.join().unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Handle {
+    pub(crate) core: Arc<Core>,
+}
+
+impl Handle {
+    /// Asks all workers to leave; `run` returns when the running calls have
+    /// come back. What the caller wrote before is seen by calls that see the
+    /// stop. Lock-free but for waking workers that sleep.
+    pub fn stop(&self) {
+        self.core.baton.stop();
+    }
+
+    /// Tells whether the workers were asked to leave.
+    pub fn is_stopped(&self) -> bool {
+        self.core.baton.is_stopping()
+    }
+
+    /// Asks for a resharding as soon as every worker has come round. Requests
+    /// made before a decision begins are answered by that one.
+    pub fn reshard(&self) {
+        self.core.baton.request();
+    }
+
+    /// Makes sure that `shard` gets a turn after what the caller has written
+    /// for it, where [`is_ready`](crate::Controller::is_ready) sees that. Costs a
+    /// fence, two loads, and a system call where its worker sleeps.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such shard.
+    pub fn notify(&self, shard: ShardId) {
+        self.core.baton.notify(shard);
+    }
+
+    /// As [`notify`](Self::notify) for several shards, with one fence for all.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such shard.
+    pub fn notify_each(&self, shards: impl IntoIterator<Item = ShardId>) {
+        self.core.baton.notify_each(shards);
+    }
+
+    /// Returns the assignment in force. Lock-free; stops nobody, and stays as
+    /// it is while the guard lives.
+    pub fn assignment(&self) -> SnapshotGuard<'_, Published> {
+        self.core.published.load()
+    }
+
+    /// Returns the number of workers.
+    pub fn workers(&self) -> usize {
+        self.core.tallies.len()
+    }
+
+    /// Reads the counters.
+    pub fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+}

@@ -1,0 +1,216 @@
+//! Leading an epoch: from frozen figures to the next assignment, in slices.
+//!
+//! The worker whose promise was the last goes through the stages
+//!
+//! ```text
+//! Collect ──────────→ Begin ──→ Step ──→ Step … ──→ publish
+//! 64 reports a slice   once      a budget each
+//! ```
+//!
+//! one slice per turn, between the turns of its own shards. A stop may come at
+//! any point; then the work is dropped. What goes wrong in user code ends the
+//! decision and keeps the assignment.
+
+use std::boxed::Box;
+use std::format;
+use std::string::String;
+
+use crate::assignment::Assignment;
+use crate::balance::{Balancer, Decision};
+use crate::controller::Controller;
+use crate::core_state::{Core, CoreClock, Published};
+use crate::ids::ShardId;
+use crate::load::LoadView;
+use crate::panics::{Hook, contain, discard, message};
+use crate::primitive::sync::Arc;
+use crate::protocol::{Leader, Member};
+use crate::slots::Slots;
+use crate::timers::{StartFinishTimer, Tick, TimerConfig};
+
+/// How many reports a slice collects.
+const REPORTS_PER_SLICE: usize = 64;
+
+/// The budget of a slice of the balancer, in shards placed.
+const PLACED_PER_SLICE: usize = 32;
+
+/// Slices after which a decision is given up: for a balancer that never ends.
+/// A shard placed per slice is allowed for on top.
+const LEAST_MOST_SLICES: usize = 4_096;
+
+/// What leaders hand on from epoch to epoch. Reached only while leading.
+pub(crate) struct Desk {
+    balancer: Box<dyn Balancer>,
+    view: LoadView,
+    timer: StartFinishTimer<CoreClock>,
+}
+
+impl Desk {
+    pub(crate) fn new(
+        balancer: Box<dyn Balancer>,
+        workers: usize,
+        shards: usize,
+        core: Arc<Core>,
+    ) -> Self {
+        Self {
+            balancer,
+            view: LoadView::new(workers, shards),
+            timer: StartFinishTimer::new(CoreClock(core), TimerConfig::new()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Collect { next: usize },
+    Begin,
+    Step { done: usize },
+}
+
+/// A decision under way.
+#[derive(Debug)]
+pub(crate) struct Lead {
+    leader: Leader,
+    stage: Stage,
+}
+
+/// What a slice left to do.
+#[derive(Debug)]
+pub(crate) enum Slice {
+    More(Lead),
+    Decided(Leader, Option<Assignment>),
+}
+
+impl Lead {
+    pub(crate) fn new(leader: Leader, core: &Core) -> Self {
+        core.totals.decisions.add(1);
+        Self {
+            leader,
+            stage: Stage::Collect { next: 0 },
+        }
+    }
+
+    /// Works for one slice.
+    ///
+    /// # Safety
+    ///
+    /// 1. `desk` is the sharder's, `slots` are its slots, and `member` leads
+    ///    with the leader in `self`; and
+    /// 2. the caller has no borrow of any measure.
+    pub(crate) unsafe fn slice<C: Controller>(
+        mut self,
+        desk: &mut Desk,
+        member: &Member,
+        core: &Core,
+        controller: &C,
+        slots: &Slots<C::Shard, C::Load>,
+        tick: &Tick,
+    ) -> Slice {
+        desk.timer.start(tick);
+        let decided = match self.stage {
+            Stage::Collect { next } => {
+                if next == 0 {
+                    desk.view.clear();
+                }
+                let end = slots.len().min(next + REPORTS_PER_SLICE);
+                for shard in (next..end).map(ShardId::from_index) {
+                    // SAFETY: obligation 1: this worker leads; obligation 2 and
+                    // the end of the borrow in each round of the loop.
+                    let measure = unsafe { slots.measure(shard) };
+                    let window = measure.window();
+                    let traffic = desk.view.traffic().len();
+                    let mut out = desk.view.report(shard, window);
+                    let load = &measure.load;
+                    if let Err(payload) = contain(|| controller.report(shard, load, &mut out)) {
+                        let text = message(&*payload);
+                        discard(payload);
+                        core.panicked(member.worker(), Some(shard), Hook::Report, text);
+                        desk.view.withdraw(shard, traffic);
+                    }
+                }
+                self.stage = match end == slots.len() {
+                    true => Stage::Begin,
+                    false => Stage::Collect { next: end },
+                };
+                None
+            }
+            Stage::Begin => {
+                let begun = member.with_assignment(|current| {
+                    contain(|| desk.balancer.begin(&desk.view, current))
+                });
+                self.stage = Stage::Step { done: 0 };
+                begun
+                    .err()
+                    .map(|payload| Err(panicked(core, member, payload)))
+            }
+            Stage::Step { done } => {
+                let step = member.with_assignment(|current| {
+                    let step =
+                        contain(|| desk.balancer.step(&desk.view, current, PLACED_PER_SLICE));
+                    match step {
+                        Ok(Decision::Pending) => None,
+                        Ok(Decision::Keep) => Some(Ok(None)),
+                        Ok(Decision::Adopt(next)) if !next.fits(current) => Some(Err(format!(
+                            "the balancer returned {} shards over {} workers for {} over {}",
+                            next.shards(),
+                            next.workers(),
+                            current.shards(),
+                            current.workers(),
+                        ))),
+                        Ok(Decision::Adopt(next)) if next == *current => Some(Ok(None)),
+                        Ok(Decision::Adopt(next)) => Some(Ok(Some(next))),
+                        Err(payload) => Some(Err(panicked(core, member, payload))),
+                    }
+                });
+                let most = LEAST_MOST_SLICES.saturating_add(slots.len());
+                self.stage = Stage::Step { done: done + 1 };
+                match step {
+                    None if done >= most => Some(Err(format!(
+                        "the balancer came to no decision in {most} slices"
+                    ))),
+                    step => step,
+                }
+            }
+        };
+        desk.timer.finish(tick);
+        core.totals.deciding.set(desk.timer.sum().as_nanos());
+        match decided {
+            None => Slice::More(self),
+            Some(Ok(next)) => Slice::Decided(self.leader, next),
+            Some(Err(why)) => {
+                core.rejected(why);
+                Slice::Decided(self.leader, None)
+            }
+        }
+    }
+}
+
+/// Records a balancer's panic; returns why its decision is refused.
+#[cold]
+fn panicked(core: &Core, member: &Member, payload: crate::PanicPayload) -> String {
+    let text = message(&*payload);
+    discard(payload);
+    let why = format!("the balancer panicked: {text}");
+    core.panicked(member.worker(), None, Hook::Balancer, text);
+    why
+}
+
+/// Publishes what was decided, to the workers and to outside readers.
+pub(crate) fn publish(member: &mut Member, core: &Core, leader: Leader, next: Option<Assignment>) {
+    let moved = match &next {
+        Some(next) => member.with_assignment(|current| next.moved_from(current)),
+        None => 0,
+    };
+    let epoch = member.epoch().wrapping_add(1);
+    core.totals.moves.add(moved as u64);
+    core.totals.last_moves.set(moved as u64);
+    // Before the epoch opens: once it has, another may lead the next one and
+    // store first.
+    if let Some(assignment) = &next {
+        core.published.store(Published {
+            epoch,
+            assignment: assignment.clone(),
+        });
+    }
+    core.totals.epochs.add(1);
+    member.publish(leader, next.as_ref());
+}

@@ -1,0 +1,184 @@
+//! What the balancer sees: loads and traffic, as rates.
+//!
+//! A controller keeps figures of its own kind per shard (`Controller::Load`)
+//! while it may; at the end of a window it reports them here.
+//! The sharder knows the window in which each shard was really measured, from
+//! the turn that acquired it to the turn in which its worker promised, and
+//! divides by it: the source adds up durations of windows that differ from
+//! thread to thread (fault H11 of `docs/algorithms/sharder.md`).
+
+use std::vec::Vec;
+
+use crate::ids::ShardId;
+use crate::timers::Nanos;
+
+/// The messages that one shard took from another, per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Traffic {
+    /// The sender.
+    pub from: ShardId,
+    /// The receiver.
+    pub to: ShardId,
+    /// Messages per second of the receiver's window.
+    pub per_second: f64,
+}
+
+/// The load of one shard in its window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ShardLoad {
+    /// The share of the window spent working, 1.0 being a whole worker.
+    pub busy: f64,
+    /// How long the shard was measured.
+    pub window: Nanos,
+}
+
+/// The frozen figures of one epoch, given to the balancer.
+///
+/// ```
+/// use rast_sharder::{LoadView, ShardId, timers::Nanos};
+///
+/// let mut view = LoadView::new(2, 3);
+/// view.set(ShardId(0), 0.5, Nanos::from_millis(10));
+/// assert_eq!(view.busy(ShardId(0)), 0.5);
+/// assert_eq!(view.busy(ShardId(1)), 0.0);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct LoadView {
+    workers: usize,
+    loads: Vec<ShardLoad>,
+    traffic: Vec<Traffic>,
+}
+
+impl LoadView {
+    /// Makes a view of `shards` shards without load on `workers` workers.
+    pub fn new(workers: usize, shards: usize) -> Self {
+        Self {
+            workers,
+            loads: std::vec![ShardLoad::default(); shards],
+            traffic: Vec::new(),
+        }
+    }
+
+    /// Returns the number of workers.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Returns the number of shards.
+    pub fn shards(&self) -> usize {
+        self.loads.len()
+    }
+
+    /// Returns the share of its window that `shard` spent working.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such shard.
+    pub fn busy(&self, shard: ShardId) -> f64 {
+        self.loads[shard.index()].busy
+    }
+
+    /// Returns how long `shard` was measured; zero says: not at all.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such shard.
+    pub fn window(&self, shard: ShardId) -> Nanos {
+        self.loads[shard.index()].window
+    }
+
+    /// Returns the load of each shard, by number.
+    pub fn loads(&self) -> &[ShardLoad] {
+        &self.loads
+    }
+
+    /// Returns who sends to whom, in the order of the reports. A pair may
+    /// occur more than once; the rates then add up.
+    pub fn traffic(&self) -> &[Traffic] {
+        &self.traffic
+    }
+
+    /// Sets the load of a shard: for balancers under test.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such shard.
+    pub fn set(&mut self, shard: ShardId, busy: f64, window: Nanos) {
+        self.loads[shard.index()] = ShardLoad { busy, window };
+    }
+
+    /// Adds traffic between two shards, in messages per second: for
+    /// balancers under test.
+    pub fn add_traffic(&mut self, from: ShardId, to: ShardId, per_second: f64) {
+        self.traffic.push(Traffic {
+            from,
+            to,
+            per_second,
+        });
+    }
+
+    /// Forgets all figures and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.loads.fill(ShardLoad::default());
+        self.traffic.clear();
+    }
+
+    /// Opens the report of one shard that was measured for `window`.
+    pub(crate) fn report(&mut self, shard: ShardId, window: Nanos) -> LoadReport<'_> {
+        self.loads[shard.index()].window = window;
+        LoadReport {
+            view: self,
+            shard,
+            seconds: window.as_nanos() as f64 / 1e9,
+        }
+    }
+
+    /// Takes back what the report of `shard` said, after it panicked.
+    pub(crate) fn withdraw(&mut self, shard: ShardId, traffic: usize) {
+        self.loads[shard.index()] = ShardLoad::default();
+        self.traffic.truncate(traffic);
+    }
+}
+
+/// Where a controller reports the figures of one shard.
+///
+/// Amounts are those of the whole window; the report makes rates of them.
+#[derive(Debug)]
+pub struct LoadReport<'a> {
+    view: &'a mut LoadView,
+    shard: ShardId,
+    seconds: f64,
+}
+
+impl LoadReport<'_> {
+    /// Adds time that the shard spent working. Turns without work do not
+    /// count: a worker with few shards takes more of them, and its shards
+    /// would look heavier.
+    pub fn busy(&mut self, time: Nanos) {
+        if self.seconds > 0.0 {
+            let share = time.as_nanos() as f64 / 1e9 / self.seconds;
+            self.view.loads[self.shard.index()].busy += share;
+        }
+    }
+
+    /// Adds messages that the shard took from the shard `from`.
+    ///
+    /// # Panics
+    ///
+    /// When there is no shard `from`.
+    pub fn received(&mut self, from: ShardId, messages: u64) {
+        assert!(
+            from.index() < self.view.shards(),
+            "traffic is reported from a shard that exists"
+        );
+        if self.seconds > 0.0 && messages > 0 {
+            self.view
+                .add_traffic(from, self.shard, messages as f64 / self.seconds);
+        }
+    }
+
+    /// Returns how long the shard was measured.
+    pub fn window(&self) -> Nanos {
+        self.view.window(self.shard)
+    }
+}

@@ -1,0 +1,121 @@
+//! Containing panics of user code, and the record of them.
+//!
+//! Everything that a user wrote is called through [`contain`]: process and the
+//! other hooks, `on_panic` itself, the balancer. What is caught is recorded,
+//! the first [`KEPT`] of them in words, the rest as a count.
+
+use std::any::Any;
+use std::boxed::Box;
+use std::fmt;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+use crate::controller::PanicPayload;
+use crate::ids::{ShardId, WorkerId};
+
+/// How many panics are kept in words.
+pub(crate) const KEPT: usize = 256;
+
+/// Which call panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Hook {
+    /// [`Controller::process`](crate::Controller::process).
+    Process,
+    /// [`Controller::is_ready`](crate::Controller::is_ready).
+    IsReady,
+    /// [`Controller::before_turn`](crate::Controller::before_turn).
+    BeforeTurn,
+    /// [`Controller::on_acquire`](crate::Controller::on_acquire).
+    OnAcquire,
+    /// [`Controller::on_release`](crate::Controller::on_release).
+    OnRelease,
+    /// [`Controller::on_panic`](crate::Controller::on_panic).
+    OnPanic,
+    /// [`Controller::restart_load`](crate::Controller::restart_load).
+    RestartLoad,
+    /// [`Controller::report`](crate::Controller::report).
+    Report,
+    /// [`Balancer::begin`](crate::Balancer::begin) or
+    /// [`Balancer::step`](crate::Balancer::step).
+    Balancer,
+}
+
+/// A panic that was contained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PanicRecord {
+    /// The shard whose code panicked, if it was a shard's.
+    pub shard: Option<ShardId>,
+    /// The worker on whose thread it did.
+    pub worker: WorkerId,
+    /// The call.
+    pub hook: Hook,
+    /// The message, if it was a string.
+    pub message: String,
+}
+
+impl fmt::Display for PanicRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.shard {
+            Some(shard) => write!(f, "{shard}")?,
+            None => f.write_str("the sharder's user")?,
+        }
+        write!(
+            f,
+            " panicked in {:?} on {}: {}",
+            self.hook, self.worker, self.message
+        )
+    }
+}
+
+/// The panics of a run.
+#[derive(Debug, Default)]
+pub(crate) struct PanicLog {
+    pub(crate) records: Vec<PanicRecord>,
+    /// What balancers did wrong, short of panicking.
+    pub(crate) rejections: Vec<String>,
+}
+
+impl PanicLog {
+    pub(crate) fn panicked(&mut self, record: PanicRecord) {
+        if self.records.len() < KEPT {
+            self.records.push(record);
+        }
+    }
+
+    pub(crate) fn rejected(&mut self, why: String) {
+        if self.rejections.len() < KEPT {
+            self.rejections.push(why);
+        }
+    }
+}
+
+/// Calls user code and catches its panic.
+///
+/// Unwind safety: what the call had borrowed is either handed to `on_panic`,
+/// which judges it, or not looked at again by this crate.
+#[inline]
+pub(crate) fn contain<R>(call: impl FnOnce() -> R) -> Result<R, PanicPayload> {
+    catch_unwind(AssertUnwindSafe(call))
+}
+
+/// Returns the message of a panic.
+pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
+    if let Some(text) = payload.downcast_ref::<&'static str>() {
+        (*text).to_string()
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "a payload that is no text".to_string()
+    }
+}
+
+/// Drops a payload, whose destructor is user code too: one that panics is
+/// caught, and what that one carries is leaked.
+pub(crate) fn discard(payload: PanicPayload) {
+    if let Err(second) = contain(move || drop(payload)) {
+        mem::forget::<Box<_>>(second);
+    }
+}

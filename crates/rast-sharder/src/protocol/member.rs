@@ -1,0 +1,458 @@
+//! The private half of the protocol: what one worker knows and may do.
+//!
+//! A member is made with the shared words and moves to its worker's thread.
+//! The caller runs the user's code between its calls; the order of a turn is
+//!
+//! ```text
+//! is_stopping ─ yes → leave, release each
+//!      │ no
+//! look ─ new epoch → for each of leaving(): on_release, release_next
+//!      │             figures of what is kept restart
+//! take → on_acquire for each taken
+//!      │
+//! a turn of each of held()
+//!      │
+//! may_promise and it is time → promise ─ Lead → decide, publish
+//!      │
+//! nothing done → park
+//! ```
+
+use core::fmt;
+use core::time::Duration;
+use std::vec::Vec;
+
+use super::baton::Baton;
+use super::word::{FREE, ONE_PROMISE, Word, held_by};
+use crate::assignment::Assignment;
+use crate::ids::{ShardId, WorkerId};
+use crate::primitive::Parker;
+use crate::primitive::sync::Arc;
+use crate::primitive::sync::atomic::{Ordering, fence};
+
+/// What a promise came to.
+#[derive(Debug)]
+#[must_use]
+pub enum Promise {
+    /// Others have not promised yet.
+    Counted,
+    /// All have promised: the caller leads and must publish.
+    Lead(Leader),
+}
+
+/// The right to read all figures and to publish the next epoch.
+///
+/// There is one at a time: it is made by the last promise of an epoch and
+/// consumed by [`Member::publish`]. Dropped without that, no further epoch
+/// comes, which is what a stop wants.
+#[derive(Debug)]
+#[must_use]
+pub struct Leader {
+    /// The requests made before this decision, which it answers.
+    served: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Figures may be updated.
+    Open,
+    /// Figures are frozen until the next epoch.
+    Promised,
+    /// As `Promised`, and this member holds the leader.
+    Leading,
+}
+
+/// The role of one worker.
+pub struct Member {
+    baton: Arc<Baton>,
+    parker: Parker,
+    worker: WorkerId,
+    epoch: u32,
+    phase: Phase,
+    /// `Page::served` of the epoch.
+    served: u32,
+    /// Whether somebody had promised at the last look.
+    promised_seen: bool,
+    /// By shard: whether this worker holds it.
+    local: Vec<bool>,
+    held: Vec<ShardId>,
+    /// Mine by the page, still held by another.
+    wanted: Vec<ShardId>,
+    /// Held, not mine any more.
+    leaving: Vec<ShardId>,
+}
+
+/// What of a member may be shown while its worker runs user code.
+#[derive(Clone, Copy)]
+pub struct MemberView<'a> {
+    /// The shared words.
+    pub baton: &'a Arc<Baton>,
+    /// Which worker.
+    pub worker: WorkerId,
+    /// The epoch that the worker is in.
+    pub epoch: u32,
+    /// By shard: whether this worker holds it.
+    pub local: &'a [bool],
+}
+
+impl fmt::Debug for MemberView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemberView")
+            .field("worker", &self.worker)
+            .field("epoch", &self.epoch)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Member {
+    pub(super) fn new(
+        baton: Arc<Baton>,
+        worker: WorkerId,
+        parker: Parker,
+        first: &Assignment,
+    ) -> Self {
+        let shards = first.shards();
+        let mut wanted = Vec::with_capacity(shards);
+        wanted.extend(first.shards_of(worker));
+        Self {
+            baton,
+            parker,
+            worker,
+            epoch: 0,
+            phase: Phase::Open,
+            served: 0,
+            promised_seen: false,
+            local: std::vec![false; shards],
+            held: Vec::with_capacity(shards),
+            wanted,
+            leaving: Vec::with_capacity(shards),
+        }
+    }
+
+    /// Returns which worker this is.
+    pub fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// Returns the epoch that the worker is in.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Returns the shards that the worker holds. Between `look` and the last
+    /// `release_next` those that leave are not among them.
+    pub fn held(&self) -> &[ShardId] {
+        &self.held
+    }
+
+    /// Tells whether this worker holds `shard`.
+    #[inline]
+    pub fn is_local(&self, shard: ShardId) -> bool {
+        self.local[shard.index()]
+    }
+
+    /// Returns what user code may see.
+    #[inline]
+    pub fn view(&self) -> MemberView<'_> {
+        MemberView {
+            baton: &self.baton,
+            worker: self.worker,
+            epoch: self.epoch,
+            local: &self.local,
+        }
+    }
+
+    /// Tells whether all workers are to leave.
+    #[inline]
+    pub fn is_stopping(&self) -> bool {
+        self.baton.is_stopping()
+    }
+
+    /// Tells whether figures may be updated.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// Looks at the word; on a new epoch sorts what is held into kept and
+    /// leaving and notes what is wanted. Returns whether the epoch is new.
+    pub fn look(&mut self) -> bool {
+        // Acquire: pairs with the Release in publish; the page of the epoch, and
+        // the figures' restart after the leader's reads, come after it. [SH1]
+        let word = Word::from_bits(self.baton.word.load(Ordering::Acquire));
+        self.promised_seen = word.promised() > 0;
+        if word.epoch() == self.epoch {
+            return false;
+        }
+        assert!(
+            self.phase != Phase::Open && self.wanted.is_empty() && self.leaving.is_empty(),
+            "an epoch ends only after each worker held its shards and promised"
+        );
+        self.epoch = word.epoch();
+        self.phase = Phase::Open;
+        let Self {
+            baton,
+            worker,
+            local,
+            held,
+            wanted,
+            leaving,
+            served,
+            ..
+        } = self;
+        baton.pages[page_of(word.epoch())].with(|page| {
+            // SAFETY: this member is in the epoch of the page, seen by the load
+            // above, and has not promised in it: the leader writes this page
+            // only after that promise and a further epoch (rule 4).
+            let page = unsafe { &*page };
+            *served = page.served;
+            held.retain(|&shard| {
+                let keep = page.owners.owner(shard) == *worker;
+                if !keep {
+                    leaving.push(shard);
+                }
+                keep
+            });
+            let mine = page.owners.shards_of(*worker);
+            wanted.extend(mine.filter(|shard| !local[shard.index()]));
+        });
+        true
+    }
+
+    /// Returns the shards that are to be released, the next one last.
+    pub fn leaving(&self) -> &[ShardId] {
+        &self.leaving
+    }
+
+    /// Frees the last of [`leaving`](Self::leaving) and wakes its new owner.
+    pub fn release_next(&mut self) {
+        let Some(shard) = self.leaving.pop() else {
+            return;
+        };
+        self.local[shard.index()] = false;
+        // Release: pairs with the Acquire in take; the shard's state as this
+        // worker leaves it. [HO3]
+        self.baton.holders[shard.index()].store(FREE, Ordering::Release);
+        // SeqCst: pairs with the fence in park; either the new owner's scan sees
+        // the shard free, or the load of its seat sees it parked. [SO7]
+        fence(Ordering::SeqCst);
+        let owner = self.with_assignment(|assignment| assignment.owner(shard));
+        if owner != self.worker {
+            self.baton.wake(owner);
+        }
+    }
+
+    /// Prepares to leave for good: all that is held is to be released.
+    pub fn leave(&mut self) {
+        self.wanted.clear();
+        self.leaving.append(&mut self.held);
+    }
+
+    /// Takes what is wanted and free; returns how many. They are the last of
+    /// [`held`](Self::held). Never waits.
+    pub fn take(&mut self) -> usize {
+        let mut taken = 0;
+        let mut at = 0;
+        while at < self.wanted.len() {
+            let shard = self.wanted[at];
+            let holder = &self.baton.holders[shard.index()];
+            // Acquire: pairs with the Release in release_next; the shard's state
+            // as its last holder left it. [HO4]
+            if holder.load(Ordering::Acquire) == FREE {
+                // A plain store is enough after the load: of two epochs' owners
+                // the older held the shard before the newer epoch was published
+                // (rule 3) and can take it no more, and in one epoch the page
+                // names one owner. So nobody else stores here while it is free.
+                //
+                // Relaxed: a later owner synchronises with this worker's own
+                // release of the shard; notifiers are ordered by fences. [HO5]
+                holder.store(held_by(self.worker), Ordering::Relaxed);
+                self.local[shard.index()] = true;
+                self.held.push(shard);
+                self.wanted.swap_remove(at);
+                taken += 1;
+            } else {
+                at += 1;
+            }
+        }
+        taken
+    }
+
+    /// Tells whether the rules allow a promise: everything is held and none was
+    /// made in this epoch.
+    #[inline]
+    pub fn may_promise(&self) -> bool {
+        self.phase == Phase::Open && self.wanted.is_empty()
+    }
+
+    /// Tells whether somebody wants a new epoch: another has promised, or a
+    /// request stands.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        self.promised_seen || self.is_requested()
+    }
+
+    fn is_requested(&self) -> bool {
+        // Relaxed: the count carries no data. [SO8]
+        self.baton.requests.load(Ordering::Relaxed) != self.served
+    }
+
+    /// Promises not to update figures until the next epoch.
+    ///
+    /// The first promise of an epoch wakes the others, so that parked workers
+    /// promise too.
+    ///
+    /// # Panics
+    ///
+    /// When the rules do not [allow](Self::may_promise) it.
+    pub fn promise(&mut self) -> Promise {
+        assert!(
+            self.may_promise(),
+            "a worker promises once per epoch and holds all its shards"
+        );
+        // AcqRel: Release publishes this worker's figures to the leader, Acquire
+        // lets the last to promise, who leads, see those of all others and that
+        // they have left the other page. [SH2]
+        let old = self.baton.word.fetch_add(ONE_PROMISE, Ordering::AcqRel);
+        let old = Word::from_bits(old);
+        debug_assert_eq!(
+            old.epoch(),
+            self.epoch,
+            "no epoch ends without this promise"
+        );
+        debug_assert!(old.promised() < old.members(), "each member promises once");
+        self.phase = Phase::Promised;
+        if old.promised() + 1 == old.members() {
+            self.phase = Phase::Leading;
+            // Relaxed: whoever promised because of a request saw it before its
+            // promise, so this load sees it as well. [SO9]
+            let served = self.baton.requests.load(Ordering::Relaxed);
+            return Promise::Lead(Leader { served });
+        }
+        if old.promised() == 0 {
+            self.baton.wake_all(Some(self.worker));
+        }
+        Promise::Counted
+    }
+
+    /// Shows the assignment of this member's epoch.
+    pub fn with_assignment<R>(&self, f: impl FnOnce(&Assignment) -> R) -> R {
+        self.baton.pages[page_of(self.epoch)].with(|page| {
+            // SAFETY: this member is in the epoch of the page. Nobody writes the
+            // page until a further epoch is led, which needs this member to
+            // promise in the next one, and so to have left this one.
+            let page = unsafe { &*page };
+            f(&page.owners)
+        })
+    }
+
+    /// Publishes the next epoch, with `next` or the assignment in force, and
+    /// wakes all workers.
+    ///
+    /// # Panics
+    ///
+    /// When this member does not lead, or `next` is of another shape: the
+    /// caller checks what a balancer returns.
+    pub fn publish(&mut self, leader: Leader, next: Option<&Assignment>) {
+        assert!(self.phase == Phase::Leading, "the leader publishes");
+        let members = self.baton.seats.len() as u16;
+        let word = Word::new(self.epoch, members, members).next();
+        self.with_assignment(|current| {
+            let next = next.unwrap_or(current);
+            assert!(next.fits(current), "an epoch keeps shards and workers");
+            self.baton.pages[page_of(word.epoch())].with_mut(|page| {
+                // SAFETY: all members have promised in this epoch (this one
+                // leads), the Acquire of the last promise saw it: so all have
+                // left the other page, and none comes back before the store
+                // below. There is one leader at a time.
+                let page = unsafe { &mut *page };
+                page.owners.clone_from(next);
+                page.served = leader.served;
+            });
+        });
+        self.phase = Phase::Promised;
+        // A store is enough: all have promised, so nobody else writes the word.
+        //
+        // Release: pairs with the Acquire in look; publishes the page, and that
+        // the leader has done with the figures. [SH3]
+        self.baton.word.store(word.bits(), Ordering::Release);
+        self.baton.wake_all(Some(self.worker));
+    }
+
+    /// Sleeps until somebody wakes this worker or `limit` has passed, unless
+    /// there is something to do. Returns whether it slept.
+    ///
+    /// `is_ready` is asked after the fence: whether a held shard has work.
+    /// Blocking: the one place where a worker does.
+    pub fn park(&self, limit: Option<Duration>, is_ready: impl FnOnce() -> bool) -> bool {
+        debug_assert!(self.phase != Phase::Leading, "a leader does not sleep");
+        let parked = &self.baton.seats[self.worker.index()].parked;
+        // Relaxed: the fence below orders it. [SO10]
+        parked.store(1, Ordering::Relaxed);
+        // SeqCst: pairs with the fences in notify_each, wake_all and
+        // release_next. Of two fences one is first: if this one, the other
+        // side's load of the seat sees it parked; if the other, the scan below
+        // sees what was written before it. [SO11]
+        fence(Ordering::SeqCst);
+        let sleeps = !self.has_news() && !is_ready();
+        if sleeps {
+            match limit {
+                Some(limit) => {
+                    self.parker.park_timeout(limit);
+                }
+                None => self.parker.park(),
+            }
+        }
+        // Relaxed: a late unpark costs one turn. [SO12]
+        parked.store(0, Ordering::Relaxed);
+        sleeps
+    }
+
+    /// Whether the protocol has something to do for this worker.
+    fn has_news(&self) -> bool {
+        // Relaxed: ordered by the fence in park; the next turn reads it again with
+        // Acquire. [SO13]
+        if self.baton.stop.load(Ordering::Relaxed) != 0 {
+            return true;
+        }
+        // Relaxed: as above. [SH4]
+        let word = Word::from_bits(self.baton.word.load(Ordering::Relaxed));
+        if word.epoch() != self.epoch {
+            return true;
+        }
+        if self.may_promise() && (word.promised() > 0 || self.is_requested()) {
+            return true;
+        }
+        self.wanted.iter().any(|shard| {
+            // Relaxed: as above. [HO6]
+            self.baton.holders[shard.index()].load(Ordering::Relaxed) == FREE
+        })
+    }
+}
+
+impl Drop for Member {
+    /// Frees what is still held: a worker that unwinds leaves no shard behind.
+    fn drop(&mut self) {
+        self.leave();
+        while !self.leaving.is_empty() {
+            self.release_next();
+        }
+    }
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member")
+            .field("worker", &self.worker)
+            .field("epoch", &self.epoch)
+            .field("phase", &self.phase)
+            .field("held", &self.held)
+            .field("wanted", &self.wanted)
+            .field("leaving", &self.leaving)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which page an epoch uses.
+fn page_of(epoch: u32) -> usize {
+    (epoch & 1) as usize
+}

@@ -1,0 +1,231 @@
+//! Running, and what a run gives back.
+
+use core::fmt;
+use std::boxed::Box;
+use std::format;
+use std::io;
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+use crate::builder::Builder;
+use crate::controller::Controller;
+use crate::handle::Handle;
+use crate::ids::WorkerId;
+use crate::panics::PanicRecord;
+use crate::primitive::sync::Arc;
+use crate::primitive::thread;
+use crate::protocol::Member;
+use crate::stats::Report;
+use crate::worker::{Shared, run_worker};
+
+/// A controller, its shards, and the workers to be.
+///
+/// Dropped before [`run`](Self::run), it drops them all. See the
+/// [crate](crate) for an example.
+pub struct Sharder<C: Controller> {
+    pub(crate) shared: Shared<C>,
+    pub(crate) members: Vec<Member>,
+}
+
+impl<C: Controller> Sharder<C> {
+    /// Starts to set a sharder up.
+    pub fn builder(controller: C) -> Builder<C> {
+        Builder::new(controller)
+    }
+
+    /// Returns a handle that stops, prods and watches it.
+    pub fn handle(&self) -> Handle {
+        Handle {
+            core: self.shared.core.clone(),
+        }
+    }
+
+    /// Returns the number of workers there will be.
+    pub fn workers(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Runs until somebody stops it; blocking. The calling thread is worker 0,
+    /// the others are started and joined in here.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError`], with the same [`Outcome`] inside: when a thread could not
+    /// be started, or this crate's own code panicked. Either stops all workers
+    /// first.
+    pub fn run(self) -> Result<Outcome<C>, RunError<C>> {
+        let Self { shared, members } = self;
+        let core = shared.core.clone();
+        let shared = Arc::new(shared);
+        let mut members = members.into_iter();
+        let own = members.next();
+        let mut threads = Vec::with_capacity(members.len());
+        let mut cause = None;
+        for member in members {
+            let worker = member.worker();
+            let theirs = shared.clone();
+            let name = format!("rast-worker-{}", worker.0);
+            match thread::spawn_named(name, move || run_worker(theirs, member)) {
+                Ok(thread) => threads.push((worker, thread)),
+                Err(source) => {
+                    core.baton.stop();
+                    cause = Some(RunCause::Spawn { worker, source });
+                    break;
+                }
+            }
+        }
+        if let Some(member) = own {
+            run_worker(shared.clone(), member);
+        }
+        for (worker, thread) in threads {
+            // run_worker catches all; what remains are payloads that panic when
+            // they are dropped.
+            if thread.join().is_err() {
+                core.failed(worker, "its thread panicked at its end".to_string());
+            }
+        }
+        if cause.is_none() {
+            let failure = core.failure.lock().take();
+            cause = failure.map(|(worker, message)| RunCause::Runtime { worker, message });
+        }
+        let Ok(shared) = Arc::try_unwrap(shared) else {
+            unreachable!("the workers have left and dropped their share");
+        };
+        let outcome = Outcome::new(shared);
+        match cause {
+            None => Ok(outcome),
+            Some(cause) => Err(RunError {
+                cause,
+                outcome: Box::new(outcome),
+            }),
+        }
+    }
+}
+
+impl<C: Controller> fmt::Debug for Sharder<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sharder")
+            .field("workers", &self.members.len())
+            .field("shards", &self.shared.slots.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is left of a shard after the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardExit<S> {
+    /// Its state, as its last call left it.
+    pub state: S,
+    /// The panic that retired it, if one did; its state may then be half
+    /// updated.
+    pub retired: Option<PanicRecord>,
+}
+
+/// What a run gives back.
+pub struct Outcome<C: Controller> {
+    /// The controller.
+    pub controller: C,
+    /// The shards, by number, also the retired ones.
+    pub shards: Vec<ShardExit<C::Shard>>,
+    /// What happened.
+    pub report: Report,
+}
+
+impl<C: Controller> Outcome<C> {
+    fn new(shared: Shared<C>) -> Self {
+        let core = &shared.core;
+        let log = core::mem::take(&mut *core.log.lock());
+        let report = Report {
+            stats: core.stats(),
+            panics: log.records,
+            rejections: log.rejections,
+            assignment: core.published.load().assignment.clone(),
+        };
+        let shards = shared.slots.into_slots().map(|slot| ShardExit {
+            state: slot.state,
+            retired: slot.retired,
+        });
+        Self {
+            shards: shards.collect(),
+            controller: shared.controller,
+            report,
+        }
+    }
+}
+
+impl<C: Controller> fmt::Debug for Outcome<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outcome")
+            .field("shards", &self.shards.len())
+            .field("report", &self.report)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a run ended other than by a stop.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RunCause {
+    /// The system refused a thread.
+    Spawn {
+        /// The worker that has none.
+        worker: WorkerId,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// This crate's own code panicked: a fault of it.
+    Runtime {
+        /// The worker on which it did.
+        worker: WorkerId,
+        /// The message.
+        message: String,
+    },
+}
+
+/// A run that failed, with all that it gives back all the same.
+pub struct RunError<C: Controller> {
+    cause: RunCause,
+    outcome: Box<Outcome<C>>,
+}
+
+impl<C: Controller> RunError<C> {
+    /// Returns why.
+    pub fn cause(&self) -> &RunCause {
+        &self.cause
+    }
+
+    /// Returns the cause, the controller, the shards and the report.
+    pub fn into_parts(self) -> (RunCause, Outcome<C>) {
+        (self.cause, *self.outcome)
+    }
+}
+
+impl<C: Controller> fmt::Debug for RunError<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunError")
+            .field("cause", &self.cause)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C: Controller> fmt::Display for RunError<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            RunCause::Spawn { worker, source } => {
+                write!(f, "no thread for {worker}: {source}")
+            }
+            RunCause::Runtime { worker, message } => {
+                write!(f, "the sharder failed on {worker}: {message}")
+            }
+        }
+    }
+}
+
+impl<C: Controller> core::error::Error for RunError<C> {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match &self.cause {
+            RunCause::Spawn { source, .. } => Some(source),
+            RunCause::Runtime { .. } => None,
+        }
+    }
+}

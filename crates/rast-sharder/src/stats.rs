@@ -1,0 +1,152 @@
+//! Counters that anybody may read while the sharder runs.
+//!
+//! Each worker's counters stand on a line of their own and are written by that
+//! worker alone, with plain loads and stores; the sharder's are written by
+//! leaders. A reading is a sum of moments, not one moment.
+
+use std::string::String;
+use std::vec::Vec;
+
+use crate::assignment::Assignment;
+use crate::panics::PanicRecord;
+use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+use crate::timers::Nanos;
+
+/// What one worker did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerStats {
+    /// Turns taken.
+    pub turns: u64,
+    /// Turns in which a shard progressed or the protocol did.
+    pub busy_turns: u64,
+    /// How often it slept.
+    pub parks: u64,
+    /// Shards held now.
+    pub shards: u64,
+}
+
+/// What the sharder did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Epochs published.
+    pub epochs: u64,
+    /// Decisions begun.
+    pub decisions: u64,
+    /// Shards moved in all.
+    pub moves: u64,
+    /// Shards moved by the latest epoch.
+    pub last_moves: u64,
+    /// Decisions refused: a panic, an assignment that does not fit, no end.
+    pub rejected: u64,
+    /// Panics contained.
+    pub panics: u64,
+    /// Time spent in slices of decisions, measured by a
+    /// [`StartFinishTimer`](crate::timers::StartFinishTimer).
+    pub deciding: Nanos,
+    /// Each worker, by number.
+    pub workers: Vec<WorkerStats>,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The counters at the end.
+    pub stats: Stats,
+    /// The panics contained, the first 256 of them.
+    pub panics: Vec<PanicRecord>,
+    /// Why decisions were refused, the first 256 of them.
+    pub rejections: Vec<String>,
+    /// The assignment at the end.
+    pub assignment: Assignment,
+}
+
+/// A counter that others read without ordering.
+#[derive(Debug)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Adds, from any thread.
+    pub(crate) fn add(&self, n: u64) {
+        // Relaxed: a statistic; nothing is read through it. [SO14]
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Adds one, from the only thread that writes this counter.
+    #[inline]
+    pub(crate) fn bump(&self) {
+        // Relaxed: only this thread writes the counter. [SO15]
+        let n = self.0.load(Ordering::Relaxed);
+        self.set(n.wrapping_add(1));
+    }
+
+    /// Sets, from the only thread that writes this counter.
+    #[inline]
+    pub(crate) fn set(&self, n: u64) {
+        // Relaxed: a statistic; nothing is read through it. [SO16]
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        // Relaxed: a statistic; see above. [SO17]
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The sharder's counters.
+#[derive(Debug)]
+pub(crate) struct Totals {
+    pub(crate) epochs: Counter,
+    pub(crate) decisions: Counter,
+    pub(crate) moves: Counter,
+    pub(crate) last_moves: Counter,
+    pub(crate) rejected: Counter,
+    pub(crate) panics: Counter,
+    pub(crate) deciding: Counter,
+}
+
+impl Totals {
+    pub(crate) fn new() -> Self {
+        Self {
+            epochs: Counter::new(),
+            decisions: Counter::new(),
+            moves: Counter::new(),
+            last_moves: Counter::new(),
+            rejected: Counter::new(),
+            panics: Counter::new(),
+            deciding: Counter::new(),
+        }
+    }
+}
+
+/// One worker's counters.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) turns: Counter,
+    pub(crate) busy_turns: Counter,
+    pub(crate) parks: Counter,
+    pub(crate) shards: Counter,
+}
+
+impl Tally {
+    pub(crate) fn new() -> Self {
+        Self {
+            turns: Counter::new(),
+            busy_turns: Counter::new(),
+            parks: Counter::new(),
+            shards: Counter::new(),
+        }
+    }
+
+    pub(crate) fn read(&self) -> WorkerStats {
+        WorkerStats {
+            turns: self.turns.get(),
+            busy_turns: self.busy_turns.get(),
+            parks: self.parks.get(),
+            shards: self.shards.get(),
+        }
+    }
+}
