@@ -1,0 +1,376 @@
+//! Timers that any thread arms and cancels, kept by one owner.
+//!
+//! ```text
+//!  any thread                      queue (MPMC)                owner's thread
+//!  RemoteTimers::arm ── Arm(at, entry) ──▶ ░░░░░░ ──▶ poll ──▶ store ──▶ pop_due
+//!        │            then wake()                                          │
+//!        ▼                                                                 ▼
+//!  RemoteTimer ─────────── state word: ARMED ──┬── FIRED ◀── compare_exchange
+//!        │                                     │
+//!        └── cancel: compare_exchange ─────────┴▶ CANCELLED, then Cancel ──▶ queue
+//! ```
+//!
+//! | state | who sets it | what it means |
+//! | --- | --- | --- |
+//! | ARMED | arm | the timer will fire if nobody cancels it |
+//! | FIRED | the owner, when it takes the due value out of its store | a cancel comes too late |
+//! | CANCELLED | the canceller | the owner drops the value instead of handing it out |
+//!
+//! 1. The word leaves ARMED once, by a compare-exchange, so exactly one of
+//!    firing and cancelling happens, and a canceller knows at once which.
+//! 2. Commands only save work: a Cancel lets the owner drop a value before its
+//!    time, so that cancelled far deadlines do not pile up. The word alone
+//!    decides.
+//! 3. An Arm is in the queue before its handle exists, so a Cancel comes
+//!    behind its Arm.
+//! 4. A wake-up follows the Arm into the queue, so an owner that polls after
+//!    each wake-up misses none.
+//! 5. What the queue refuses is given back; what it took is fired, cancelled
+//!    or dropped with the owner.
+//!
+//! There is no lock here; arm and cancel are as lock-free as the queue.
+
+use crate::primitive::sync::Arc;
+use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::queue::{Closed, Queue};
+use crate::{DeadlineStore, Expired, Handle, HeapStore, Instant};
+use core::fmt;
+
+const ARMED: u32 = 0;
+const FIRED: u32 = 1;
+const CANCELLED: u32 = 2;
+
+/// What a timer's two ends share.
+struct Ticket {
+    state: AtomicU32,
+    /// The handle in the owner's store, written and read by the owner alone;
+    /// `UNSTORED` before.
+    handle: AtomicU64,
+}
+
+/// No handle: the store's last slot index is never used.
+const UNSTORED: u64 = u64::MAX;
+
+/// A remotely armed value in the owner's store.
+pub struct Entry<T> {
+    value: T,
+    ticket: Arc<Ticket>,
+}
+
+enum Command<T> {
+    Arm(Instant, Entry<T>),
+    Cancel(Arc<Ticket>),
+}
+
+struct Shared<T, W> {
+    commands: Queue<Command<T>>,
+    wake: W,
+}
+
+/// Opens a door to timers that the caller owns, kept in a [`HeapStore`].
+///
+/// `wake` is called by the arming thread after each accepted timer, and must
+/// leave a token: if the owner is about to sleep, that sleep ends at once.
+/// An [`Unparker`](crate::primitive::Unparker) does. A `wake` that panics
+/// panics in [`arm`](RemoteTimers::arm), after the timer was accepted.
+///
+/// ```
+/// use rast_timers::{Instant, remote};
+/// let (timers, mut owner) = remote::channel(|| { /* unpark the owner */ });
+/// let at = Instant::from_nanos;
+///
+/// // On any thread:
+/// let first = timers.arm(at(10), "first").unwrap();
+/// let second = timers.arm(at(20), "second").unwrap();
+/// assert!(second.cancel().is_ok());
+///
+/// // On the owner's:
+/// owner.poll(usize::MAX);
+/// assert_eq!(owner.next_deadline(), Some(at(10)));
+/// assert_eq!(owner.pop_due(at(30)), Some((at(10), "first")));
+/// assert_eq!(owner.pop_due(at(30)), None);
+///
+/// // And too late:
+/// assert!(first.cancel().is_err());
+/// ```
+pub fn channel<T, W: Fn()>(wake: W) -> (RemoteTimers<T, W>, TimerOwner<T, W>) {
+    channel_with(HeapStore::new(), wake)
+}
+
+/// As [`channel`], with a store of the caller's choice.
+pub fn channel_with<T, W: Fn(), S: DeadlineStore<Entry<T>>>(
+    store: S,
+    wake: W,
+) -> (RemoteTimers<T, W>, TimerOwner<T, W, S>) {
+    let shared = Arc::new(Shared {
+        commands: Queue::new(),
+        wake,
+    });
+    let timers = RemoteTimers {
+        shared: Arc::clone(&shared),
+    };
+    (timers, TimerOwner { shared, store })
+}
+
+/// The door for any thread: arms timers of a [`TimerOwner`].
+pub struct RemoteTimers<T, W> {
+    shared: Arc<Shared<T, W>>,
+}
+
+impl<T, W: Fn()> RemoteTimers<T, W> {
+    /// Arms a timer: the owner gets `value` once its time has come.
+    ///
+    /// A deadline in the past fires at the owner's next poll;
+    /// [`Instant::MAX`] never does, but can be cancelled. Lock-free; one
+    /// allocation, one push and one call of the owner's wake.
+    ///
+    /// # Errors
+    ///
+    /// `Closed(value)` if the owner is gone or has closed the door.
+    pub fn arm(&self, at: Instant, value: T) -> Result<RemoteTimer<T, W>, Closed<T>> {
+        let ticket = Arc::new(Ticket {
+            state: AtomicU32::new(ARMED),
+            handle: AtomicU64::new(UNSTORED),
+        });
+        let entry = Entry {
+            value,
+            ticket: Arc::clone(&ticket),
+        };
+        match self.shared.commands.push(Command::Arm(at, entry)) {
+            Ok(()) => {
+                (self.shared.wake)();
+                Ok(RemoteTimer {
+                    shared: Arc::clone(&self.shared),
+                    ticket,
+                })
+            }
+            Err(Closed(Command::Arm(_, entry))) => Err(Closed(entry.value)),
+            Err(Closed(Command::Cancel(_))) => unreachable!("the queue gives back what it got"),
+        }
+    }
+
+    /// Tells whether the owner is gone or has closed the door.
+    pub fn is_closed(&self) -> bool {
+        self.shared.commands.is_closed()
+    }
+}
+
+impl<T, W> Clone for RemoteTimers<T, W> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<T, W> fmt::Debug for RemoteTimers<T, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteTimers").finish_non_exhaustive()
+    }
+}
+
+/// A timer armed through [`RemoteTimers`]; dropping it lets the timer run.
+#[must_use = "dropping the handle lets the timer run and gives up cancelling it"]
+pub struct RemoteTimer<T, W> {
+    shared: Arc<Shared<T, W>>,
+    ticket: Arc<Ticket>,
+}
+
+/// The refusal of a cancel that came too late: the timer has fired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlreadyFired;
+
+impl fmt::Display for AlreadyFired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the timer has fired already")
+    }
+}
+
+impl core::error::Error for AlreadyFired {}
+
+impl<T, W> RemoteTimer<T, W> {
+    /// Cancels the timer, decided on the spot.
+    ///
+    /// After `Ok` the owner never hands the value out; the owner's thread
+    /// drops it, at its next poll or with the store. Lock-free; the owner is
+    /// not woken.
+    ///
+    /// # Errors
+    ///
+    /// [`AlreadyFired`] if the owner was first. Then everything the owner did
+    /// before it took the value happened before this call returns.
+    pub fn cancel(self) -> Result<(), AlreadyFired> {
+        // Release: pairs with the Acquire of RT2, where the owner finds the
+        // timer cancelled; what the canceller did before is seen by the drop
+        // of the value. On failure Acquire: pairs with the Release of RT2, so
+        // the loser sees what the owner did before it fired. [RT1]
+        let won = self.ticket.state.compare_exchange(
+            ARMED,
+            CANCELLED,
+            Ordering::Release,
+            Ordering::Acquire,
+        );
+        if won.is_err() {
+            return Err(AlreadyFired);
+        }
+        // A closed queue has no owner left to save work for.
+        let _ = self.shared.commands.push(Command::Cancel(self.ticket));
+        Ok(())
+    }
+}
+
+impl<T, W> fmt::Debug for RemoteTimer<T, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteTimer").finish_non_exhaustive()
+    }
+}
+
+/// The owner's end: a deadline store that takes commands from other threads.
+///
+/// Used by one thread at a time and may move between threads. Dropping it
+/// closes the door and drops every value that has not fired; a cancel after
+/// that says `Ok`, because the timer will not fire.
+pub struct TimerOwner<T, W, S = HeapStore<Entry<T>>>
+where
+    S: DeadlineStore<Entry<T>>,
+{
+    shared: Arc<Shared<T, W>>,
+    store: S,
+}
+
+impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
+    /// Takes up to `budget` commands from the queue into the store and
+    /// returns how many; fewer than `budget` means the queue was found empty.
+    ///
+    /// Poll after every wake-up and before [`next_deadline`](Self::next_deadline).
+    /// O(log n) for each command.
+    pub fn poll(&mut self, budget: usize) -> usize {
+        let mut done = 0;
+        while done < budget {
+            let Some(command) = self.shared.commands.pop() else {
+                break;
+            };
+            done += 1;
+            match command {
+                Command::Arm(at, entry) => {
+                    let ticket = Arc::clone(&entry.ticket);
+                    let handle = self.store.insert(at, entry).to_word();
+                    // Relaxed: only the owner reads and writes the handle; a
+                    // move of the owner to another thread orders it. [RT3]
+                    ticket.handle.store(handle, Ordering::Relaxed);
+                }
+                Command::Cancel(ticket) => {
+                    // Relaxed: as RT3; by rule 3 the Arm came first. [RT4]
+                    let handle = ticket.handle.load(Ordering::Relaxed);
+                    if handle != UNSTORED {
+                        // `None` if `pop_due` has met and dropped it already.
+                        drop(self.store.cancel(Handle::from_word(handle)));
+                    }
+                }
+            }
+        }
+        done
+    }
+
+    /// Returns the earliest deadline in the store, `None` if nothing there
+    /// will ever be due. It may be that of a timer cancelled since the last
+    /// poll: to wake for it is useless and harmless.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.store.next_deadline()
+    }
+
+    /// Takes out the first value that is due at `now` and not cancelled, with
+    /// its deadline. Drops cancelled ones on the way.
+    pub fn pop_due(&mut self, now: Instant) -> Option<(Instant, T)> {
+        loop {
+            if let Some(fired) = fire(self.store.pop_due(now)?) {
+                return Some(fired);
+            }
+        }
+    }
+
+    /// Takes up to `budget` due timers out, hands those that are not
+    /// cancelled to `each`, and returns how many it took out.
+    ///
+    /// A return value equal to `budget` says to come back soon. If `each`
+    /// panics, the value it was given is gone and all others stay.
+    pub fn expire(
+        &mut self,
+        now: Instant,
+        budget: usize,
+        mut each: impl FnMut(Instant, T),
+    ) -> usize {
+        self.store.expire(now, budget, |expired| {
+            if let Some((at, value)) = fire(expired) {
+                each(at, value);
+            }
+        })
+    }
+
+    /// Closes the door: [`arm`](RemoteTimers::arm) refuses from now on, and
+    /// what was accepted still comes by [`poll`](Self::poll) and fires.
+    pub fn close(&self) {
+        self.shared.commands.close();
+    }
+
+    /// Returns the number of timers in the store, cancelled ones that no poll
+    /// has met included.
+    pub fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Tells whether the store is empty; commands may wait in the queue.
+    pub fn is_empty(&self) -> bool {
+        self.store.is_empty()
+    }
+}
+
+impl<T, W: Fn()> TimerOwner<T, W> {
+    /// Returns another door to this owner.
+    #[must_use]
+    pub fn remote(&self) -> RemoteTimers<T, W> {
+        RemoteTimers {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+/// Decides a due timer: its value, or `None` and the value dropped if it was
+/// cancelled.
+fn fire<T>(expired: Expired<Entry<T>>) -> Option<(Instant, T)> {
+    let Entry { value, ticket } = expired.value;
+    // Release: pairs with the Acquire of a failed RT1; what the owner did
+    // before firing is seen by the canceller that comes too late. On failure
+    // Acquire: pairs with the Release of RT1; what the canceller did before is
+    // seen by the drop of the value below. [RT2]
+    let won = ticket
+        .state
+        .compare_exchange(ARMED, FIRED, Ordering::Release, Ordering::Acquire);
+    won.is_ok().then_some((expired.at, value))
+}
+
+impl<T, W, S: DeadlineStore<Entry<T>>> Drop for TimerOwner<T, W, S> {
+    fn drop(&mut self) {
+        self.shared.commands.close();
+        // The doors may outlive the owner, and the queue with them: the values
+        // in it must not.
+        while let Some(command) = self.shared.commands.pop() {
+            drop(command);
+        }
+    }
+}
+
+impl<T, W, S: DeadlineStore<Entry<T>>> fmt::Debug for TimerOwner<T, W, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimerOwner")
+            .field("len", &self.len())
+            .field("next_deadline", &self.next_deadline())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Entry<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").finish_non_exhaustive()
+    }
+}
