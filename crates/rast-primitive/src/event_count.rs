@@ -142,12 +142,13 @@ impl EventCount {
     pub fn prepare(&self) -> Key<'_> {
         let slot = {
             let mut table = self.table.lock();
-            // Relaxed: written under the lock only; the fence below orders it before the caller's check. [EC1]
+            // Relaxed: written under the lock only; the fence below orders it before the caller's
+            // check. [EC1]
             self.waiters.fetch_add(1, Relaxed);
             table.enter()
         };
-        // SeqCst: pairs with the fence in notify; either the notifier sees this waiter, or the check
-        // that the caller makes next sees what the notifier changed. [EC2]
+        // SeqCst: pairs with the fence in notify; either the notifier sees this waiter, or the
+        // check that the caller makes next sees what the notifier changed. [EC2]
         fence(SeqCst);
         Key { event: self, slot }
     }
@@ -238,8 +239,8 @@ impl EventCount {
 
     #[inline]
     fn has_waiters(&self) -> bool {
-        // SeqCst: pairs with the fence in prepare; either the load below sees the waiter, or the waiter's
-        // check sees what the caller changed before this. [EC3]
+        // SeqCst: pairs with the fence in prepare; either the load below sees the waiter, or the
+        // waiter's check sees what the caller changed before this. [EC3]
         fence(SeqCst);
         // Relaxed: ordered by the fence above; the table is read under its lock. [EC4]
         self.waiters.load(Relaxed) != 0
@@ -249,7 +250,8 @@ impl EventCount {
     fn notify_slow(&self, call: Call) {
         let mut table = self.table.lock();
         while table.wake_first(call) {
-            // Relaxed: written under the lock only; a notifier that reads the old count finds an empty line. [EC5]
+            // Relaxed: written under the lock only; a notifier that reads the old count finds an
+            // empty line. [EC5]
             self.waiters.fetch_sub(1, Relaxed);
             if call == Call::One {
                 break;

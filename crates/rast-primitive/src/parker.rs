@@ -128,8 +128,8 @@ impl Inner {
     /// Takes the token if there is one.
     #[inline]
     fn take(&self) -> bool {
+        // Acquire: pairs with the Release in unpark; its writes are seen after park. [PK1]
         self.state
-            // Acquire: pairs with the Release in unpark; its writes are seen after park. [PK1]
             .compare_exchange(NOTIFIED, EMPTY, Acquire, Relaxed)
             .is_ok()
     }
@@ -138,10 +138,9 @@ impl Inner {
     #[cold]
     fn park_slow(&self, deadline: Deadline) -> bool {
         let mut guard = self.lock.lock();
-        let parked = self
-            .state
-            // Relaxed: on success nothing was published; on failure the swap below reads again. [PK2]
-            .compare_exchange(EMPTY, PARKED, Relaxed, Relaxed);
+        // Relaxed: a success takes over nothing that was published; on a failure the swap below
+        // reads again. [PK2]
+        let parked = self.state.compare_exchange(EMPTY, PARKED, Relaxed, Relaxed);
         if let Err(found) = parked {
             debug_assert_eq!(
                 found, NOTIFIED,
@@ -157,8 +156,8 @@ impl Inner {
                 return true;
             }
             if expired {
-                // Acquire: pairs with the Release in unpark; a token may come between the check above
-                // and this write, and then it is taken. [PK4]
+                // Acquire: pairs with the Release in unpark; a token may come between the check
+                // above and this write, and then it is taken. [PK4]
                 return self.state.swap(EMPTY, Acquire) == NOTIFIED;
             }
         }

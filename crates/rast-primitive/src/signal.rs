@@ -137,7 +137,8 @@ impl Signal {
         let mut guard = self.lock.lock();
         let mut expired = false;
         loop {
-            // SET appears under the lock only, so it cannot appear between this check and the sleep.
+            // SET appears under the lock only, so it cannot appear between this check and the
+            // sleep.
             if self.receive() {
                 return true;
             }

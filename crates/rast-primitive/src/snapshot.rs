@@ -109,9 +109,11 @@ mod epoch {
 
         pub(super) fn load(&self) -> Guard<'_, T> {
             let pinned = pin();
+            // Acquire: pairs with the AcqRel in store; the value behind the pointer is seen
+            // whole. [SN1]
+            let value = self.0.load(Acquire, &pinned).as_raw();
             Guard {
-                // Acquire: pairs with the AcqRel in store; the value behind the pointer is seen whole. [SN1]
-                value: self.0.load(Acquire, &pinned).as_raw(),
+                value,
                 _pinned: pinned,
                 _snapshot: PhantomData,
             }
@@ -119,20 +121,21 @@ mod epoch {
 
         pub(super) fn store(&self, value: T) {
             let pinned = pin();
-            // AcqRel: pairs with the Acquire in load, publishes the new value; and with the AcqRel of the
-            // earlier store, so that the old value is whole when it is dropped. [SN2]
+            // AcqRel: pairs with the Acquire in load, publishes the new value; and with the AcqRel
+            // of the earlier store, so that the old value is whole when it is dropped. [SN2]
             let old = self.0.swap(Owned::new(value), AcqRel, &pinned);
-            // SAFETY: `old` was made by `Owned` and is out of reach for every load from here on; this
-            // swap alone got it, so it is destroyed once, after the threads pinned now; `T: Send + 'static`
-            // may be dropped at any time on any thread.
+            // SAFETY: `old` was made by `Owned` and is out of reach for every load from here on;
+            // this swap alone got it, so it is destroyed once, after the threads pinned now; `T:
+            // Send + 'static` may be dropped at any time on any thread.
             unsafe { pinned.defer_destroy(old) };
         }
     }
 
     impl<T> Guard<'_, T> {
         pub(super) fn get(&self) -> &T {
-            // SAFETY: the value was reachable while this guard's thread was pinned, and it stays pinned
-            // until the guard is dropped, so it is not destroyed; nobody changes a value once published.
+            // SAFETY: the value was reachable while this guard's thread was pinned, and it stays
+            // pinned until the guard is dropped, so it is not destroyed; nobody changes a value
+            // once published.
             unsafe { &*self.value }
         }
     }
@@ -140,8 +143,8 @@ mod epoch {
     impl<T> Drop for Snapshot<T> {
         fn drop(&mut self) {
             let last = core::mem::replace(&mut self.0, Atomic::null());
-            // SAFETY: `&mut self` shows that no guard borrows the snapshot and nobody can load, so this
-            // thread alone has the pointer, and it is not null.
+            // SAFETY: `&mut self` shows that no guard borrows the snapshot and nobody can load, so
+            // this thread alone has the pointer, and it is not null.
             drop(unsafe { last.into_owned() });
         }
     }

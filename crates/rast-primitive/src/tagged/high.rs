@@ -11,6 +11,9 @@
 //! address. User space addresses have 47 bits on x86-64 and 48 on AArch64,
 //! unless a program asks for more or tags its pointers itself.
 
+// Reason: the layouts have one interface, and the low-bits one depends on the type.
+#![expect(clippy::extra_unused_type_parameters)]
+
 pub(super) use super::word::{AtomicWord, NULL, Word};
 
 const SHIFT: u32 = 48;

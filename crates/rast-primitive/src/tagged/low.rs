@@ -55,8 +55,8 @@ pub(super) fn fetch_add<T>(word: &AtomicWord, n: u64, order: Ordering) -> Word {
     let mut seen = word.load(Relaxed);
     loop {
         let next = pack(pointer::<T>(seen), count::<T>(seen).wrapping_add(n));
-        // Relaxed: on failure only the value is used, as the next guess; the caller's ordering is that
-        // of the success. [TP2]
+        // Relaxed: on failure only the value is used, as the next guess; the caller's ordering is
+        // that of the success. [TP2]
         match word.compare_exchange_weak(seen, next, order, Relaxed) {
             Ok(previous) => return previous,
             Err(current) => seen = current,

@@ -13,6 +13,9 @@
 //! is asked at run time, by a lock elsewhere. The word is an integer, so a
 //! pointer's provenance is exposed on the way in and taken up on the way out.
 
+// Reason: the layouts have one interface, and the low-bits one depends on the type.
+#![expect(clippy::extra_unused_type_parameters)]
+
 use core::ptr::with_exposed_provenance_mut;
 
 use crate::sync::atomic::Ordering;

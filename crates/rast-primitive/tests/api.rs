@@ -1,0 +1,412 @@
+//! The public face: what is `Send`, `Sync` and unwind safe, and the edges of each type.
+#![cfg(not(rast_loom))]
+
+use rast_primitive::{AddressTooWide, AtomicTaggedPtr, Backoff, CachePadded, TaggedPtr};
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+fn shares<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
+
+#[test]
+fn auto_traits() {
+    fn crosses_threads<T: Send + Sync>() {}
+    crosses_threads::<AtomicTaggedPtr<std::cell::Cell<u8>>>();
+    shares::<AtomicTaggedPtr<u8>>();
+    shares::<CachePadded<u8>>();
+    shares::<AddressTooWide>();
+    shares::<rast_primitive::WaitStrategy>();
+}
+
+#[test]
+fn cache_padded_keeps_its_distance() {
+    assert_eq!(align_of::<CachePadded<u8>>(), 128);
+    assert_eq!(size_of::<[CachePadded<u8>; 2]>(), 256);
+    let mut padded = CachePadded::new(1);
+    *padded += 1;
+    assert_eq!(*padded, 2);
+    assert_eq!(padded.into_inner(), 2);
+}
+
+#[test]
+fn backoff_ends() {
+    let backoff = Backoff::default();
+    for _ in 0..32 {
+        backoff.spin();
+        backoff.snooze();
+    }
+    assert!(backoff.is_completed());
+    backoff.reset();
+    assert!(!backoff.is_completed());
+}
+
+mod tagged {
+    use super::*;
+    use rast_primitive::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+    use std::ptr;
+
+    #[test]
+    fn null_has_count_zero() {
+        let null = TaggedPtr::<u64>::null();
+        assert!(null.is_null());
+        assert_eq!(null.count(), 0);
+        assert_eq!(null, TaggedPtr::default());
+        assert!(TaggedPtr::<u64>::new(ptr::null_mut(), 1).is_null());
+    }
+
+    #[test]
+    fn counts_wrap_beside_the_pointer() {
+        let mut value = 5_u64;
+        let pointer = &raw mut value;
+        let max = TaggedPtr::<u64>::COUNT_MAX;
+        let word = AtomicTaggedPtr::new(TaggedPtr::new(pointer, max));
+        let before = word.fetch_add_count(1, AcqRel);
+        assert_eq!((before.ptr(), before.count()), (pointer, max));
+        let after = word.load(Acquire);
+        assert_eq!((after.ptr(), after.count()), (pointer, 0));
+        // SAFETY: the pointer came through the word unchanged, provenance included.
+        assert_eq!(unsafe { *after.ptr() }, 5);
+    }
+
+    #[test]
+    fn exchanges_compare_both_parts() {
+        let mut values = [0_u64; 2];
+        let [a, b] = [&raw mut values[0], &raw mut values[1]];
+        let old = TaggedPtr::new(a, 1);
+        let word = AtomicTaggedPtr::new(old);
+        assert_eq!(
+            word.compare_exchange(old.with_count(2), TaggedPtr::null(), AcqRel, Relaxed),
+            Err(old)
+        );
+        let new = TaggedPtr::new(b, 1);
+        assert_eq!(word.compare_exchange(new, old, AcqRel, Relaxed), Err(old));
+        assert_eq!(word.compare_exchange(old, new, AcqRel, Relaxed), Ok(old));
+        while word
+            .compare_exchange_weak(new, old, AcqRel, Relaxed)
+            .is_err()
+        {}
+        word.store(new, Release);
+        assert_eq!(word.swap(TaggedPtr::null(), AcqRel), new);
+        assert!(format!("{word:?}").starts_with("TaggedPtr"));
+    }
+
+    /// An address that each layout refuses, if it refuses any.
+    fn refused() -> Option<*mut u64> {
+        match TaggedPtr::<u64>::LAYOUT {
+            "high-bits" => Some(ptr::without_provenance_mut(1 << 48)),
+            "low-bits" => Some(ptr::without_provenance_mut(4)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn refuses_by_name() {
+        let Some(pointer) = refused() else {
+            assert_eq!(TaggedPtr::<u64>::LAYOUT, "double-word");
+            return;
+        };
+        let refusal = TaggedPtr::try_new(pointer, 0).unwrap_err();
+        assert_eq!(refusal.address(), pointer.addr());
+        let message = refusal.to_string();
+        assert!(message.contains(TaggedPtr::<u64>::LAYOUT), "{message}");
+        assert!(
+            message.contains(&format!("{:#x}", pointer.addr())),
+            "{message}"
+        );
+        let panic = std::panic::catch_unwind(|| TaggedPtr::new(refused().unwrap(), 0)).unwrap_err();
+        assert_eq!(panic.downcast_ref::<String>(), Some(&message));
+    }
+
+    #[test]
+    fn the_build_chooses_the_layout() {
+        let (name, bits) = if cfg!(any(rast_tagged_wide, not(target_pointer_width = "64"))) {
+            ("double-word", usize::BITS)
+        } else if cfg!(rast_tagged_low) {
+            ("low-bits", align_of::<u64>().trailing_zeros())
+        } else {
+            ("high-bits", 16)
+        };
+        assert_eq!(TaggedPtr::<u64>::LAYOUT, name);
+        assert_eq!(TaggedPtr::<u64>::COUNT_BITS, bits);
+    }
+
+    #[test]
+    fn threads_claim_each_count_once() {
+        // Aligned so that the counts do not wrap in the low-bits layout.
+        #[repr(align(1024))]
+        struct Block([u8; 1024]);
+
+        let mut block = Block([0; 1024]);
+        let word = AtomicTaggedPtr::new(TaggedPtr::new(&raw mut block, 0));
+        let mut claims: Vec<u64> = std::thread::scope(|scope| {
+            let claimers = [(); 4].map(|()| {
+                scope.spawn(|| [(); 200].map(|()| word.fetch_add_count(1, Relaxed).count()))
+            });
+            claimers
+                .into_iter()
+                .flat_map(|claimer| claimer.join().unwrap())
+                .collect()
+        });
+        claims.sort_unstable();
+        assert!(claims.into_iter().eq(0..800));
+        assert_eq!(block.0[0], 0);
+    }
+}
+
+#[cfg(feature = "std")]
+mod with_std {
+    use super::*;
+    use rast_primitive::sync::atomic::{AtomicUsize, Ordering};
+    use rast_primitive::sync::{Arc, Condvar, Mutex};
+    use rast_primitive::{
+        EventCount, Parker, Signal, Snapshot, SnapshotGuard, Unparker, WaitStrategy, thread,
+    };
+    use std::time::{Duration, Instant};
+
+    const SHORT: Duration = Duration::from_millis(1);
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn sends<T: Send + UnwindSafe>() {}
+
+    #[test]
+    fn auto_traits() {
+        shares::<Signal>();
+        shares::<EventCount>();
+        shares::<Unparker>();
+        sends::<Parker>();
+        shares::<Snapshot<Vec<u8>>>();
+    }
+
+    #[test]
+    fn statics_need_no_setup() {
+        static SIGNAL: Signal = Signal::new();
+        static EVENT: EventCount = EventCount::new();
+        static LOCK: Mutex<u32> = Mutex::new(3);
+        static WAKE: Condvar = Condvar::new();
+        SIGNAL.send();
+        assert!(SIGNAL.receive());
+        EVENT.notify_all();
+        WAKE.notify_all();
+        assert_eq!(*LOCK.lock(), 3);
+    }
+
+    #[test]
+    fn mutex_does_not_poison() {
+        let lock = Arc::new(Mutex::new(1));
+        let theirs = Arc::clone(&lock);
+        let panicked = thread::spawn(move || {
+            let _held = theirs.lock();
+            panic!("under the lock");
+        });
+        panicked.join().unwrap_err();
+        assert_eq!(*lock.lock(), 1);
+        let held = lock.try_lock().unwrap();
+        assert!(lock.try_lock().is_none());
+        assert_eq!(format!("{lock:?}"), "Mutex(<locked>)");
+        drop(held);
+        let mut lock = Arc::into_inner(lock).unwrap();
+        *lock.get_mut() += 1;
+        assert_eq!(lock.into_inner(), 2);
+    }
+
+    #[test]
+    fn condvar_times_out() {
+        let (lock, wake) = (Mutex::new(()), Condvar::new());
+        let mut guard = lock.lock();
+        assert!(wake.wait_timeout(&mut guard, SHORT));
+    }
+
+    #[test]
+    fn parker_tokens_do_not_add_up() {
+        let parker = Parker::default();
+        parker.unparker().unpark();
+        parker.unparker().clone().unpark();
+        parker.park();
+        assert!(!parker.park_timeout(SHORT));
+        assert!(!parker.park_deadline(Instant::now()));
+        parker.unparker().unpark();
+        assert!(parker.park_deadline(Instant::now()));
+        parker.unparker().unpark();
+        assert!(parker.park_timeout(Duration::MAX));
+    }
+
+    #[test]
+    fn signal_holds_one_event() {
+        let signal = Signal::default();
+        assert!(!signal.receive());
+        assert!(!signal.receive_timeout(SHORT));
+        signal.send();
+        signal.send();
+        signal.send();
+        assert!(signal.receive_timeout(Duration::MAX));
+        assert!(!signal.receive());
+        signal.send();
+        signal.receive_blocking();
+    }
+
+    #[test]
+    fn signal_wakes_a_sleeper() {
+        let signal = Arc::new((Signal::new(), Signal::new()));
+        let theirs = Arc::clone(&signal);
+        let echo = thread::spawn(move || {
+            for _ in 0..1000 {
+                theirs.0.receive_blocking();
+                theirs.1.send();
+            }
+        });
+        for _ in 0..1000 {
+            signal.0.send();
+            assert!(signal.1.receive_timeout(LONG));
+        }
+        echo.join().unwrap();
+    }
+
+    #[test]
+    fn event_count_notifies_in_order() {
+        let event = EventCount::default();
+        event.notify_one();
+        let first = event.prepare();
+        let second = event.prepare();
+        event.notify_one();
+        assert!(event.wait_timeout(first, LONG));
+        assert!(!event.wait_timeout(second, SHORT), "one was woken, not two");
+        event.check_invariants();
+    }
+
+    #[test]
+    fn event_count_hands_a_wakeup_on() {
+        let event = EventCount::new();
+        let first = event.prepare();
+        let second = event.prepare();
+        event.notify_one();
+        event.cancel(first);
+        event.wait(second);
+
+        let first = event.prepare();
+        let second = event.prepare();
+        event.notify_all();
+        let third = event.prepare();
+        drop(first);
+        assert!(
+            !event.wait_timeout(third, SHORT),
+            "a call to all is not handed on"
+        );
+        event.wait(second);
+        event.check_invariants();
+    }
+
+    #[test]
+    fn event_count_survives_a_panic_in_the_condition() {
+        let event = EventCount::new();
+        let mut looks = 0;
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            event.wait_until(WaitStrategy::Park, || {
+                looks += 1;
+                assert!(looks < 2, "the condition panics while registered");
+                false
+            });
+        }))
+        .unwrap_err();
+        event.check_invariants();
+        let key = event.prepare();
+        event.notify_one();
+        event.wait(key);
+    }
+
+    #[test]
+    #[should_panic(expected = "another EventCount")]
+    fn event_count_refuses_a_foreign_key() {
+        let (mine, other) = (EventCount::new(), EventCount::new());
+        mine.wait(other.prepare());
+    }
+
+    #[test]
+    fn wait_until_by_every_strategy() {
+        for strategy in [
+            WaitStrategy::Spin,
+            WaitStrategy::Adaptive,
+            WaitStrategy::Park,
+        ] {
+            let event = EventCount::new();
+            let turn = AtomicUsize::new(0);
+            let past = Instant::now();
+            assert!(!event.wait_until_deadline(strategy, past, || false));
+            assert!(event.wait_until_deadline(strategy, past, || true));
+            thread::scope(|scope| {
+                for me in 0..2 {
+                    let (event, turn) = (&event, &turn);
+                    scope.spawn(move || {
+                        for round in 0..200 {
+                            let mine = 2 * round + me;
+                            event.wait_until(strategy, || turn.load(Ordering::Acquire) == mine);
+                            turn.store(mine + 1, Ordering::Release);
+                            event.notify_all();
+                        }
+                    });
+                }
+            });
+            assert_eq!(turn.load(Ordering::Relaxed), 400);
+            event.check_invariants();
+        }
+    }
+
+    #[test]
+    fn snapshot_drops_each_value_once() {
+        struct Counted(Arc<AtomicUsize>);
+        impl Drop for Counted {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let drops = Arc::new(AtomicUsize::new(0));
+        let snapshot = Snapshot::new(Counted(Arc::clone(&drops)));
+        let guard: SnapshotGuard<'_, _> = snapshot.load();
+        snapshot.store(Counted(Arc::clone(&drops)));
+        assert_eq!(
+            drops.load(Ordering::Relaxed),
+            0,
+            "a guard keeps its value alive"
+        );
+        drop(guard);
+        drop(snapshot);
+        assert!((1..=2).contains(&drops.load(Ordering::Relaxed)));
+    }
+
+    #[test]
+    fn snapshot_readers_and_writer_run_free() {
+        let snapshot = Snapshot::new(vec![0_u64; 16]);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut latest = 0;
+                    while latest < 500 {
+                        let seen = snapshot.load();
+                        assert!(seen.iter().all(|value| *value == seen[0]));
+                        assert!(seen[0] >= latest);
+                        latest = seen[0];
+                    }
+                });
+            }
+            for value in 1..=500 {
+                snapshot.store(vec![value; 16]);
+            }
+        });
+        assert_eq!(snapshot.load()[0], 500);
+        assert!(format!("{snapshot:?}").starts_with("Snapshot([500"));
+    }
+
+    rast_primitive::thread_local! {
+        static TURNS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+
+    #[test]
+    fn threads_have_names_and_locals() {
+        TURNS.with(|turns| turns.set(5));
+        let named = thread::spawn_named("worker-7".into(), || {
+            let name = std::thread::current().name().map(str::to_owned);
+            (name, TURNS.with(std::cell::Cell::get), thread::current_id())
+        });
+        let (name, turns, id) = named.unwrap().join().unwrap();
+        assert_eq!(name.as_deref(), Some("worker-7"));
+        assert_eq!(turns, 0);
+        assert_ne!(id, thread::current_id());
+    }
+}
