@@ -1,0 +1,81 @@
+//! Which types may cross and be shared between threads, and which may not.
+//!
+//! The checks run when this file is compiled.
+#![cfg(not(rast_loom))]
+
+use std::cell::Cell;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::rc::Rc;
+
+use misuse::{has, lacks};
+
+mod primitive {
+    use super::*;
+    use rast::primitive::{
+        AtomicTaggedPtr, CachePadded, EventCount, Parker, Signal, Snapshot, SnapshotGuard,
+        TaggedPtr, Unparker,
+    };
+
+    // One thread parks on a parker, any thread wakes it.
+    has!(Parker: Send);
+    lacks!(Parker: Sync, Clone);
+    has!(Unparker: Send, Sync, Clone);
+    has!(Signal: Send, Sync);
+    has!(EventCount: Send, Sync);
+    // A guard pins the thread that loaded it.
+    has!(Snapshot<u8>: Send, Sync);
+    lacks!(SnapshotGuard<'static, u8>: Send);
+    // A tagged pointer is a value like a raw pointer; its atomic form is shared.
+    has!(TaggedPtr<u8>: Copy);
+    has!(AtomicTaggedPtr<u8>: Send, Sync);
+    has!(CachePadded<u8>: Send, Sync);
+    lacks!(CachePadded<Rc<u8>>: Send, Sync);
+    lacks!(CachePadded<Cell<u8>>: Sync);
+}
+
+mod alloc {
+    use super::*;
+    use rast::alloc::{Allocator, RastAlloc};
+
+    has!(RastAlloc: Send, Sync, Copy, Allocator, std::alloc::GlobalAlloc);
+    has!(RastAlloc: UnwindSafe, RefUnwindSafe);
+}
+
+mod queue {
+    use super::*;
+    use rast::queue::spsc::{Consumer, Producer};
+    use rast::queue::{Closed, Full, Queue};
+
+    // A half moves between threads and is used by one at a time.
+    has!(Producer<u8>: Send);
+    lacks!(Producer<u8>: Sync, Clone);
+    has!(Consumer<u8>: Send);
+    lacks!(Consumer<u8>: Sync, Clone);
+    // What may not change threads may not go through.
+    lacks!(Producer<Rc<u8>>: Send);
+    lacks!(Consumer<Rc<u8>>: Send);
+    // An item that is Send is enough: the queue hands out items, never references to them.
+    has!(Queue<Cell<u8>>: Send, Sync);
+    lacks!(Queue<u8>: Clone);
+    lacks!(Queue<Rc<u8>>: Send, Sync);
+    // An error tells about itself whatever the item is.
+    struct Opaque;
+    has!(Full<Opaque>: std::error::Error);
+    has!(Closed<Opaque>: std::error::Error);
+}
+
+mod timers {
+    use super::*;
+    use rast::timers::{Clock, Instant, ManualClock, MonotonicClock, Nanos, PeriodicTimer, Tick};
+
+    has!(MonotonicClock: Clock, Send, Sync, Copy);
+    has!(ManualClock: Clock, Send, Sync, Clone);
+    has!(Tick: Send, Sync);
+    has!(PeriodicTimer<MonotonicClock>: Send);
+    // A point in time plus a point in time is nothing.
+    lacks!(Instant: std::ops::Add<Instant>);
+    lacks!(Instant: From<Nanos>, From<u64>);
+}
+
+#[test]
+fn the_checks_above_compiled() {}
