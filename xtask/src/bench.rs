@@ -38,7 +38,9 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
 
 /// Runs the bench crate.
 pub(crate) fn run(args: &[String], rivals: bool) -> Result {
-    let mut cmd = Cmd::cargo().args(["run", "--release", "-p", "rast-benches"]);
+    // Figures are measured with the bench profile; a smoke proves only that the benches run.
+    let profile = if rivals { "bench" } else { "release" };
+    let mut cmd = Cmd::cargo().args(["run", "--profile", profile, "-p", "rast-benches"]);
     if rivals {
         // The rivals stand behind a private cfg and a feature, so that nothing else ever builds them.
         let workspace = Workspace::load(crate::tree::root())?;
