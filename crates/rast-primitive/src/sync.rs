@@ -39,3 +39,10 @@ pub use std_alloc::sync::Arc;
 
 #[cfg(feature = "std")]
 pub use crate::lock::{Condvar, Mutex, MutexGuard};
+/// std's cell that is written once, for values of the whole process.
+///
+/// It is std's own in modelled builds too, because a model's values end with each
+/// execution; so it may hold no part of a protocol.
+/// Reading is wait-free; the first write blocks others that ask for the value.
+#[cfg(feature = "std")]
+pub use std::sync::OnceLock;

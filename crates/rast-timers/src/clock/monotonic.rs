@@ -1,8 +1,8 @@
 //! The system's monotonic clock, counted from one origin per process.
 
 use super::Clock;
+use crate::primitive::sync::OnceLock;
 use crate::{Instant, Nanos};
-use std::sync::OnceLock;
 use std::time::Instant as SystemInstant;
 
 /// Where every `MonotonicClock` of the process counts from: the first use.
