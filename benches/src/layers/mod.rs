@@ -3,6 +3,7 @@
 mod alloc;
 mod primitive;
 mod queue;
+mod sharder;
 mod timers;
 
 use crate::harness::Scenario;
@@ -14,6 +15,7 @@ const LAYERS: &[Layer] = &[
     ("alloc", alloc::scenarios),
     ("queue", queue::scenarios),
     ("timers", timers::scenarios),
+    ("sharder", sharder::scenarios),
 ];
 
 /// The scenarios of one layer, or of all of them.

@@ -1,0 +1,241 @@
+//! rast-sharder: what a turn costs beside a bare loop, and what an epoch costs.
+//!
+//! The bare loops own their shards for ever: no epochs, no stop, no contained panics.
+//! The difference is what the sharder takes for them.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rast::sharder::{
+    Assignment, Balancer, Controller, Decision, LoadView, Progress, ShardId, Sharder, Static,
+    WorkerCx, WorkerId,
+};
+
+use crate::harness::Scenario;
+use crate::workers::{Job, Sample, together};
+
+const LAYER: &str = "sharder";
+const SHARDS: usize = 16;
+
+/// A shard with a number of turns to take; it notes when it took the first and the last.
+struct Turns {
+    left: u64,
+    value: u64,
+    first: Option<Instant>,
+    last: Option<Instant>,
+}
+
+impl Turns {
+    fn new(left: u64) -> Self {
+        Self {
+            left,
+            value: 1,
+            first: None,
+            last: None,
+        }
+    }
+
+    /// One turn; true at the last one.
+    #[inline]
+    fn turn(&mut self) -> bool {
+        if self.first.is_none() {
+            self.first = Some(Instant::now());
+        }
+        self.value = black_box(
+            self.value
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(7),
+        );
+        self.left -= 1;
+        if self.left == 0 {
+            self.last = Some(Instant::now());
+        }
+        self.left == 0
+    }
+}
+
+/// Gives every shard its turns and stops when the last one has had them.
+struct TakeTurns {
+    unfinished: AtomicUsize,
+}
+
+impl Controller for TakeTurns {
+    type Shard = Turns;
+    type Load = u64;
+
+    fn process(
+        &self,
+        cx: &mut WorkerCx<'_>,
+        _: ShardId,
+        turns: &mut Turns,
+        load: Option<&mut u64>,
+    ) -> Progress {
+        if turns.left == 0 {
+            return Progress::Idle;
+        }
+        if let Some(load) = load {
+            *load += 1;
+        }
+        if turns.turn() && self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
+            cx.stop();
+        }
+        Progress::Again
+    }
+
+    fn new_load(&self, _: ShardId) -> u64 {
+        0
+    }
+}
+
+/// Turns under the sharder; a period of zero never reshards.
+fn turns(workers: usize, period: Duration, ops: u64) -> Sample {
+    let each = ops / SHARDS as u64;
+    let controller = TakeTurns {
+        unfinished: AtomicUsize::new(SHARDS),
+    };
+    let outcome = Sharder::builder(controller)
+        .shards((0..SHARDS).map(|_| Turns::new(each)).collect())
+        .workers(workers)
+        .period(period)
+        .build()
+        .expect("a valid sharder")
+        .run()
+        .unwrap_or_else(|_| panic!("the sharder runs to its end"));
+    let first = outcome
+        .shards
+        .iter()
+        .filter_map(|exit| exit.state.first)
+        .min();
+    let last = outcome
+        .shards
+        .iter()
+        .filter_map(|exit| exit.state.last)
+        .max();
+    Sample {
+        done: each * SHARDS as u64,
+        elapsed: last.expect("it ended") - first.expect("it began"),
+    }
+}
+
+/// The same turns by bare loops over shards of their own.
+fn bare(workers: usize, ops: u64) -> Sample {
+    let each = ops / SHARDS as u64;
+    let share = SHARDS / workers;
+    let jobs = (0..workers).map(|_| {
+        Box::new(move || {
+            let mut own: Vec<Turns> = (0..share).map(|_| Turns::new(each)).collect();
+            let mut unfinished = share;
+            while unfinished > 0 {
+                for turns in own.iter_mut().filter(|turns| turns.left > 0) {
+                    unfinished -= usize::from(turns.turn());
+                }
+            }
+            each * share as u64
+        }) as Job<'_>
+    });
+    together(jobs.collect())
+}
+
+/// Asks for an epoch as soon as the last one stands, until there were enough.
+struct Epochs {
+    wanted: u32,
+}
+
+/// When shard 0 saw the first and the last epoch.
+#[derive(Default)]
+struct Seen {
+    epoch: Option<u32>,
+    first: Option<(Instant, u32)>,
+    last: Option<(Instant, u32)>,
+}
+
+impl Controller for Epochs {
+    type Shard = Seen;
+    type Load = ();
+
+    fn process(
+        &self,
+        cx: &mut WorkerCx<'_>,
+        shard: ShardId,
+        seen: &mut Seen,
+        _: Option<&mut ()>,
+    ) -> Progress {
+        if shard == ShardId(0) && seen.epoch != Some(cx.epoch()) {
+            let now = (Instant::now(), cx.epoch());
+            seen.epoch = Some(cx.epoch());
+            let first = *seen.first.get_or_insert(now);
+            seen.last = Some(now);
+            if now.1 - first.1 >= self.wanted {
+                cx.stop();
+            } else {
+                cx.reshard();
+            }
+        }
+        Progress::Again
+    }
+
+    fn new_load(&self, _: ShardId) {}
+}
+
+/// Moves every shard to the next worker, every time.
+struct MoveAll;
+
+impl Balancer for MoveAll {
+    fn begin(&mut self, _: &LoadView, _: &Assignment) {}
+
+    fn step(&mut self, view: &LoadView, now: &Assignment, _: usize) -> Decision {
+        let workers = view.workers();
+        let owners = (0..view.shards())
+            .map(|shard| {
+                let owner = now.owner(ShardId(shard as u32)).index();
+                WorkerId(((owner + 1) % workers) as u16)
+            })
+            .collect();
+        Assignment::new(owners, workers).map_or(Decision::Keep, Decision::Adopt)
+    }
+}
+
+fn epochs(balancer: impl Balancer, ops: u64) -> Sample {
+    let controller = Epochs {
+        wanted: u32::try_from(ops).expect("few epochs"),
+    };
+    let outcome = Sharder::builder(controller)
+        .shards((0..SHARDS).map(|_| Seen::default()).collect())
+        .workers(2)
+        .period(Duration::ZERO)
+        .balancer(balancer)
+        .build()
+        .expect("a valid sharder")
+        .run()
+        .unwrap_or_else(|_| panic!("the sharder runs to its end"));
+    let seen = &outcome.shards[0].state;
+    let (start, first) = seen.first.expect("it began");
+    let (end, last) = seen.last.expect("it ended");
+    Sample {
+        done: u64::from(last - first),
+        elapsed: end - start,
+    }
+}
+
+/// The scenarios of this layer.
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    const DEFAULT: Duration = Duration::from_millis(100);
+    vec![
+        Scenario::new(LAYER, "turns of 16 shards, one worker", 20_000_000, 1600)
+            .ours("rast Sharder", |ops| turns(1, DEFAULT, ops))
+            .ours("rast Sharder, never resharding", |ops| {
+                turns(1, Duration::ZERO, ops)
+            })
+            .rival("a bare loop", |ops| bare(1, ops)),
+        Scenario::new(LAYER, "turns of 16 shards, two workers", 20_000_000, 1600)
+            .ours("rast Sharder", |ops| turns(2, DEFAULT, ops))
+            .ours("rast Sharder, never resharding", |ops| {
+                turns(2, Duration::ZERO, ops)
+            })
+            .rival("a bare loop per thread", |ops| bare(2, ops)),
+        Scenario::new(LAYER, "epochs of 16 busy shards, two workers", 20_000, 20)
+            .ours("rast Sharder, nothing moves", |ops| epochs(Static, ops))
+            .ours("rast Sharder, everything moves", |ops| epochs(MoveAll, ops)),
+    ]
+}
