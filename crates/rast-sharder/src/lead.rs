@@ -119,6 +119,9 @@ impl Lead {
                     let window = measure.window();
                     let traffic = desk.view.traffic().len();
                     let mut out = desk.view.report(shard, window);
+                    if measure.is_muted {
+                        continue;
+                    }
                     let load = &measure.load;
                     if let Err(payload) = contain(|| controller.report(shard, load, &mut out)) {
                         let text = message(&*payload);

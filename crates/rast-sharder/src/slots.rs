@@ -32,6 +32,9 @@ pub(crate) struct Measure<L> {
     pub(crate) load: L,
     since: Instant,
     until: Instant,
+    /// The shard was retired in an earlier window: its code is not asked to
+    /// report.
+    pub(crate) is_muted: bool,
 }
 
 impl<L> Measure<L> {
@@ -44,6 +47,11 @@ impl<L> Measure<L> {
     /// Closes the window.
     pub(crate) fn close(&mut self, now: Instant) {
         self.until = now;
+    }
+
+    /// Says that there is nothing to report from now on.
+    pub(crate) fn mute(&mut self) {
+        self.is_muted = true;
     }
 
     /// Returns how long the window was.
@@ -84,6 +92,7 @@ impl<S: Send, L: Send> Slots<S, L> {
                     load: controller.new_load(ShardId::from_index(at)),
                     since: Instant::ORIGIN,
                     until: Instant::ORIGIN,
+                    is_muted: false,
                 }),
             })
         });

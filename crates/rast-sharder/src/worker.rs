@@ -237,6 +237,12 @@ impl<'s, C: Controller> Worker<'s, C> {
         // the borrow ends below, before any other of this measure.
         let measure = unsafe { shared.slots.measure(shard) };
         measure.open(now);
+        // SAFETY: the shard is held, and no other borrow of its slot is live.
+        let slot = unsafe { shared.slots.slot(shard) };
+        if slot.retired.is_some() {
+            measure.mute();
+            return;
+        }
         let load = &mut measure.load;
         if let Err(payload) = contain(|| shared.controller.restart_load(shard, load)) {
             self.panicked(shard, Hook::RestartLoad, payload);

@@ -6,6 +6,7 @@
 //! shards go on being served while it decides.
 
 mod greedy;
+mod rates;
 
 pub use greedy::Greedy;
 

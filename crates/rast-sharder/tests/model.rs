@@ -1,0 +1,204 @@
+//! Balancers against random loads: no shard is ever lost, noise settles, skew
+//! is mended.
+#![cfg(not(rast_loom))]
+
+use proptest::prelude::*;
+use rast_sharder::timers::Nanos;
+use rast_sharder::{Assignment, Balancer, Decision, Greedy, LoadView, ShardId, Static, WorkerId};
+
+const WINDOW: Nanos = Nanos::from_millis(100);
+
+/// Decides once, in slices of `budget`.
+fn decide(
+    balancer: &mut impl Balancer,
+    view: &LoadView,
+    current: &Assignment,
+    budget: usize,
+) -> Assignment {
+    balancer.begin(view, current);
+    for _ in 0..100_000 {
+        match balancer.step(view, current, budget) {
+            Decision::Pending => {}
+            Decision::Keep => return current.clone(),
+            Decision::Adopt(next) => return next,
+        }
+    }
+    panic!("a balancer comes to a decision");
+}
+
+fn view_of(workers: usize, loads: &[f64], traffic: &[(usize, usize, f64)]) -> LoadView {
+    let mut view = LoadView::new(workers, loads.len());
+    for (shard, &busy) in loads.iter().enumerate() {
+        view.set(ShardId::from_index(shard), busy, WINDOW);
+    }
+    for &(from, to, rate) in traffic {
+        let end = |shard: usize| ShardId::from_index(shard % loads.len());
+        view.add_traffic(end(from), end(to), rate);
+    }
+    view
+}
+
+/// The busiest worker's load over the average.
+fn imbalance(loads: &[f64], assignment: &Assignment) -> f64 {
+    let mut sums = vec![0.0; assignment.workers()];
+    for (shard, load) in loads.iter().enumerate() {
+        sums[assignment.owner(ShardId::from_index(shard)).index()] += load;
+    }
+    let most = sums.iter().copied().fold(0.0, f64::max);
+    most * sums.len() as f64 / loads.iter().sum::<f64>()
+}
+
+fn assert_exactly_once(assignment: &Assignment, shards: usize, workers: usize) {
+    let mut seen = vec![0; shards];
+    for worker in (0..workers).map(WorkerId::from_index) {
+        for shard in assignment.shards_of(worker) {
+            seen[shard.index()] += 1;
+        }
+    }
+    assert!(
+        seen.iter().all(|&times| times == 1),
+        "each shard is assigned exactly once: {seen:?}"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 256,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn each_shard_is_assigned_exactly_once(
+        workers in 1_usize..9,
+        epochs in prop::collection::vec(
+            prop::collection::vec(prop_oneof![Just(0.0), 0.0_f64..1.0], 40),
+            1..6,
+        ),
+        shards in 1_usize..40,
+        traffic in prop::collection::vec((0_usize..40, 0_usize..40, 0.0_f64..1e7), 0..60),
+        budget in 1_usize..50,
+    ) {
+        let workers = workers.min(shards);
+        let mut greedy = Greedy::new().margin(0.0).move_charge(0.0);
+        let mut current = Assignment::round_robin(shards, workers);
+        for loads in &epochs {
+            let view = view_of(workers, &loads[..shards], &traffic);
+            current = decide(&mut greedy, &view, &current, budget);
+            assert_exactly_once(&current, shards, workers);
+            let kept = decide(&mut Static, &view, &current, budget);
+            prop_assert_eq!(&kept, &current);
+        }
+    }
+
+    #[test]
+    fn noise_on_a_uniform_load_settles(
+        workers in 2_usize..9,
+        per_worker in 1_usize..9,
+        extra in 0_usize..8,
+        noise in prop::collection::vec(0.9_f64..1.1, 80 * 24),
+    ) {
+        let shards = workers * per_worker + extra % workers;
+        let mut greedy = Greedy::new();
+        let mut current = Assignment::round_robin(shards, workers);
+        for (epoch, noise) in noise.chunks(80).enumerate() {
+            let loads: Vec<f64> = noise[..shards]
+                .iter()
+                .map(|factor| factor * 0.5 / per_worker as f64)
+                .collect();
+            let next = decide(&mut greedy, &view_of(workers, &loads, &[]), &current, 16);
+            prop_assert!(
+                epoch < 4 || next == current,
+                "epoch {} moved {} of {} shards on {} workers",
+                epoch, next.moved_from(&current), shards, workers
+            );
+            current = next;
+        }
+    }
+
+    #[test]
+    fn a_skewed_load_is_mended_and_then_left_alone(
+        workers in 2_usize..9,
+        per_worker in 4_usize..9,
+        spread in 2.0_f64..20.0,
+    ) {
+        // All heavy shards on worker 0, light ones elsewhere.
+        let shards = workers * per_worker;
+        let mut current = Assignment::round_robin(shards, workers);
+        let loads: Vec<f64> = (0..shards)
+            .map(|shard| if shard % workers == 0 { 0.01 * spread } else { 0.01 })
+            .collect();
+        let before = imbalance(&loads, &current);
+        let mut greedy = Greedy::new();
+        let view = view_of(workers, &loads, &[]);
+        let mut moves = Vec::new();
+        for _ in 0..8 {
+            let next = decide(&mut greedy, &view, &current, 16);
+            moves.push(next.moved_from(&current));
+            current = next;
+        }
+        let after = imbalance(&loads, &current);
+        prop_assert!(before < 1.3 || (moves[0] > 0 && after < before), "{before} {after} {moves:?}");
+        prop_assert_eq!(&moves[4..], [0; 4], "the same load does not move for ever");
+        // What greedy leaves over is at most one heavy shard above the average.
+        let heaviest = loads.iter().copied().fold(0.0, f64::max);
+        let average = loads.iter().sum::<f64>() / workers as f64;
+        prop_assert!(before < 1.3 || after <= 1.0 + heaviest / average + 1e-9);
+    }
+}
+
+#[test]
+fn three_equal_shards_on_two_workers_lose_none() {
+    let now = Assignment::new(vec![WorkerId(0); 3], 2).expect("worker 0 exists");
+    let view = view_of(2, &[0.3; 3], &[]);
+    let next = decide(&mut Greedy::new(), &view, &now, 1);
+    assert_exactly_once(&next, 3, 2);
+    assert_eq!(next.moved_from(&now), 1);
+}
+
+#[test]
+fn shards_that_talk_are_put_together() {
+    // Four equal shards; 0 talks to 1 and 2 to 3, a million messages a second.
+    let now = Assignment::round_robin(4, 2);
+    let traffic = [(0, 1, 1e6), (1, 0, 1e6), (2, 3, 1e6), (3, 2, 1e6)];
+    let next = decide(
+        &mut Greedy::new(),
+        &view_of(2, &[0.2; 4], &traffic),
+        &now,
+        2,
+    );
+    assert_eq!(next.owner(ShardId(0)), next.owner(ShardId(1)));
+    assert_eq!(next.owner(ShardId(2)), next.owner(ShardId(3)));
+    assert_eq!(next.moved_from(&now), 2);
+}
+
+#[test]
+fn one_hot_shard_gets_a_worker_of_its_own() {
+    let loads = [0.9, 0.1, 0.1, 0.1, 0.1, 0.1];
+    let now = Assignment::round_robin(6, 2);
+    let next = decide(&mut Greedy::new(), &view_of(2, &loads, &[]), &now, 4);
+    assert_eq!(next.shards_of(next.owner(ShardId(0))).count(), 1);
+    assert_eq!(
+        next.owner(ShardId(0)),
+        now.owner(ShardId(0)),
+        "the rest moves"
+    );
+}
+
+#[test]
+fn an_idle_machine_and_short_windows_move_nothing() {
+    let now = Assignment::new(vec![WorkerId(0); 8], 2).expect("worker 0 exists");
+    let idle = view_of(2, &[0.001; 8], &[]);
+    assert_eq!(decide(&mut Greedy::new(), &idle, &now, 8), now);
+    let mut short = LoadView::new(2, 8);
+    for shard in 0..8 {
+        short.set(ShardId(shard), 0.5, Nanos::from_micros(3));
+    }
+    assert_eq!(decide(&mut Greedy::new(), &short, &now, 8), now);
+    let odd = view_of(
+        2,
+        &[f64::NAN, f64::INFINITY, 0.5, 0.0, 0.5, 0.5, 0.5, 0.5],
+        &[],
+    );
+    assert_exactly_once(&decide(&mut Greedy::new(), &odd, &now, 8), 8, 2);
+}
