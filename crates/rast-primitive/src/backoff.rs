@@ -8,9 +8,9 @@ use core::cell::Cell;
 #[cfg(not(rast_loom))]
 use crate::hint;
 
-/// Doublings of the spin phase with four cores or more: 1 + 2 + .. + 64 hints.
+/// Doublings of the spin phase with four cores or more: 1 + 2 + .. + 32 hints.
 const SPIN_LIMIT_MANY: u32 = 6;
-/// Doublings with two or three cores: the other side is likely preempted.
+/// Doublings with two or three cores, 1 + 2 + 4 hints: the other side is likely preempted.
 #[cfg(all(feature = "std", not(rast_loom)))]
 const SPIN_LIMIT_FEW: u32 = 3;
 /// Yields after the spin phase, before [`Backoff::is_completed`].

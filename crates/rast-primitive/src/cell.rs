@@ -1,10 +1,30 @@
 //! `UnsafeCell` whose accesses loom can check.
+//!
+//! std's cell hands out a pointer, and nothing tells when it is used. This one
+//! runs a closure for each access, so that a model knows when it begins and ends
+//! and fails on two that overlap or are not ordered. Outside of a model it costs
+//! nothing.
 
 #[cfg(rast_loom)]
 pub use loom::cell::UnsafeCell;
 
-/// A cell for data shared under a protocol: `with` and `with_mut` mark each
-/// access, so that loom sees it.
+/// A cell for data that a protocol shares: [`with`](Self::with) and
+/// [`with_mut`](Self::with_mut) mark each access.
+///
+/// Like `core::cell::UnsafeCell` it is not `Sync`: the type that holds it says
+/// by which protocol it is.
+///
+/// # Examples
+///
+/// ```
+/// use rast_primitive::cell::UnsafeCell;
+///
+/// let cell = UnsafeCell::new(1);
+/// // SAFETY: this thread alone has the cell, and no other access is open.
+/// cell.with_mut(|value| unsafe { *value += 1 });
+/// // SAFETY: as above.
+/// assert_eq!(cell.with(|value| unsafe { *value }), 2);
+/// ```
 #[cfg(not(rast_loom))]
 #[derive(Debug, Default)]
 #[repr(transparent)]
@@ -13,11 +33,13 @@ pub struct UnsafeCell<T: ?Sized>(core::cell::UnsafeCell<T>);
 #[cfg(not(rast_loom))]
 impl<T> UnsafeCell<T> {
     /// Wraps `value`.
+    #[inline(always)]
     pub const fn new(value: T) -> Self {
         Self(core::cell::UnsafeCell::new(value))
     }
 
     /// Returns the value.
+    #[inline(always)]
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }
@@ -25,13 +47,17 @@ impl<T> UnsafeCell<T> {
 
 #[cfg(not(rast_loom))]
 impl<T: ?Sized> UnsafeCell<T> {
-    /// Calls `f` with a pointer for reading.
+    /// Calls `f` with a pointer for reading; the access lasts as long as `f`.
+    ///
+    /// Reading through it is sound while nobody writes.
     #[inline(always)]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
         f(self.0.get())
     }
 
-    /// Calls `f` with a pointer for writing.
+    /// Calls `f` with a pointer for writing; the access lasts as long as `f`.
+    ///
+    /// Writing through it is sound while nobody else reads or writes.
     #[inline(always)]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         f(self.0.get())

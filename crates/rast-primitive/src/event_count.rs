@@ -139,6 +139,23 @@ impl EventCount {
     /// this and before [`wait`](Self::wait).
     ///
     /// Blocking for an instant; allocates when more threads wait than ever did.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rast_primitive::EventCount;
+    /// use std::time::Duration;
+    ///
+    /// let event = EventCount::new();
+    /// let first = event.prepare();
+    /// let second = event.prepare();
+    /// event.notify_one(); // Picks the first,
+    /// event.cancel(first); // which hands it on to the second.
+    /// event.wait(second);
+    ///
+    /// let alone = event.prepare();
+    /// assert!(!event.wait_timeout(alone, Duration::from_millis(1)));
+    /// ```
     pub fn prepare(&self) -> Key<'_> {
         let slot = {
             let mut table = self.table.lock();

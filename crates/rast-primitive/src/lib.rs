@@ -1,4 +1,81 @@
-//! Atomics, cells, fences and parking, chosen between std and loom.
+//! Atomics, cells, fences, parking and wake-up primitives that run on std or
+//! under the model checker loom, by one switch.
+//!
+//! This is the ground floor of the RAST tower. Code written against it is
+//! checked by loom unchanged: `--cfg rast_loom` swaps every atomic, cell, lock
+//! and thread of all crates above for loom's, and [`model::model`] runs a
+//! scenario in every interleaving, or as a stress on real threads without it.
+//!
+//! # What there is
+//!
+//! | item | for |
+//! | --- | --- |
+//! | [`sync`], [`cell`], [`hint`], [`thread`] | what concurrent code stands on, from std or from loom |
+//! | [`CachePadded`] | a value on cache lines of its own |
+//! | [`Backoff`], [`WaitStrategy`] | waiting a little; how to wait long |
+//! | [`TaggedPtr`], [`AtomicTaggedPtr`] | a pointer and a count in one word, changed together |
+//! | [`Parker`], [`Unparker`] | the sleep of one thread, with a token |
+//! | [`Signal`] | a one-slot event |
+//! | [`EventCount`] | sleep until a condition holds that changes without a lock |
+//! | [`Snapshot`] | a value replaced whole, read without waiting |
+//! | [`model`] | one scenario under loom or under std |
+//!
+//! # When to use it
+//!
+//! To write lock-free structures or wake-up protocols that are model-checked,
+//! or to take one of the finished primitives alone.
+//!
+//! # When not
+//!
+//! For locks on hot paths (take `parking_lot`), channels (take `rast-queue` or
+//! crossbeam), or async wake-ups (take an executor's own).
+//!
+//! # Example
+//!
+//! ```
+//! use rast_primitive::sync::{Arc, atomic::{AtomicUsize, Ordering}};
+//! use rast_primitive::{EventCount, WaitStrategy, thread};
+//!
+//! // A one-slot mailbox: 0 is empty.
+//! let mail = Arc::new((AtomicUsize::new(0), EventCount::new()));
+//! let theirs = Arc::clone(&mail);
+//! let sender = thread::spawn(move || {
+//!     theirs.0.store(42, Ordering::Release);
+//!     theirs.1.notify_one(); // A fence and a load when nobody sleeps.
+//! });
+//! mail.1.wait_until(WaitStrategy::Adaptive, || mail.0.load(Ordering::Acquire) != 0);
+//! assert_eq!(mail.0.load(Ordering::Relaxed), 42);
+//! sender.join().unwrap();
+//! ```
+//!
+//! # Guarantees
+//!
+//! - No wake-up of [`Parker`], [`Signal`] or [`EventCount`] is lost, and what a
+//!   thread wrote before it woke another is seen by the other after. The argument
+//!   stands in each module's source, the models that fail without each ordering in
+//!   `docs/verification.md`.
+//! - Sequential consistency is asked of fences only, which loom models.
+//! - Nothing poisons, and no user code runs under a lock of this crate.
+//!
+//! # Features and private cfgs
+//!
+//! - `std` (default): threads, locks, parking, [`Snapshot`]; brings `parking_lot`
+//!   and `crossbeam-epoch`. Without it: atomics, cells, [`Backoff`],
+//!   [`TaggedPtr`], for `no_std` with `alloc`.
+//! - `--cfg rast_loom`: everything from loom. Constructors are not `const` there,
+//!   timed waits run out at once, and there are no scoped threads.
+//! - `--cfg rast_tagged_low`, `--cfg rast_tagged_wide`: force the layout of
+//!   [`TaggedPtr`]; its tests run in all three:
+//!   `RUSTFLAGS="--cfg rast_tagged_low" cargo test -p rast-primitive`.
+//!
+//! `tests/loom.rs` is not bound to `rast_loom`: without it the same scenarios run
+//! as a stress.
+//!
+//! # Platforms
+//!
+//! Whatever std or `core` with pointer-wide atomics runs on. 64-bit atomics and
+//! the double word come from `portable-atomic` where the target has none. Models
+//! run on 64-bit hosts.
 #![no_std]
 
 extern crate alloc as std_alloc;
@@ -13,6 +90,9 @@ pub mod thread;
 
 mod backoff;
 mod cache_padded;
+mod tagged;
+mod wait_strategy;
+
 #[cfg(feature = "std")]
 mod deadline;
 #[cfg(feature = "std")]
@@ -20,15 +100,14 @@ mod event_count;
 #[cfg(feature = "std")]
 mod lock;
 #[cfg(feature = "std")]
-pub mod model;
-#[cfg(feature = "std")]
 mod parker;
 #[cfg(feature = "std")]
 mod signal;
 #[cfg(feature = "std")]
 mod snapshot;
-mod tagged;
-mod wait_strategy;
+
+#[cfg(feature = "std")]
+pub mod model;
 
 pub use backoff::Backoff;
 pub use cache_padded::CachePadded;

@@ -54,6 +54,13 @@ struct Inner {
 /// waker.join().unwrap();
 /// assert!(!parker.park_timeout(Duration::from_millis(1)));
 /// ```
+///
+/// Two threads cannot park on one parker:
+///
+/// ```compile_fail,E0277
+/// fn shares<T: Sync>() {}
+/// shares::<rast_primitive::Parker>();
+/// ```
 pub struct Parker {
     inner: Arc<Inner>,
     /// One thread parks at a time: `Send`, not `Sync`.
@@ -61,6 +68,18 @@ pub struct Parker {
 }
 
 /// The waking side of a [`Parker`]: any thread, any number of clones.
+///
+/// # Examples
+///
+/// ```
+/// use rast_primitive::Parker;
+///
+/// let parker = Parker::new();
+/// let unparker = parker.unparker();
+/// unparker.clone().unpark();
+/// unparker.unpark(); // Tokens do not add up.
+/// parker.park(); // Takes the one token, without sleeping.
+/// ```
 #[derive(Clone)]
 pub struct Unparker {
     inner: Arc<Inner>,

@@ -51,7 +51,8 @@ impl<T: Send + Sync + 'static> Snapshot<T> {
         SnapshotGuard(self.0.load())
     }
 
-    /// Replaces the value; the old one is dropped later, on any thread.
+    /// Replaces the value; the old one is dropped later, on any thread, and those
+    /// replaced last perhaps not before the process ends.
     /// Lock-free; never waits for a reader.
     pub fn store(&self, value: T) {
         self.0.store(value);

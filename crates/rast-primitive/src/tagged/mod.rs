@@ -194,6 +194,17 @@ impl<T> fmt::Debug for TaggedPtr<T> {
 }
 
 /// The refusal of an address that does not fit the layout of [`TaggedPtr`].
+///
+/// # Examples
+///
+/// ```
+/// use rast_primitive::TaggedPtr;
+///
+/// let tagged_by_hand = core::ptr::without_provenance_mut::<u64>(0xABCD_0000_0000_1001);
+/// if let Err(refused) = TaggedPtr::try_new(tagged_by_hand, 0) {
+///     assert!(refused.to_string().contains(TaggedPtr::<u64>::LAYOUT));
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressTooWide {
     address: usize,
