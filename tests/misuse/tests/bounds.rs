@@ -77,5 +77,38 @@ mod timers {
     lacks!(Instant: From<Nanos>, From<u64>);
 }
 
+mod sharder {
+    use super::*;
+    use rast::sharder::{Assignment, Handle, Outcome, ShardId, Sharder, WorkerId};
+
+    struct Idle;
+
+    impl rast::sharder::Controller for Idle {
+        type Shard = Cell<u8>;
+        type Load = ();
+
+        fn process(
+            &self,
+            _: &mut rast::sharder::WorkerCx<'_>,
+            _: ShardId,
+            _: &mut Cell<u8>,
+            _: Option<&mut ()>,
+        ) -> rast::sharder::Progress {
+            rast::sharder::Progress::Idle
+        }
+
+        fn new_load(&self, _: ShardId) {}
+    }
+
+    // Anyone may hold a handle; who runs the sharder has it alone.
+    has!(Handle: Send, Sync, Clone);
+    has!(Sharder<Idle>: Send);
+    lacks!(Sharder<Idle>: Clone);
+    has!(Outcome<Idle>: Send);
+    has!(Assignment: Send, Sync, Clone);
+    // A shard's number is not a worker's, nor an integer by accident.
+    lacks!(ShardId: From<WorkerId>, PartialEq<WorkerId>, PartialEq<u32>, std::ops::Add<u32>);
+}
+
 #[test]
 fn the_checks_above_compiled() {}
