@@ -63,9 +63,7 @@ const STEPS: &[Step] = &[
     }),
     quick("layers", || checked("layers", layers::command(&[]))),
     quick("tidy", || checked("tidy", tidy::command(&[]))),
-    quick("tests", || {
-        cargo("test --workspace --all-features --no-fail-fast --lib --bins --tests")
-    }),
+    quick("tests", tests),
     quick("doc tests", || {
         cargo("test --workspace --all-features --no-fail-fast --doc")
     }),
@@ -184,6 +182,12 @@ fn checked(name: &str, result: Result<bool>) -> Result<Outcome> {
     } else {
         Err(format!("{name} found faults; they stand above"))
     }
+}
+
+/// Unit and integration tests; some of the latter start an example, so the examples are built before.
+fn tests() -> Result<Outcome> {
+    cargo("build --workspace --all-features --examples")?;
+    cargo("test --workspace --all-features --no-fail-fast --lib --bins --tests")
 }
 
 /// Each crate with no feature, with each alone, and with all.

@@ -6,6 +6,7 @@
 
 use crate::Result;
 use crate::cmd::Cmd;
+use crate::json::Json;
 use crate::orderings::{Operation, operations};
 use crate::source::{Source, item_end};
 use crate::tidy::{Row, is_library, rows};
@@ -188,8 +189,31 @@ impl Copy {
         std::fs::write(self.tree.join(path), text).map_err(|error| format!("{path}: {error}"))
     }
 
-    fn cargo(&self, krate: &str) -> Result<Cmd> {
-        Ok(Cmd::cargo()
+    /// Builds the models of `krate` and runs the one called `model`.
+    fn test(&self, krate: &str, model: &str) -> Result<Verdict> {
+        let runner = self.build(krate)?;
+        let list = Cmd::new(&runner)
+            .quiet()
+            .args(["--list", "--format", "terse"])
+            .read()?;
+        let full = list
+            .text
+            .lines()
+            .filter_map(|line| line.strip_suffix(": test"))
+            .find(|name| name.rsplit("::").next() == Some(model))
+            .ok_or(format!("{krate} has no loom test `{model}`"))?
+            .to_string();
+        let mut command = Cmd::new(&runner)
+            .dir(&self.tree.join("crates").join(krate))
+            .env("LOOM_MAX_PREEMPTIONS", crate::loom::bound()?.to_string())
+            .args(["--exact", &full, "--test-threads=1"])
+            .into_inner();
+        run_limited(&mut command, &self.target.join("weak.log"))
+    }
+
+    /// Builds the models of `krate` and gives the program that runs them.
+    fn build(&self, krate: &str) -> Result<PathBuf> {
+        let output = Cmd::cargo()
             .dir(&self.tree)
             .args([
                 "test",
@@ -199,35 +223,25 @@ impl Copy {
                 "loom",
                 "-p",
                 krate,
+                "--no-run",
             ])
+            .arg("--message-format=json-render-diagnostics")
             .rustflags("--cfg rast_loom")
             .env("CARGO_TARGET_DIR", &self.target)
-            .env("LOOM_MAX_PREEMPTIONS", crate::loom::bound()?.to_string()))
-    }
-
-    /// Builds the models of `krate` and runs the one called `model`.
-    fn test(&self, krate: &str, model: &str) -> Result<Verdict> {
-        self.cargo(krate)?
-            .arg("--no-run")
-            .run()
-            .map_err(|error| format!("does not build: {error}"))?;
-        let list = self
-            .cargo(krate)?
-            .quiet()
-            .args(["--", "--list", "--format", "terse"])
             .read()?;
-        let full = list
-            .text
-            .lines()
-            .filter_map(|line| line.strip_suffix(": test"))
-            .find(|name| name.rsplit("::").next() == Some(model))
-            .ok_or(format!("{krate} has no loom test `{model}`"))?
-            .to_string();
-        let mut command = self
-            .cargo(krate)?
-            .args(["--", "--exact", &full, "--test-threads=1"])
-            .into_inner();
-        run_limited(&mut command, &self.target.join("weak.log"))
+        if !output.success {
+            return Err("the copy does not build".into());
+        }
+        for line in output.text.lines() {
+            let message = Json::parse(line)?;
+            let is_runner = message
+                .get("target")
+                .is_some_and(|target| target.text("name") == Ok("loom"));
+            if let (true, Some(path)) = (is_runner, message.text_or_null("executable")) {
+                return Ok(PathBuf::from(path));
+            }
+        }
+        Err("Cargo named no program for the test `loom`".into())
     }
 }
 
@@ -246,7 +260,6 @@ fn run_limited(command: &mut Command, log: &Path) -> Result<Verdict> {
             break status;
         }
         if start.elapsed() > LIMIT {
-            // The runner is a child of Cargo and ends with its own pipe; both are ours.
             let _ = child.kill();
             let _ = child.wait();
             return Ok(Verdict::TimedOut);
@@ -255,13 +268,14 @@ fn run_limited(command: &mut Command, log: &Path) -> Result<Verdict> {
     };
     let text = std::fs::read_to_string(log).unwrap_or_default();
     if status.success() {
-        return if crate::loom::passed(&text) == 1 {
+        let ran = crate::loom::passed(&text) == 1;
+        return if ran {
             Ok(Verdict::Passed)
         } else {
             Err("the model did not run".into())
         };
     }
-    // Nothing but the test itself may have failed; loom stops some models by a signal, when it panics twice.
+    // A model that panics twice ends by a signal and without the runner's summary; it has begun, though.
     let ran = text.contains("running 1 test");
     if ran {
         Ok(Verdict::Failed)
