@@ -93,6 +93,10 @@ pub(super) struct List<T> {
     spare: Option<Segment<T>>,
 }
 
+// SAFETY: the list owns its segments and the items in them, and shares neither; items of a type that is Send may be moved
+// and dropped on another thread.
+unsafe impl<T: Send> Send for List<T> {}
+
 impl<T> List<T> {
     /// A list of nothing.
     pub(super) const fn new() -> Self {

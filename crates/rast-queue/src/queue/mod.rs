@@ -1,14 +1,12 @@
 //! An unbounded queue for any number of producers and consumers.
 //!
-//! The interface is final; the inside is simple for now: a list of segments under a spin lock whose bit shares a word
-//! with the length and the closed bit.
-//! One word has two merits: an operation costs one compare-exchange and one store, and whoever polls an empty queue
-//! loads that word and takes no lock.
+//! The interface is final; the inside is simple for now: a list of segments under a small spin lock, and beside it one
+//! word with the length and the closed bit, so that whoever polls an empty queue loads that word and takes no lock.
 //! No user code runs under the lock: segments are allocated and freed outside of it, and items are only moved, so
 //! neither a panic nor an allocator that itself uses the queue can meet a lock that is held.
 //!
 //! ```text
-//!   word:  │ length … │ closed │ locked │        one atomic word, on a line of its own
+//!   state: │ length … │ closed │      is_locked: │ 0 or 1 │      on one line of their own, with the list's ends
 //!
 //!   front ──► segment ──► segment ──► segment ◄── back         spare: at most one empty segment
 //!              ▲ pop at front_slot      ▲ push at back_slot
@@ -16,32 +14,34 @@
 //!
 //! | field | written by | read by | when |
 //! | --- | --- | --- | --- |
-//! | `word` | the lock's holder; a taker sets `locked` | anyone | loads outside of the lock see the last unlock |
-//! | `list` (front, back, slots, spare) | the lock's holder | the lock's holder | between lock and unlock |
+//! | `state` | the lock's holder | anyone | stored once per operation, before the lock is freed |
+//! | `Inside::state`, `Inside::list` | the lock's holder | the lock's holder | between lock and unlock |
 //!
 //! Rules:
 //!
-//! 1. The length in the word is the number of items in the list, whenever the lock is free.
-//! 2. An operation takes effect at the store that frees the lock; one that the word alone refuses, at its load.
-//! 3. After `closed` is set the length only falls.
+//! 1. While the lock is free, `state` equals the holder's copy, and the length in it is that of the list.
+//! 2. An operation takes effect at its store to `state`; one that finds the queue empty or closed, where it reads so.
+//! 3. After `closed` is set it stays set, and the length only falls.
 //! 4. Under the lock: no allocation, no free, no user code, no loop.
 
 mod list;
+mod lock;
 
 use core::fmt;
 use core::iter::FusedIterator;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::alloc::{Allocator, Global};
-use crate::primitive::cell::UnsafeCell;
+use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
-use crate::primitive::{Backoff, CachePadded};
 use crate::{Closed, TryPushError};
 use list::{List, Segment};
+use lock::Lock;
 
-const LOCKED: usize = 1;
-const CLOSED: usize = 2;
-const ONE: usize = 4;
+/// The bit of the state that says closed.
+const CLOSED: usize = 1;
+/// One item, in the state.
+const ONE: usize = 2;
 
 /// An unbounded first-in first-out queue between any number of producers and consumers.
 ///
@@ -74,17 +74,20 @@ const ONE: usize = 4;
 /// share(rast_queue::Queue::<std::rc::Rc<u8>>::new());
 /// ```
 pub struct Queue<T, A: Allocator = Global> {
-    word: CachePadded<AtomicUsize>,
-    list: UnsafeCell<List<T>>,
+    shared: CachePadded<Shared<T>>,
     alloc: A,
 }
 
-// SAFETY: the queue owns its items and its allocator; both are Send, so they may be used and dropped elsewhere.
-unsafe impl<T: Send, A: Allocator + Send> Send for Queue<T, A> {}
+struct Shared<T> {
+    state: AtomicUsize,
+    lock: Lock<Inside<T>>,
+}
 
-// SAFETY: the list is reached under the lock alone. Threads that share the queue move items between them (T: Send), never
-// share one, and use the allocator by reference (A: Sync).
-unsafe impl<T: Send, A: Allocator + Sync> Sync for Queue<T, A> {}
+struct Inside<T> {
+    /// What `Shared::state` holds, for the lock's holder.
+    state: usize,
+    list: List<T>,
+}
 
 // No user code runs while the list is half changed, so a panic cannot be seen in it.
 impl<T, A: Allocator> UnwindSafe for Queue<T, A> {}
@@ -109,8 +112,13 @@ impl<T, A: Allocator> Queue<T, A> {
     #[cfg(not(rast_loom))]
     pub const fn new_in(alloc: A) -> Self {
         Self {
-            word: CachePadded::new(AtomicUsize::new(0)),
-            list: UnsafeCell::new(List::new()),
+            shared: CachePadded::new(Shared {
+                state: AtomicUsize::new(0),
+                lock: Lock::new(Inside {
+                    state: 0,
+                    list: List::new(),
+                }),
+            }),
             alloc,
         }
     }
@@ -119,8 +127,13 @@ impl<T, A: Allocator> Queue<T, A> {
     #[cfg(rast_loom)]
     pub fn new_in(alloc: A) -> Self {
         Self {
-            word: CachePadded::new(AtomicUsize::new(0)),
-            list: UnsafeCell::new(List::new()),
+            shared: CachePadded::new(Shared {
+                state: AtomicUsize::new(0),
+                lock: Lock::new(Inside {
+                    state: 0,
+                    list: List::new(),
+                }),
+            }),
             alloc,
         }
     }
@@ -153,26 +166,31 @@ impl<T, A: Allocator> Queue<T, A> {
     /// [`TryPushError::Closed`] or [`TryPushError::NoMemory`], with the item.
     pub fn try_push(&self, item: T) -> Result<(), TryPushError<T>> {
         let mut fresh = None;
+        let mut item = Some(item);
         loop {
-            let Some(guard) = self.lock_if(|word| word & CLOSED == 0) else {
-                self.free(fresh);
-                return Err(TryPushError::Closed(item));
-            };
-            // SAFETY: the guard holds the lock until the unlock below.
-            let room = self
-                .list
-                .with_mut(|list| unsafe { (*list).ready(&mut fresh) });
-            if room {
-                // SAFETY: as above; `ready` has just said that the next slot stands.
-                self.list.with_mut(|list| unsafe { (*list).push(item) });
-                guard.unlock(|word| word + ONE);
-                self.free(fresh);
-                return Ok(());
-            }
-            drop(guard);
-            fresh = Segment::allocate(&self.alloc).ok();
-            if fresh.is_none() {
-                return Err(TryPushError::NoMemory(item));
+            let outcome = self.locked(|inside| {
+                if inside.state & CLOSED != 0 {
+                    return Attempt::Closed;
+                }
+                if !inside.list.ready(&mut fresh) {
+                    return Attempt::NoSegment;
+                }
+                if let Some(item) = item.take() {
+                    inside.list.push(item);
+                    inside.state += ONE;
+                }
+                Attempt::Done
+            });
+            match outcome {
+                Attempt::NoSegment => match Segment::allocate(&self.alloc) {
+                    Ok(segment) => fresh = Some(segment),
+                    Err(_) => return item.map_or(Ok(()), |item| Err(TryPushError::NoMemory(item))),
+                },
+                Attempt::Closed | Attempt::Done => {
+                    self.free(fresh);
+                    // What was not pushed is handed back.
+                    return item.map_or(Ok(()), |item| Err(TryPushError::Closed(item)));
+                }
             }
         }
     }
@@ -182,12 +200,14 @@ impl<T, A: Allocator> Queue<T, A> {
     /// After [`close`](Self::close) it gives what stands, then `None` for ever.
     /// Blocking (see [`Queue`]), wait-free if the queue is empty; never allocates, never panics; runs no code of `T`.
     pub fn pop(&self) -> Option<T> {
-        let guard = self.lock_if(|word| word >= ONE)?;
-        // SAFETY: the guard holds the lock until the unlock below.
-        let popped = self.list.with_mut(|list| unsafe { (*list).pop() });
-        debug_assert!(popped.is_some(), "queue: rule 1");
-        let (item, used) = popped?;
-        guard.unlock(|word| word - ONE);
+        if self.is_empty() {
+            return None;
+        }
+        let (item, used) = self.locked(|inside| {
+            let popped = inside.list.pop()?;
+            inside.state -= ONE;
+            Some(popped)
+        })?;
         self.free(used);
         Some(item)
     }
@@ -210,13 +230,11 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// What stands can still be popped: once a thread sees the queue closed, then empty, it has seen the end.
     pub fn close(&self) -> bool {
-        match self.lock_if(|word| word & CLOSED == 0) {
-            Some(guard) => {
-                guard.unlock(|word| word | CLOSED);
-                true
-            }
-            None => false,
-        }
+        self.locked(|inside| {
+            let was_open = inside.state & CLOSED == 0;
+            inside.state |= CLOSED;
+            was_open
+        })
     }
 
     /// Returns whether the queue is closed; what the closer did before is then visible. Wait-free, one load.
@@ -240,40 +258,21 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 
     fn load(&self) -> usize {
-        // Acquire: pairs with the Release in unlock; what came before the push or the close that is seen here is
-        // visible. [QU1]
-        self.word.load(Ordering::Acquire)
+        // Acquire: pairs with the Release in locked; what came before the push or the close that is seen here is
+        // visible. [QU3]
+        self.shared.state.load(Ordering::Acquire)
     }
 
-    /// Takes the lock if the word passes `test`, at the moment that it is taken; gives `None` if at some moment of the
-    /// call it does not.
-    fn lock_if(&self, test: impl Fn(usize) -> bool) -> Option<Guard<'_>> {
-        let backoff = Backoff::new();
-        loop {
-            let word = self.load();
-            if !test(word) {
-                return None;
-            }
-            if word & LOCKED == 0 {
-                // Acquire: pairs with the Release in unlock; the list is seen as the last holder left it. [QU2]
-                let taken = self.word.compare_exchange(
-                    word,
-                    word | LOCKED,
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                );
-                if taken.is_ok() {
-                    return Some(Guard {
-                        word: &self.word,
-                        free: word,
-                    });
-                }
-                backoff.spin();
-            } else {
-                // Liveness: the holder runs a bounded piece of code; snoozing lets it, should it share this core.
-                backoff.snooze();
-            }
-        }
+    /// Runs `f` under the lock and publishes the state that it leaves.
+    #[inline]
+    fn locked<R>(&self, f: impl FnOnce(&mut Inside<T>) -> R) -> R {
+        self.shared.lock.lock().with(|inside| {
+            let result = f(inside);
+            // Release: pairs with the Acquire in load; what this thread did before its push or close is visible to
+            // those who see it. [QU4]
+            self.shared.state.store(inside.state, Ordering::Release);
+            result
+        })
     }
 
     /// Frees a segment, outside of the lock.
@@ -284,28 +283,11 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 }
 
-/// The lock held; dropping it frees the lock with the word as it was.
-struct Guard<'a> {
-    word: &'a AtomicUsize,
-    /// The word as it was before the lock was taken; nobody else changes it while the lock is held.
-    free: usize,
-}
-
-impl Guard<'_> {
-    /// Frees the lock and publishes the changed word in the same store.
-    #[inline]
-    fn unlock(mut self, change: impl FnOnce(usize) -> usize) {
-        self.free = change(self.free);
-    }
-}
-
-impl Drop for Guard<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        debug_assert!(self.free & LOCKED == 0, "queue: the lock is freed");
-        // Release: pairs with the Acquire in lock_if and in load; publishes the list and the word. [QU3]
-        self.word.store(self.free, Ordering::Release);
-    }
+/// How a push went under the lock.
+enum Attempt {
+    Done,
+    Closed,
+    NoSegment,
 }
 
 /// The end of a queue: drops what stands, then frees the memory, also while a panic goes up.
@@ -315,11 +297,7 @@ impl<T, A: Allocator> Drop for Rest<'_, T, A> {
     fn drop(&mut self) {
         self.0.drain().for_each(drop);
         loop {
-            // SAFETY: the queue is being dropped, so no other thread reaches it, and the drain above left it empty.
-            let segment = self
-                .0
-                .list
-                .with_mut(|list| unsafe { (*list).take_segment() });
+            let segment = self.0.locked(|inside| inside.list.take_segment());
             let Some(segment) = segment else { break };
             segment.deallocate(&self.0.alloc);
         }

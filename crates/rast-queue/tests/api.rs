@@ -1,0 +1,9 @@
+//! What the queues promise, case by case.
+#![cfg(not(rast_loom))]
+
+mod support;
+
+#[path = "api/queue.rs"]
+mod queue;
+#[path = "api/spsc.rs"]
+mod spsc;
