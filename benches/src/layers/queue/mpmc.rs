@@ -115,9 +115,12 @@ fn pairs<Q: Mpmc, const PAIRS: u64>(ops: u64) -> Sample {
                         patience.reset();
                     }
                     None => {
-                        // The shared count is touched only by a consumer that found nothing.
-                        let all = taken.fetch_add(unreported, Ordering::Relaxed) + unreported;
-                        unreported = 0;
+                        // The shared count is written only by a consumer that has taken
+                        // something since and now finds nothing.
+                        let all = match std::mem::take(&mut unreported) {
+                            0 => taken.load(Ordering::Relaxed),
+                            some => taken.fetch_add(some, Ordering::Relaxed) + some,
+                        };
                         if all == total {
                             sum.fetch_add(own_sum, Ordering::Relaxed);
                             return own;
