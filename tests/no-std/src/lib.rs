@@ -8,7 +8,10 @@ use rast::alloc::{AllocError, Allocator, Global, Layout, vec};
 use rast::primitive::sync::atomic::{AtomicU64, Ordering};
 use rast::primitive::{AtomicTaggedPtr, Backoff, CachePadded, TaggedPtr};
 use rast::queue::{Queue, spsc};
-use rast::timers::{Clock, ManualClock, Nanos, PeriodicTimer, Tick, TimerConfig, WaitingTimer};
+use rast::timers::{
+    Clock, DeadlineStore, HeapStore, ManualClock, Nanos, PeriodicTimer, Tick, TimerConfig,
+    WaitingTimer, remote,
+};
 
 /// Uses each layer once.
 ///
@@ -19,7 +22,8 @@ pub fn exercise() -> Result<(), &'static str> {
     primitive()?;
     allocator()?;
     queue()?;
-    timers()
+    timers()?;
+    deadlines()
 }
 
 /// `Ok` if `holds`, else what came out wrong.
@@ -110,6 +114,35 @@ fn timers() -> Result<(), &'static str> {
     ensure(
         second == (Nanos::from_millis(5), true),
         "timers: five milliseconds",
+    )
+}
+
+fn deadlines() -> Result<(), &'static str> {
+    let clock = ManualClock::new();
+    let at = |millis| clock.now().saturating_add(Nanos::from_millis(millis));
+    let mut store = HeapStore::new();
+    store.insert(at(2), 'b');
+    let gone = store.insert(at(3), 'c');
+    store.insert(at(1), 'a');
+    ensure(store.cancel(gone) == Some('c'), "timers: cancel")?;
+    let mut order = [' '; 2];
+    let mut places = order.iter_mut();
+    store.expire(at(9), usize::MAX, |expired| {
+        if let Some(place) = places.next() {
+            *place = expired.value;
+        }
+    });
+    ensure(order == ['a', 'b'], "timers: the order of deadlines")?;
+
+    let (timers, mut owner) = remote::channel(|| ());
+    let armed = timers
+        .arm(at(1), 'r')
+        .map_err(|_| "timers: arm from afar")?;
+    owner.poll(usize::MAX);
+    ensure(owner.pop_due(at(1)).is_some(), "timers: fire from afar")?;
+    ensure(
+        armed.cancel().is_err(),
+        "timers: a cancel that comes too late",
     )
 }
 
