@@ -1,0 +1,769 @@
+//! The table of commands: name, arity, and how arguments become a typed command.
+//!
+//! A command is answered in one of four ways:
+//!
+//! - [`Command::Local`]: by the I/O thread, since it touches no data;
+//! - [`Command::One`]: by the one partition that owns its key;
+//! - [`Command::Many`]: by the partitions that own its keys;
+//! - [`Command::Every`]: by all partitions.
+//!
+//! Refusals carry the words of Redis, which client libraries match on.
+
+use std::borrow::Cow;
+
+use crate::message::{Expiry, Key, Only, Op, SetAnswer, TtlUnit, Value};
+use crate::resp::{Frame, integer};
+
+/// A command, checked and typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Answered without the graph.
+    Local(Local),
+    /// One key: the partition of that key answers.
+    One(Op),
+    /// Several keys.
+    Many(Many),
+    /// All partitions.
+    Every(Every),
+}
+
+/// Commands that touch no data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Local {
+    /// PING, with a message to send back.
+    Ping(Option<Vec<u8>>),
+    /// ECHO.
+    Echo(Vec<u8>),
+    /// Anything whose answer is `OK`.
+    Accepted,
+    /// QUIT: `OK`, then the connection is closed.
+    Quit,
+    /// COMMAND.
+    CommandTable,
+    /// COMMAND COUNT.
+    CommandCount,
+    /// COMMAND LIST.
+    CommandList,
+    /// COMMAND INFO.
+    CommandInfo(Vec<Vec<u8>>),
+    /// COMMAND DOCS.
+    CommandDocs(Vec<Vec<u8>>),
+    /// CONFIG GET.
+    ConfigGet(Vec<Vec<u8>>),
+    /// CLIENT SETNAME.
+    ClientSetName(Vec<u8>),
+    /// CLIENT GETNAME.
+    ClientGetName,
+    /// CLIENT ID.
+    ClientId,
+    /// HELLO, with the name that its SETNAME option gives.
+    Hello(Option<Vec<u8>>),
+}
+
+/// Commands over several keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Many {
+    /// MGET.
+    Get(Vec<Key>),
+    /// MSET.
+    Set(Vec<(Key, Value)>),
+    /// DEL, UNLINK.
+    Remove(Vec<Key>),
+    /// EXISTS, TOUCH.
+    Exists(Vec<Key>),
+}
+
+/// Commands over all partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Every {
+    /// KEYS.
+    Keys(Vec<u8>),
+    /// DBSIZE.
+    Size,
+    /// FLUSHALL, FLUSHDB.
+    Flush,
+    /// INFO, with its sections in lower case; none means the default ones.
+    Info(Vec<String>),
+}
+
+/// Why a command is refused: an error line, code first.
+pub(crate) type Refusal = Cow<'static, str>;
+
+const NOT_AN_INTEGER: Refusal = Cow::Borrowed("ERR value is not an integer or out of range");
+const SYNTAX: Refusal = Cow::Borrowed("ERR syntax error");
+
+/// One row of the table.
+pub(crate) struct Spec {
+    /// The name in lower case.
+    pub(crate) name: &'static str,
+    /// The number of arguments with the name; a negative one is the least number.
+    pub(crate) arity: i64,
+    /// Flags as COMMAND reports them, between spaces.
+    pub(crate) flags: &'static str,
+    /// First key, last key, step between keys; zeros when there is none.
+    pub(crate) keys: (i64, i64, i64),
+    /// The group as COMMAND DOCS reports it.
+    pub(crate) group: &'static str,
+    /// What the command does, in one line.
+    pub(crate) summary: &'static str,
+    parse: fn(Frame) -> Result<Command, Refusal>,
+}
+
+macro_rules! table {
+    ($($name:literal $arity:literal $flags:literal ($a:literal $b:literal $c:literal)
+        $group:literal $summary:literal => $parse:expr;)*) => {
+        &[$(Spec {
+            name: $name, arity: $arity, flags: $flags, keys: ($a, $b, $c),
+            group: $group, summary: $summary, parse: $parse,
+        }),*]
+    };
+}
+
+/// All commands, ordered by name.
+pub(crate) static TABLE: &[Spec] = table! {
+    "append" 3 "write denyoom fast" (1 1 1) "string" "Appends to a value." => |f| {
+        let [_, key, value] = three(f);
+        one(Op::Append(key.into(), value))
+    };
+    "client" -2 "noscript loading stale" (0 0 0) "connection" "Names and numbers a connection."
+        => client;
+    "command" -1 "loading stale" (0 0 0) "server" "Describes the commands." => command;
+    "config" -2 "admin noscript loading stale" (0 0 0) "server" "Shows the settings." => config;
+    "dbsize" 1 "readonly fast" (0 0 0) "server" "Counts the keys."
+        => |_| Ok(Command::Every(Every::Size));
+    "decr" 2 "write denyoom fast" (1 1 1) "string" "Subtracts one." => |f| {
+        let [_, key] = two(f);
+        one(Op::Add(key.into(), -1))
+    };
+    "decrby" 3 "write denyoom fast" (1 1 1) "string" "Subtracts a number." => |f| {
+        let [_, key, by] = three(f);
+        let by = integer(&by).ok_or(NOT_AN_INTEGER)?;
+        let by = by.checked_neg().ok_or("ERR decrement would overflow")?;
+        one(Op::Add(key.into(), by))
+    };
+    "del" -2 "write" (1 -1 1) "generic" "Deletes keys."
+        => |f| Ok(Command::Many(Many::Remove(keys(f))));
+    "echo" 2 "fast loading stale" (0 0 0) "connection" "Sends its argument back." => |f| {
+        let [_, text] = two(f);
+        local(Local::Echo(text))
+    };
+    "exists" -2 "readonly fast" (1 -1 1) "generic" "Counts the keys that exist."
+        => |f| Ok(Command::Many(Many::Exists(keys(f))));
+    "expire" -3 "write fast" (1 1 1) "generic" "Sets the seconds until a key expires."
+        => |f| expire(f, 1000, "expire");
+    "flushall" -1 "write" (0 0 0) "server" "Deletes all keys." => flush;
+    "flushdb" -1 "write" (0 0 0) "server" "Deletes all keys." => flush;
+    "get" 2 "readonly fast" (1 1 1) "string" "Gets a value." => |f| {
+        let [_, key] = two(f);
+        one(Op::Get(key.into()))
+    };
+    "getdel" 2 "write fast" (1 1 1) "string" "Gets a value and deletes its key." => |f| {
+        let [_, key] = two(f);
+        one(Op::Take(key.into()))
+    };
+    "getset" 3 "write denyoom fast" (1 1 1) "string" "Sets a value and gets the old one." => |f| {
+        let [_, key, value] = three(f);
+        set_plain(key, value, Expiry::Clear, Only::Always, SetAnswer::Old)
+    };
+    "hello" -1 "noscript loading stale fast" (0 0 0) "connection" "Agrees on the protocol."
+        => hello;
+    "incr" 2 "write denyoom fast" (1 1 1) "string" "Adds one." => |f| {
+        let [_, key] = two(f);
+        one(Op::Add(key.into(), 1))
+    };
+    "incrby" 3 "write denyoom fast" (1 1 1) "string" "Adds a number." => |f| {
+        let [_, key, by] = three(f);
+        one(Op::Add(key.into(), integer(&by).ok_or(NOT_AN_INTEGER)?))
+    };
+    "info" -1 "loading stale" (0 0 0) "server" "Shows figures of the server." => |f| {
+        let lower = |name: Vec<u8>| String::from_utf8_lossy(&name).to_ascii_lowercase();
+        Ok(Command::Every(Every::Info(f.into_iter().skip(1).map(lower).collect())))
+    };
+    "keys" 2 "readonly" (0 0 0) "generic" "Lists the keys that match a pattern." => |f| {
+        let [_, pattern] = two(f);
+        Ok(Command::Every(Every::Keys(pattern)))
+    };
+    "mget" -2 "readonly fast" (1 -1 1) "string" "Gets several values."
+        => |f| Ok(Command::Many(Many::Get(keys(f))));
+    "mset" -3 "write denyoom" (1 -1 2) "string" "Sets several values." => mset;
+    "persist" 2 "write fast" (1 1 1) "generic" "Removes the expiry of a key." => |f| {
+        let [_, key] = two(f);
+        one(Op::Persist(key.into()))
+    };
+    "pexpire" -3 "write fast" (1 1 1) "generic" "Sets the milliseconds until a key expires."
+        => |f| expire(f, 1, "pexpire");
+    "ping" -1 "fast" (0 0 0) "connection" "Answers PONG." => |f| {
+        if f.len() > 2 {
+            return Err(wrong_number("ping"));
+        }
+        local(Local::Ping(f.into_iter().nth(1)))
+    };
+    "psetex" 4 "write denyoom" (1 1 1) "string" "Sets a value and its milliseconds to live."
+        => |f| setex(f, 1, "psetex");
+    "pttl" 2 "readonly fast" (1 1 1) "generic" "Gets the milliseconds until a key expires."
+        => |f| {
+            let [_, key] = two(f);
+            one(Op::Ttl(key.into(), TtlUnit::Milliseconds))
+        };
+    "quit" -1 "fast loading stale" (0 0 0) "connection" "Closes the connection."
+        => |_| local(Local::Quit);
+    "select" 2 "fast loading stale" (0 0 0) "connection" "Selects the only database, 0." => |f| {
+        let [_, index] = two(f);
+        match integer(&index) {
+            None => Err(NOT_AN_INTEGER),
+            Some(0) => local(Local::Accepted),
+            Some(_) => Err("ERR DB index is out of range".into()),
+        }
+    };
+    "set" -3 "write denyoom" (1 1 1) "string" "Sets a value." => set;
+    "setex" 4 "write denyoom" (1 1 1) "string" "Sets a value and its seconds to live."
+        => |f| setex(f, 1000, "setex");
+    "setnx" 3 "write denyoom fast" (1 1 1) "string" "Sets a value if there is none." => |f| {
+        let [_, key, value] = three(f);
+        set_plain(key, value, Expiry::Clear, Only::Absent, SetAnswer::Count)
+    };
+    "strlen" 2 "readonly fast" (1 1 1) "string" "Gets the length of a value." => |f| {
+        let [_, key] = two(f);
+        one(Op::Length(key.into()))
+    };
+    "touch" -2 "readonly fast" (1 -1 1) "generic" "Counts the keys that exist."
+        => |f| Ok(Command::Many(Many::Exists(keys(f))));
+    "ttl" 2 "readonly fast" (1 1 1) "generic" "Gets the seconds until a key expires." => |f| {
+        let [_, key] = two(f);
+        one(Op::Ttl(key.into(), TtlUnit::Seconds))
+    };
+    "type" 2 "readonly fast" (1 1 1) "generic" "Gets the type of a value." => |f| {
+        let [_, key] = two(f);
+        one(Op::Type(key.into()))
+    };
+    "unlink" -2 "write fast" (1 -1 1) "generic" "Deletes keys."
+        => |f| Ok(Command::Many(Many::Remove(keys(f))));
+};
+
+/// The row of a command, whose name may be in any case.
+pub(crate) fn lookup(name: &[u8]) -> Option<&'static Spec> {
+    let mut lower = [0_u8; 16];
+    let lower = lower.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    let at = TABLE
+        .binary_search_by(|spec| spec.name.as_bytes().cmp(lower))
+        .ok()?;
+    TABLE.get(at)
+}
+
+/// Turns the arguments of one command into a typed command.
+pub(crate) fn parse(frame: Frame) -> Result<Command, Refusal> {
+    let Some(spec) = frame.first().and_then(|name| lookup(name)) else {
+        return Err(unknown(&frame));
+    };
+    let given = i64::try_from(frame.len()).unwrap_or(i64::MAX);
+    let fits = if spec.arity < 0 {
+        given >= -spec.arity
+    } else {
+        given == spec.arity
+    };
+    if !fits {
+        return Err(wrong_number(spec.name));
+    }
+    (spec.parse)(frame)
+}
+
+#[cold]
+fn unknown(frame: &Frame) -> Refusal {
+    const MOST: usize = 128;
+    let piece = |bytes: &[u8], most: usize| {
+        String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned()
+    };
+    let name = frame
+        .first()
+        .map(|name| piece(name, MOST))
+        .unwrap_or_default();
+    let mut shown = String::new();
+    for argument in frame.iter().skip(1) {
+        if shown.len() >= MOST {
+            break;
+        }
+        shown.push_str(&format!("'{}' ", piece(argument, MOST - shown.len())));
+    }
+    format!("ERR unknown command '{name}', with args beginning with: {shown}").into()
+}
+
+#[cold]
+fn wrong_number(name: &str) -> Refusal {
+    format!("ERR wrong number of arguments for '{name}' command").into()
+}
+
+#[cold]
+fn unknown_subcommand(name: &[u8], container: &str) -> Refusal {
+    let shown = String::from_utf8_lossy(&name[..name.len().min(128)]);
+    format!("ERR unknown subcommand '{shown}'. Try {container} HELP.").into()
+}
+
+#[cold]
+fn invalid_expire(name: &str) -> Refusal {
+    format!("ERR invalid expire time in '{name}' command").into()
+}
+
+fn one(op: Op) -> Result<Command, Refusal> {
+    Ok(Command::One(op))
+}
+
+fn local(local: Local) -> Result<Command, Refusal> {
+    Ok(Command::Local(local))
+}
+
+/// The arguments of a command whose arity is two; the table has checked it.
+fn two(frame: Frame) -> [Vec<u8>; 2] {
+    frame.try_into().unwrap_or_default()
+}
+
+/// The arguments of a command whose arity is three; the table has checked it.
+fn three(frame: Frame) -> [Vec<u8>; 3] {
+    frame.try_into().unwrap_or_default()
+}
+
+fn keys(frame: Frame) -> Vec<Key> {
+    frame.into_iter().skip(1).map(Key::from).collect()
+}
+
+fn set_plain(
+    key: Vec<u8>,
+    value: Vec<u8>,
+    expiry: Expiry,
+    only: Only,
+    answer: SetAnswer,
+) -> Result<Command, Refusal> {
+    one(Op::Set {
+        key: key.into(),
+        value: value.into(),
+        expiry,
+        only,
+        answer,
+    })
+}
+
+/// Milliseconds from a number of `unit` milliseconds, if it is a lifetime at all.
+fn lifetime(text: &[u8], unit: i64, name: &str) -> Result<u64, Refusal> {
+    let number = integer(text).ok_or(NOT_AN_INTEGER)?;
+    let millis = number
+        .checked_mul(unit)
+        .filter(|&millis| (1..=LONGEST).contains(&millis));
+    millis
+        .and_then(|millis| u64::try_from(millis).ok())
+        .ok_or_else(|| invalid_expire(name))
+}
+
+/// The longest time to live in milliseconds: what a deadline in nanoseconds holds
+/// with room for the clock's own reading, about 292 years.
+const LONGEST: i64 = i64::MAX / 1_000_000;
+
+fn setex(frame: Frame, unit: i64, name: &str) -> Result<Command, Refusal> {
+    let [_, key, time, value]: [Vec<u8>; 4] = frame.try_into().unwrap_or_default();
+    let millis = lifetime(&time, unit, name)?;
+    set_plain(
+        key,
+        value,
+        Expiry::After(millis),
+        Only::Always,
+        SetAnswer::Done,
+    )
+}
+
+fn set(frame: Frame) -> Result<Command, Refusal> {
+    let mut arguments = frame.into_iter().skip(1);
+    let (Some(key), Some(value)) = (arguments.next(), arguments.next()) else {
+        return Err(wrong_number("set"));
+    };
+    let mut expiry = Expiry::Clear;
+    let mut only = Only::Always;
+    let mut answer = SetAnswer::Done;
+    while let Some(option) = arguments.next() {
+        let unset = expiry == Expiry::Clear;
+        match option.to_ascii_lowercase().as_slice() {
+            b"nx" if only != Only::Present => only = Only::Absent,
+            b"xx" if only != Only::Absent => only = Only::Present,
+            b"get" => answer = SetAnswer::Old,
+            b"keepttl" if unset => expiry = Expiry::Keep,
+            b"ex" if unset => {
+                let time = arguments.next().ok_or(SYNTAX)?;
+                expiry = Expiry::After(lifetime(&time, 1000, "set")?);
+            }
+            b"px" if unset => {
+                let time = arguments.next().ok_or(SYNTAX)?;
+                expiry = Expiry::After(lifetime(&time, 1, "set")?);
+            }
+            _ => return Err(SYNTAX),
+        }
+    }
+    set_plain(key, value, expiry, only, answer)
+}
+
+fn mset(frame: Frame) -> Result<Command, Refusal> {
+    if frame.len().is_multiple_of(2) {
+        return Err(wrong_number("mset"));
+    }
+    let mut pairs = Vec::with_capacity(frame.len() / 2);
+    let mut arguments = frame.into_iter().skip(1);
+    while let (Some(key), Some(value)) = (arguments.next(), arguments.next()) {
+        pairs.push((key.into(), value.into()));
+    }
+    Ok(Command::Many(Many::Set(pairs)))
+}
+
+fn expire(frame: Frame, unit: i64, name: &str) -> Result<Command, Refusal> {
+    let mut arguments = frame.into_iter().skip(1);
+    let (Some(key), Some(time)) = (arguments.next(), arguments.next()) else {
+        return Err(wrong_number(name));
+    };
+    let number = integer(&time).ok_or(NOT_AN_INTEGER)?;
+    let millis = number
+        .checked_mul(unit)
+        .filter(|millis| (-LONGEST..=LONGEST).contains(millis))
+        .ok_or_else(|| invalid_expire(name))?;
+    let mut only = Only::Always;
+    for option in arguments {
+        let wanted = match option.to_ascii_lowercase().as_slice() {
+            b"nx" => Only::Absent,
+            b"xx" => Only::Present,
+            b"gt" => Only::Later,
+            b"lt" => Only::Earlier,
+            _ => {
+                let shown = String::from_utf8_lossy(&option).into_owned();
+                return Err(format!("ERR Unsupported option {shown}").into());
+            }
+        };
+        only = match (only, wanted) {
+            (Only::Always, wanted) => wanted,
+            (given, wanted) if given == wanted => wanted,
+            // No expiry counts as the latest one, so nothing is later than it.
+            (Only::Present, Only::Later) | (Only::Later, Only::Present) => Only::Later,
+            (Only::Present | Only::PresentEarlier, Only::Earlier)
+            | (Only::Earlier | Only::PresentEarlier, Only::Present) => Only::PresentEarlier,
+            (Only::Later, Only::Earlier) | (Only::Earlier, Only::Later) => {
+                return Err("ERR GT and LT options at the same time are not compatible".into());
+            }
+            _ => {
+                return Err(
+                    "ERR NX and XX, GT or LT options at the same time are not compatible".into(),
+                );
+            }
+        };
+    }
+    one(Op::Expire(key.into(), millis, only))
+}
+
+fn flush(frame: Frame) -> Result<Command, Refusal> {
+    let plain = match frame.get(1) {
+        None => true,
+        Some(mode) => mode.eq_ignore_ascii_case(b"async") || mode.eq_ignore_ascii_case(b"sync"),
+    };
+    if plain && frame.len() <= 2 {
+        Ok(Command::Every(Every::Flush))
+    } else {
+        Err(SYNTAX)
+    }
+}
+
+fn client(frame: Frame) -> Result<Command, Refusal> {
+    let sub = frame[1].to_ascii_lowercase();
+    let wrong = |name: &str| Err(wrong_number(&format!("client|{name}")));
+    match (sub.as_slice(), frame.len()) {
+        (b"setname", 3) => Ok(Command::Local(Local::ClientSetName(client_name(
+            &frame[2],
+        )?))),
+        (b"setname", _) => wrong("setname"),
+        (b"getname", 2) => local(Local::ClientGetName),
+        (b"getname", _) => wrong("getname"),
+        (b"id", 2) => local(Local::ClientId),
+        (b"id", _) => wrong("id"),
+        (b"setinfo", 4) => {
+            client_info(&frame[2], &frame[3])?;
+            local(Local::Accepted)
+        }
+        (b"setinfo", _) => wrong("setinfo"),
+        (b"no-evict" | b"no-touch", 3) => {
+            let on = frame[2].eq_ignore_ascii_case(b"on");
+            let known = on || frame[2].eq_ignore_ascii_case(b"off");
+            if known {
+                local(Local::Accepted)
+            } else {
+                Err(SYNTAX)
+            }
+        }
+        _ => Err(unknown_subcommand(&frame[1], "CLIENT")),
+    }
+}
+
+/// Printable bytes without a space, and not past 64 KiB: they are kept for as long
+/// as the connection lives.
+fn client_name(name: &[u8]) -> Result<Vec<u8>, Refusal> {
+    if name.len() <= 1 << 16 && name.iter().all(u8::is_ascii_graphic) {
+        return Ok(name.to_vec());
+    }
+    Err("ERR Client names cannot contain spaces, newlines or special characters.".into())
+}
+
+fn client_info(option: &[u8], value: &[u8]) -> Result<(), Refusal> {
+    let lower = option.to_ascii_lowercase();
+    if lower != b"lib-name" && lower != b"lib-ver" {
+        let shown = String::from_utf8_lossy(option).into_owned();
+        return Err(format!("ERR Unrecognized option '{shown}'").into());
+    }
+    if !value.iter().all(u8::is_ascii_graphic) {
+        let shown = String::from_utf8_lossy(&lower).into_owned();
+        return Err(
+            format!("ERR {shown} cannot contain spaces, newlines or special characters.").into(),
+        );
+    }
+    Ok(())
+}
+
+fn command(frame: Frame) -> Result<Command, Refusal> {
+    let Some(sub) = frame.get(1) else {
+        return local(Local::CommandTable);
+    };
+    let sub = sub.to_ascii_lowercase();
+    match sub.as_slice() {
+        b"count" if frame.len() == 2 => local(Local::CommandCount),
+        b"count" => Err(wrong_number("command|count")),
+        b"list" if frame.len() == 2 => local(Local::CommandList),
+        b"info" if frame.len() == 2 => local(Local::CommandTable),
+        b"info" => local(Local::CommandInfo(frame.into_iter().skip(2).collect())),
+        b"docs" => local(Local::CommandDocs(frame.into_iter().skip(2).collect())),
+        _ => Err(unknown_subcommand(&frame[1], "COMMAND")),
+    }
+}
+
+fn config(frame: Frame) -> Result<Command, Refusal> {
+    let sub = frame[1].to_ascii_lowercase();
+    match sub.as_slice() {
+        b"get" if frame.len() >= 3 => local(Local::ConfigGet(frame.into_iter().skip(2).collect())),
+        b"get" => Err(wrong_number("config|get")),
+        b"set" if frame.len() >= 4 => {
+            let name = String::from_utf8_lossy(&frame[2]).into_owned();
+            Err(format!(
+                "ERR CONFIG SET failed (possibly related to argument '{name}') - \
+                 can't set immutable config"
+            )
+            .into())
+        }
+        b"set" => Err(wrong_number("config|set")),
+        _ => Err(unknown_subcommand(&frame[1], "CONFIG")),
+    }
+}
+
+fn hello(frame: Frame) -> Result<Command, Refusal> {
+    let mut arguments = frame.into_iter().skip(1);
+    if let Some(version) = arguments.next() {
+        match integer(&version) {
+            Some(2) => {}
+            Some(_) => return Err("NOPROTO unsupported protocol version".into()),
+            None => {
+                return Err("ERR Protocol version is not an integer or out of range".into());
+            }
+        }
+    }
+    let mut name = None;
+    while let Some(option) = arguments.next() {
+        match option.to_ascii_lowercase().as_slice() {
+            b"setname" => match arguments.next() {
+                Some(given) => name = Some(client_name(&given)?),
+                None => return Err(hello_syntax(&option)),
+            },
+            // There is no password, so the default user may give any.
+            b"auth" => match (arguments.next(), arguments.next()) {
+                (Some(user), Some(_password)) if user == b"default" => {}
+                (Some(_), Some(_)) => {
+                    return Err(
+                        "WRONGPASS invalid username-password pair or user is disabled.".into(),
+                    );
+                }
+                _ => return Err(hello_syntax(&option)),
+            },
+            _ => return Err(hello_syntax(&option)),
+        }
+    }
+    local(Local::Hello(name))
+}
+
+#[cold]
+fn hello_syntax(option: &[u8]) -> Refusal {
+    format!(
+        "ERR Syntax error in HELLO option '{}'",
+        String::from_utf8_lossy(option)
+    )
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command, String> {
+        let frame = crate::inline::split(line.as_bytes()).expect("balanced quotes");
+        parse(frame).map_err(Refusal::into_owned)
+    }
+
+    fn key(text: &str) -> Key {
+        text.as_bytes().into()
+    }
+
+    #[test]
+    fn the_table_is_ordered_and_found_in_any_case() {
+        assert!(TABLE.windows(2).all(|pair| pair[0].name < pair[1].name));
+        assert!(
+            TABLE
+                .iter()
+                .all(|spec| lookup(spec.name.as_bytes()).is_some())
+        );
+        assert!(lookup(b"GeT").is_some());
+        assert!(lookup(b"a-name-that-is-longer-than-any").is_none());
+    }
+
+    #[test]
+    fn set_takes_its_options_in_any_order() {
+        let set = |expiry, only, answer| {
+            Ok(Command::One(Op::Set {
+                key: key("k"),
+                value: Value::from(b"v".to_vec()),
+                expiry,
+                only,
+                answer,
+            }))
+        };
+        assert_eq!(
+            parsed("SET k v"),
+            set(Expiry::Clear, Only::Always, SetAnswer::Done)
+        );
+        assert_eq!(
+            parsed("set k v nx PX 5 get"),
+            set(Expiry::After(5), Only::Absent, SetAnswer::Old)
+        );
+        assert_eq!(
+            parsed("set k v ex 2 XX"),
+            set(Expiry::After(2000), Only::Present, SetAnswer::Done)
+        );
+        assert_eq!(
+            parsed("set k v keepttl"),
+            set(Expiry::Keep, Only::Always, SetAnswer::Done)
+        );
+        for line in [
+            "set k v nx xx",
+            "set k v ex",
+            "set k v ex 1 px 1",
+            "set k v ex 1 keepttl",
+        ] {
+            assert_eq!(parsed(line), Err("ERR syntax error".to_owned()), "{line}");
+        }
+    }
+
+    #[test]
+    fn refusals_have_the_words_of_redis() {
+        let cases = [
+            (
+                "foo a b",
+                "ERR unknown command 'foo', with args beginning with: 'a' 'b' ",
+            ),
+            (
+                "foo",
+                "ERR unknown command 'foo', with args beginning with: ",
+            ),
+            ("get", "ERR wrong number of arguments for 'get' command"),
+            ("GET a b", "ERR wrong number of arguments for 'get' command"),
+            ("mset a", "ERR wrong number of arguments for 'mset' command"),
+            (
+                "mset a b c",
+                "ERR wrong number of arguments for 'mset' command",
+            ),
+            (
+                "ping a b",
+                "ERR wrong number of arguments for 'ping' command",
+            ),
+            ("incrby k x", "ERR value is not an integer or out of range"),
+            (
+                "decrby k -9223372036854775808",
+                "ERR decrement would overflow",
+            ),
+            ("set k v ex 0", "ERR invalid expire time in 'set' command"),
+            ("set k v px -1", "ERR invalid expire time in 'set' command"),
+            (
+                "set k v ex 9223372036854775807",
+                "ERR invalid expire time in 'set' command",
+            ),
+            (
+                "set k v ex a",
+                "ERR value is not an integer or out of range",
+            ),
+            ("setex k 0 v", "ERR invalid expire time in 'setex' command"),
+            (
+                "expire k 9223372036854775807",
+                "ERR invalid expire time in 'expire' command",
+            ),
+            ("expire k 1 zz", "ERR Unsupported option zz"),
+            (
+                "expire k 1 nx gt",
+                "ERR NX and XX, GT or LT options at the same time are not compatible",
+            ),
+            ("select 1", "ERR DB index is out of range"),
+            ("select x", "ERR value is not an integer or out of range"),
+            ("hello 3", "NOPROTO unsupported protocol version"),
+            (
+                "hello x",
+                "ERR Protocol version is not an integer or out of range",
+            ),
+            ("hello 2 what", "ERR Syntax error in HELLO option 'what'"),
+            (
+                "client what",
+                "ERR unknown subcommand 'what'. Try CLIENT HELP.",
+            ),
+            (
+                "client setname",
+                "ERR wrong number of arguments for 'client|setname' command",
+            ),
+            (
+                r#"client setname "a b""#,
+                "ERR Client names cannot contain spaces, newlines or special characters.",
+            ),
+            ("client setinfo what x", "ERR Unrecognized option 'what'"),
+            (
+                "config get",
+                "ERR wrong number of arguments for 'config|get' command",
+            ),
+            ("flushall now", "ERR syntax error"),
+        ];
+        for (line, words) in cases {
+            assert_eq!(parsed(line), Err(words.to_owned()), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_long_unknown_command_is_cut() {
+        let line = format!("{} {} b", "x".repeat(300), "y".repeat(300));
+        let words = parsed(&line).expect_err("unknown");
+        assert!(words.len() < 400, "{}", words.len());
+    }
+
+    #[test]
+    fn keys_and_pairs_are_kept_in_order() {
+        assert_eq!(
+            parsed("mget a b a"),
+            Ok(Command::Many(Many::Get(vec![key("a"), key("b"), key("a")])))
+        );
+        assert_eq!(
+            parsed("mset a 1 b x"),
+            Ok(Command::Many(Many::Set(vec![
+                (key("a"), Value::Int(1)),
+                (key("b"), Value::from(b"x".to_vec()))
+            ])))
+        );
+        assert_eq!(
+            parsed("expire k -1 xx lt"),
+            Ok(Command::One(Op::Expire(
+                key("k"),
+                -1000,
+                Only::PresentEarlier
+            )))
+        );
+    }
+}

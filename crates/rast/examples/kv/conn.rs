@@ -1,0 +1,715 @@
+//! One connection: bytes in, requests to the partitions, replies out in order.
+//!
+//! ```text
+//!  bytes ─▶ parser ─▶ command ─┬─ local ───────────────┐
+//!                              └─ outbox ─▶ partitions │
+//!                                                 │    ▼
+//!                    ring: one slot per command, in order of arrival
+//!                    [ done | waiting | done | gather 3 of 5 | ... ]
+//!                        │ from the front, while done
+//!                        ▼
+//!                     output ─▶ socket
+//! ```
+//!
+//! Rules:
+//!
+//! 1. Command number `first + i` owns slot `i` of the ring. A reply finds its slot
+//!    by that number; only a done slot at the front moves to the output. So replies
+//!    leave in the order of the commands, whatever order they came back in.
+//! 2. The ring holds at most `in_flight` commands, and the arguments that are under
+//!    way at most one frame more than `frame` bytes. Beyond that the connection is
+//!    not read: back-pressure reaches the client through TCP.
+//! 3. Requests that a full partition refused wait in the outbox, in order, and
+//!    nothing is parsed before they are gone. So two commands of one connection to
+//!    one key arrive in the order in which they were sent.
+//! 4. Replies are always taken in. Output and held replies past `backlog` bytes, or
+//!    buffers of all connections past their common limit, close the connection.
+//!
+//! Nothing here knows sockets or threads: `io` moves the bytes.
+
+use std::collections::VecDeque;
+
+use crate::command::{self, Command};
+use crate::encode;
+use crate::gather::{self, Gather};
+use crate::local::{self, Session, Then};
+use crate::memory::Account;
+use crate::message::{Address, Body, ConnectionId, Op, Request};
+use crate::resp::{ARGUMENT_COST, Frame, Parser};
+use crate::shared::Shared;
+
+/// The way into the partitions.
+pub(crate) trait Door {
+    /// Hands a request to a partition, or gives it back.
+    fn enter(&mut self, partition: usize, request: Request) -> Result<(), Refused>;
+}
+
+/// Why a request did not enter.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The partition's queue is full; the request comes back.
+    Full(Request),
+    /// The graph has ended.
+    Closed,
+}
+
+/// Why a connection was given up with replies unsent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The client reads too slowly: its output is past the limit.
+    Backlog,
+    /// The buffers of all connections are past their limit.
+    Buffers,
+    /// The graph has ended.
+    Ended,
+}
+
+/// The answer of a command, as far as it is known.
+#[derive(Debug)]
+enum Answer {
+    /// One partition was asked.
+    Waiting,
+    /// Several were asked.
+    Gathering(Box<Gather>),
+    /// The partition's answer, not yet written.
+    Known(Body),
+    /// The answer as bytes.
+    Written(Vec<u8>),
+}
+
+#[derive(Debug)]
+struct Slot {
+    answer: Answer,
+    /// Bytes of the command's arguments, until it is answered.
+    cost: usize,
+}
+
+/// The state of one connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    id: ConnectionId,
+    lane: u16,
+    session: Session,
+    parser: Parser,
+    /// Bytes that were read but could not be parsed yet, from `input_at` on.
+    input: Vec<u8>,
+    input_at: usize,
+    outbox: VecDeque<(usize, Request)>,
+    ring: VecDeque<Slot>,
+    first: u64,
+    /// Bytes of arguments under way.
+    under_way: usize,
+    /// Bytes of replies that wait in the ring.
+    held: usize,
+    output: Vec<u8>,
+    output_at: usize,
+    /// No bytes will come any more: parse what is here, answer it, close.
+    last_input: bool,
+    /// No command will be parsed any more: answer what is under way, close.
+    ending: bool,
+    fault: Option<Fault>,
+    buffers: Account,
+}
+
+/// Output buffers above this capacity are given back once they are empty.
+const OUTPUT_KEPT: usize = 64 * 1024;
+
+impl Connection {
+    /// A connection on I/O thread `lane`; `number` is what CLIENT ID reports.
+    pub(crate) fn new(id: ConnectionId, lane: u16, number: u64, shared: &Shared) -> Self {
+        Self {
+            id,
+            lane,
+            session: Session::new(number),
+            parser: Parser::new(shared.settings.limits.frame_limits()),
+            input: Vec::new(),
+            input_at: 0,
+            outbox: VecDeque::new(),
+            ring: VecDeque::new(),
+            first: 0,
+            under_way: 0,
+            held: 0,
+            output: Vec::new(),
+            output_at: 0,
+            last_input: false,
+            ending: false,
+            fault: None,
+            buffers: Account::new(&shared.buffers),
+        }
+    }
+
+    /// This connection's name.
+    pub(crate) fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    /// Whether bytes may be read from the socket and given to [`receive`].
+    ///
+    /// [`receive`]: Self::receive
+    pub(crate) fn wants_input(&self, shared: &Shared) -> bool {
+        self.input.is_empty() && !self.last_input && self.may_parse(shared)
+    }
+
+    /// Whether requests wait for a full partition.
+    pub(crate) fn is_parked(&self) -> bool {
+        !self.outbox.is_empty() && self.fault.is_none()
+    }
+
+    /// Why the connection must be closed at once, if it must.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+
+    /// Whether everything that will ever be answered is written and sent.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.ending && self.ring.is_empty() && self.output().is_empty()
+    }
+
+    /// Whether every command that was parsed has its reply in the output.
+    #[cfg(test)]
+    pub(crate) fn is_answered(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// The bytes to send.
+    pub(crate) fn output(&self) -> &[u8] {
+        &self.output[self.output_at..]
+    }
+
+    /// Takes note that the first `count` bytes of the output were sent.
+    pub(crate) fn sent(&mut self, count: usize) {
+        self.output_at += count;
+        if self.output_at == self.output.len() {
+            self.output_at = 0;
+            self.output.clear();
+            if self.output.capacity() > OUTPUT_KEPT {
+                self.output = Vec::new();
+            }
+            self.charge();
+        }
+    }
+
+    /// Takes in bytes from the socket and acts on the commands that are whole.
+    pub(crate) fn receive(&mut self, mut bytes: &[u8], door: &mut dyn Door, shared: &Shared) {
+        self.consume(&mut bytes, door, shared);
+        if !bytes.is_empty() && !self.ending {
+            self.input = bytes.to_vec();
+            self.input_at = 0;
+        }
+        self.charge();
+    }
+
+    /// Goes on after back-pressure: sends parked requests, then parses what waits.
+    pub(crate) fn resume(&mut self, door: &mut dyn Door, shared: &Shared) {
+        let input = std::mem::take(&mut self.input);
+        let mut rest = input.get(self.input_at..).unwrap_or_default();
+        self.consume(&mut rest, door, shared);
+        if !rest.is_empty() && !self.ending {
+            self.input_at = input.len() - rest.len();
+            self.input = input;
+        }
+        self.charge();
+    }
+
+    /// The client sends no more, or the server reads no more: what was read is
+    /// still answered.
+    pub(crate) fn end_input(&mut self, door: &mut dyn Door, shared: &Shared) {
+        self.last_input = true;
+        self.resume(door, shared);
+    }
+
+    /// Takes in the reply of a partition.
+    pub(crate) fn reply(&mut self, to: Address, body: Body, shared: &Shared) {
+        debug_assert_eq!(to.connection, self.id, "a reply belongs to its connection");
+        let Some(slot) = usize::try_from(to.sequence.wrapping_sub(self.first))
+            .ok()
+            .and_then(|at| self.ring.get_mut(at))
+        else {
+            unreachable!(
+                "reply {} has no slot: the ring starts at {}",
+                to.sequence, self.first
+            );
+        };
+        let before = held(&slot.answer);
+        match &mut slot.answer {
+            answer @ Answer::Waiting => *answer = Answer::Known(body),
+            Answer::Gathering(gather) => {
+                if gather.take(body) {
+                    let mut bytes = Vec::new();
+                    gather.write(shared, &mut bytes);
+                    slot.answer = Answer::Written(bytes);
+                }
+            }
+            answer => unreachable!("reply {} came twice: {answer:?} stands", to.sequence),
+        }
+        let after = held(&slot.answer);
+        self.held = self.held + after - before;
+        if to.sequence == self.first {
+            self.write_done();
+        }
+        self.bound_output(shared);
+    }
+
+    /// Accounts for the buffers; closes the connection when all of them together
+    /// are past the limit.
+    fn charge(&mut self) {
+        let bytes = self.input.capacity()
+            + self.parser.held()
+            + self.under_way
+            + self.held
+            + self.output.capacity()
+            + self.ring.capacity() * size_of::<Slot>();
+        let more = bytes.saturating_sub(usize::try_from(self.buffers.held()).unwrap_or(0));
+        if more > 0 && !self.buffers.has_room(more) {
+            self.fault = self.fault.or(Some(Fault::Buffers));
+        }
+        self.buffers.set(bytes);
+    }
+
+    fn may_parse(&self, shared: &Shared) -> bool {
+        let limits = &shared.settings.limits;
+        !self.ending
+            && self.fault.is_none()
+            && self.outbox.is_empty()
+            && self.ring.len() < limits.in_flight
+            && self.under_way < limits.frame
+    }
+
+    fn consume(&mut self, input: &mut &[u8], door: &mut dyn Door, shared: &Shared) {
+        self.send_parked(door);
+        while self.may_parse(shared) {
+            match self.parser.parse(input) {
+                Ok(Some(frame)) => self.execute(frame, door, shared),
+                Ok(None) => {
+                    self.ending = self.last_input;
+                    break;
+                }
+                Err(error) => {
+                    shared.counters.protocol_errors.add(1);
+                    self.answer(|out| encode::error(out, &error.to_string()));
+                    self.ending = true;
+                    *input = &[];
+                    break;
+                }
+            }
+        }
+        self.bound_output(shared);
+    }
+
+    fn send_parked(&mut self, door: &mut dyn Door) {
+        while let Some((partition, request)) = self.outbox.pop_front() {
+            match door.enter(partition, request) {
+                Ok(()) => {}
+                Err(Refused::Full(request)) => {
+                    self.outbox.push_front((partition, request));
+                    return;
+                }
+                Err(Refused::Closed) => {
+                    self.fault = self.fault.or(Some(Fault::Ended));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn execute(&mut self, frame: Frame, door: &mut dyn Door, shared: &Shared) {
+        shared.counters.commands.add(1);
+        let cost = frame
+            .iter()
+            .map(|argument| argument.len() + ARGUMENT_COST)
+            .sum();
+        match command::parse(frame) {
+            Err(refusal) => self.answer(|out| encode::error(out, &refusal)),
+            Ok(Command::Local(command)) => {
+                let mut then = Then::Stay;
+                if self.ring.is_empty() {
+                    then = local::answer(command, &mut self.session, shared, &mut self.output);
+                } else {
+                    let mut bytes = Vec::new();
+                    then = local::answer(command, &mut self.session, shared, &mut bytes).max(then);
+                    self.push_written(bytes);
+                }
+                self.ending |= then == Then::Close;
+            }
+            Ok(Command::One(op)) => {
+                let partition = op.key().map_or(0, |key| shared.router.partition(key));
+                let to = self.push(Answer::Waiting, cost);
+                self.outbox.push_back((partition, Request { to, op }));
+                self.send_parked(door);
+            }
+            Ok(Command::Many(many)) => {
+                let (gather, parts) = gather::split(many, shared.router);
+                self.scatter(gather, parts, cost, door);
+            }
+            Ok(Command::Every(every)) => {
+                let (gather, parts) = gather::spread(every, shared.settings.limits.backlog);
+                self.scatter(gather, parts, cost, door);
+            }
+        }
+    }
+
+    fn scatter(
+        &mut self,
+        gather: Gather,
+        parts: Vec<(usize, Op)>,
+        cost: usize,
+        door: &mut dyn Door,
+    ) {
+        let to = self.push(Answer::Gathering(Box::new(gather)), cost);
+        self.outbox
+            .extend(parts.into_iter().map(|(at, op)| (at, Request { to, op })));
+        self.send_parked(door);
+    }
+
+    /// Opens the slot of the next command.
+    fn push(&mut self, answer: Answer, cost: usize) -> Address {
+        let sequence = self.first + self.ring.len() as u64;
+        self.held += held(&answer);
+        self.under_way += cost;
+        self.ring.push_back(Slot { answer, cost });
+        Address {
+            lane: self.lane,
+            connection: self.id,
+            sequence,
+        }
+    }
+
+    fn push_written(&mut self, bytes: Vec<u8>) {
+        self.push(Answer::Written(bytes), 0);
+    }
+
+    /// Answers the newest command at once, behind those that are under way.
+    fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.ring.is_empty() {
+            write(&mut self.output);
+        } else {
+            let mut bytes = Vec::new();
+            write(&mut bytes);
+            self.push_written(bytes);
+        }
+    }
+
+    /// Moves done answers from the front of the ring to the output.
+    fn write_done(&mut self) {
+        while let Some(slot) = self.ring.pop_front() {
+            if matches!(slot.answer, Answer::Waiting | Answer::Gathering(_)) {
+                self.ring.push_front(slot);
+                return;
+            }
+            self.first += 1;
+            self.under_way -= slot.cost;
+            self.held -= held(&slot.answer);
+            match slot.answer {
+                Answer::Known(body) => write_body(&body, &mut self.output),
+                Answer::Written(bytes) => self.output.extend_from_slice(&bytes),
+                Answer::Waiting | Answer::Gathering(_) => {}
+            }
+        }
+    }
+
+    fn bound_output(&mut self, shared: &Shared) {
+        if self.output().len() + self.held > shared.settings.limits.backlog {
+            self.fault = self.fault.or(Some(Fault::Backlog));
+        }
+    }
+}
+
+/// Bytes that an answer keeps from the output.
+fn held(answer: &Answer) -> usize {
+    match answer {
+        Answer::Waiting => 0,
+        Answer::Gathering(gather) => gather.held(),
+        Answer::Known(Body::Value(value)) => gather::bytes(value.as_ref()),
+        Answer::Known(_) => 0,
+        Answer::Written(bytes) => bytes.capacity(),
+    }
+}
+
+fn write_body(body: &Body, out: &mut Vec<u8>) {
+    match body {
+        Body::Status(text) => encode::simple(out, text),
+        Body::Error(text) => encode::error(out, text),
+        Body::Int(number) => encode::int(out, *number),
+        Body::Value(value) => gather::write_value(value.as_ref(), out),
+        Body::Values(_) | Body::Keys(_) | Body::Stats(_) => {
+            unreachable!("{body:?} is a part and answers no command by itself")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rast::timers::Instant;
+
+    use crate::args::Settings;
+    use crate::memory::Memory;
+    use crate::route::PARTITIONS;
+    use crate::store::Store;
+
+    /// Partitions that answer when told to, in the order that a seed gives.
+    struct Partitions {
+        queues: Vec<VecDeque<Request>>,
+        room: usize,
+        stores: Vec<Store>,
+        random: u64,
+        closed: bool,
+    }
+
+    impl Partitions {
+        fn new(room: usize, seed: u64) -> Self {
+            let memory = Memory::new(1 << 24);
+            Self {
+                queues: (0..PARTITIONS).map(|_| VecDeque::new()).collect(),
+                room,
+                stores: (0..PARTITIONS)
+                    .map(|_| Store::new(&memory, 1 << 20))
+                    .collect(),
+                random: seed | 1,
+                closed: false,
+            }
+        }
+
+        fn draw(&mut self, below: usize) -> usize {
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            (self.random % below as u64) as usize
+        }
+
+        /// Lets one random partition answer its first request.
+        fn step(&mut self, connection: &mut Connection, shared: &Shared) {
+            let start = self.draw(PARTITIONS);
+            for turn in 0..PARTITIONS {
+                let at = (start + turn) % PARTITIONS;
+                if let Some(request) = self.queues[at].pop_front() {
+                    let body = self.stores[at].apply(request.op, Instant::ORIGIN);
+                    return connection.reply(request.to, body, shared);
+                }
+            }
+        }
+    }
+
+    impl Door for Partitions {
+        fn enter(&mut self, partition: usize, request: Request) -> Result<(), Refused> {
+            if self.closed {
+                return Err(Refused::Closed);
+            }
+            if self.queues[partition].len() == self.room {
+                return Err(Refused::Full(request));
+            }
+            self.queues[partition].push_back(request);
+            Ok(())
+        }
+    }
+
+    fn set_up(change: impl FnOnce(&mut Settings)) -> (Shared, Connection) {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let shared = Shared::new(settings);
+        let id = ConnectionId {
+            slot: 0,
+            generation: 0,
+        };
+        let connection = Connection::new(id, 0, 1, &shared);
+        (shared, connection)
+    }
+
+    /// Drives `bytes` through in pieces with replies in random order, and returns
+    /// the whole output.
+    fn drive(
+        bytes: &[u8],
+        piece: usize,
+        room: usize,
+        seed: u64,
+        change: impl FnOnce(&mut Settings),
+    ) -> String {
+        let (shared, mut connection) = set_up(change);
+        let mut partitions = Partitions::new(room, seed);
+        let mut pieces = bytes.chunks(piece);
+        let mut output = Vec::new();
+        let mut more = true;
+        for _ in 0..10_000_000 {
+            if more && connection.wants_input(&shared) {
+                match pieces.next() {
+                    Some(piece) => connection.receive(piece, &mut partitions, &shared),
+                    None => {
+                        connection.end_input(&mut partitions, &shared);
+                        more = false;
+                    }
+                }
+            }
+            if partitions.draw(2) == 0 {
+                partitions.step(&mut connection, &shared);
+            }
+            connection.resume(&mut partitions, &shared);
+            output.extend_from_slice(connection.output());
+            connection.sent(connection.output().len());
+            if connection.is_finished() {
+                assert_eq!(connection.fault(), None);
+                assert!(connection.is_answered() && !connection.is_parked());
+                drop(connection);
+                assert_eq!(shared.buffers.used(), 0);
+                return String::from_utf8_lossy(&output).into_owned();
+            }
+        }
+        panic!("the connection never finished");
+    }
+
+    fn script() -> (Vec<u8>, String) {
+        let mut sent = String::new();
+        let mut expected = String::new();
+        let mut add = |line: String, reply: String| {
+            sent.push_str(&line);
+            sent.push_str("\r\n");
+            expected.push_str(&reply);
+        };
+        for number in 0..120 {
+            add(format!("SET k{number} v{number}"), "+OK\r\n".to_owned());
+            add(
+                format!("ECHO {number:03}"),
+                format!("$3\r\n{number:03}\r\n"),
+            );
+            add("INCR n".to_owned(), format!(":{}\r\n", number + 1));
+            add(format!("EXISTS k0 k{number} none"), ":2\r\n".to_owned());
+            if number % 10 == 0 {
+                add("DBSIZE".to_owned(), format!(":{}\r\n", number + 2));
+                add(
+                    format!("MGET none k{number} n k0"),
+                    format!(
+                        "*4\r\n$-1\r\n${}\r\nv{number}\r\n${}\r\n{}\r\n$2\r\nv0\r\n",
+                        1 + number.to_string().len(),
+                        (number + 1).to_string().len(),
+                        number + 1
+                    ),
+                );
+            }
+        }
+        add("FLUSHALL".to_owned(), "+OK\r\n".to_owned());
+        add("KEYS *".to_owned(), "*0\r\n".to_owned());
+        add("QUIT".to_owned(), "+OK\r\n".to_owned());
+        add("PING".to_owned(), String::new());
+        (sent.into_bytes(), expected)
+    }
+
+    #[test]
+    fn replies_come_in_order_whatever_order_the_partitions_take() {
+        let (sent, expected) = script();
+        for seed in [1, 77, 4242] {
+            for (piece, room, in_flight) in [(7, 1, 3), (64, 2, 64), (100_000, 1000, 1000)] {
+                let output = drive(&sent, piece, room, seed, |settings| {
+                    settings.limits.in_flight = in_flight;
+                });
+                assert_eq!(
+                    output, expected,
+                    "seed {seed}, pieces of {piece}, room {room}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn commands_before_the_end_of_the_input_are_answered() {
+        let output = drive(b"SET a 1\r\nGET a\r\nGET b", 9, 10, 5, |_| {});
+        assert_eq!(output, "+OK\r\n$1\r\n1\r\n");
+    }
+
+    #[test]
+    fn a_malformed_frame_is_answered_behind_what_came_before() {
+        let output = drive(b"SET a 1\r\n*1\r\n:4\r\nPING\r\n", 1000, 10, 5, |_| {});
+        assert_eq!(
+            output,
+            "+OK\r\n-ERR Protocol error: expected '$', got ':'\r\n"
+        );
+    }
+
+    #[test]
+    fn reading_stops_at_the_limit_of_commands_under_way() {
+        let (shared, mut connection) = set_up(|settings| settings.limits.in_flight = 4);
+        let mut partitions = Partitions::new(100, 9);
+        let many = b"INCR n\r\n".repeat(10);
+        connection.receive(&many, &mut partitions, &shared);
+        assert!(!connection.wants_input(&shared));
+        assert_eq!(
+            partitions.queues.iter().map(VecDeque::len).sum::<usize>(),
+            4
+        );
+        partitions.step(&mut connection, &shared);
+        connection.resume(&mut partitions, &shared);
+        assert_eq!(
+            partitions.queues.iter().map(VecDeque::len).sum::<usize>(),
+            4
+        );
+        for _ in 0..10 {
+            partitions.step(&mut connection, &shared);
+            connection.resume(&mut partitions, &shared);
+        }
+        assert!(connection.wants_input(&shared));
+        let expected: String = (1..=10).map(|number| format!(":{number}\r\n")).collect();
+        assert_eq!(connection.output(), expected.as_bytes());
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_is_given_up_at_the_limit() {
+        let (shared, mut connection) = set_up(|settings| settings.limits.backlog = 10_000);
+        let mut partitions = Partitions::new(100, 9);
+        let value = "v".repeat(900);
+        connection.receive(
+            format!("SET k {value}\r\n").as_bytes(),
+            &mut partitions,
+            &shared,
+        );
+        partitions.step(&mut connection, &shared);
+        for turn in 0..100 {
+            connection.receive(b"GET k\r\n", &mut partitions, &shared);
+            partitions.step(&mut connection, &shared);
+            if connection.fault().is_some() {
+                assert_eq!(connection.fault(), Some(Fault::Backlog));
+                assert!(turn > 9, "given up after {turn} replies");
+                assert!(!connection.wants_input(&shared));
+                return;
+            }
+        }
+        panic!("the backlog grew without bound");
+    }
+
+    #[test]
+    fn held_replies_count_and_the_common_limit_holds() {
+        let (shared, mut connection) = set_up(|settings| {
+            settings.limits.buffers = 100_000;
+            settings.limits.frame = 1 << 20;
+        });
+        let mut partitions = Partitions::new(100, 9);
+        let head = b"*2\r\n$4\r\nECHO\r\n$1000000\r\n";
+        connection.receive(head, &mut partitions, &shared);
+        for _ in 0..1000 {
+            connection.receive(&[b'x'; 1000], &mut partitions, &shared);
+            if connection.fault().is_some() {
+                assert_eq!(connection.fault(), Some(Fault::Buffers));
+                return;
+            }
+        }
+        panic!("half a frame grew past the limit of the buffers");
+    }
+
+    #[test]
+    fn a_closed_graph_is_a_fault() {
+        let (shared, mut connection) = set_up(|_| {});
+        let mut partitions = Partitions::new(1, 9);
+        partitions.closed = true;
+        connection.receive(b"GET k\r\n", &mut partitions, &shared);
+        assert_eq!(connection.fault(), Some(Fault::Ended));
+    }
+
+    #[test]
+    fn the_arguments_under_way_are_bounded_by_bytes() {
+        let (shared, mut connection) = set_up(|settings| settings.limits.frame = 2000);
+        let mut partitions = Partitions::new(100, 9);
+        let one = format!("SET k {}\r\n", "v".repeat(900));
+        connection.receive(one.repeat(10).as_bytes(), &mut partitions, &shared);
+        assert_eq!(
+            partitions.queues.iter().map(VecDeque::len).sum::<usize>(),
+            2
+        );
+    }
+}

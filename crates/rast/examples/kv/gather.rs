@@ -1,0 +1,287 @@
+//! Cuts a command over several partitions into requests, and puts their replies
+//! together again.
+//!
+//! Replies arrive in any order: MGET carries the place of each value, DEL and
+//! EXISTS are sums, MSET and FLUSHALL are done when all are. The first error of a
+//! part becomes the error of the whole, as there is one reply only.
+
+use crate::command::{Every, Many};
+use crate::encode;
+use crate::message::{Body, Key, Op, PartitionStats, Value};
+use crate::route::{PARTITIONS, Router};
+
+/// What is being put together.
+#[derive(Debug)]
+enum Whole {
+    Values(Vec<Option<Value>>),
+    Sum(i64),
+    Done,
+    Keys(Vec<Key>),
+    Info {
+        sections: Vec<String>,
+        stats: PartitionStats,
+    },
+}
+
+/// A command whose replies are on their way.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    missing: usize,
+    /// Bytes of the parts that have arrived.
+    held: usize,
+    whole: Whole,
+    error: Option<&'static str>,
+}
+
+/// Writes the text of INFO from the sections that were asked for and the sum of
+/// the partitions' figures.
+pub(crate) trait Describe {
+    /// The text of the sections.
+    fn info(&self, sections: &[String], stats: &PartitionStats) -> String;
+}
+
+/// The parts of a command over several keys: partition and request.
+pub(crate) fn split(many: Many, router: Router) -> (Gather, Vec<(usize, Op)>) {
+    match many {
+        Many::Get(keys) => {
+            let places = keys.len();
+            let placed = keys
+                .into_iter()
+                .zip(0_u32..)
+                .map(|(key, place)| (place, key));
+            let parts = by_partition(placed, |(_, key)| router.partition(key));
+            let parts = parts
+                .into_iter()
+                .map(|(at, keys)| (at, Op::MGet(keys)))
+                .collect();
+            gather(Whole::Values(vec![None; places]), parts)
+        }
+        Many::Set(pairs) => {
+            let parts = by_partition(pairs, |(key, _)| router.partition(key));
+            gather(
+                Whole::Done,
+                parts
+                    .into_iter()
+                    .map(|(at, some)| (at, Op::MSet(some)))
+                    .collect(),
+            )
+        }
+        Many::Remove(keys) => {
+            let parts = by_partition(keys, |key| router.partition(key));
+            let parts = parts
+                .into_iter()
+                .map(|(at, keys)| (at, Op::Remove(keys)))
+                .collect();
+            gather(Whole::Sum(0), parts)
+        }
+        Many::Exists(keys) => {
+            let parts = by_partition(keys, |key| router.partition(key));
+            let parts = parts
+                .into_iter()
+                .map(|(at, keys)| (at, Op::Exists(keys)))
+                .collect();
+            gather(Whole::Sum(0), parts)
+        }
+    }
+}
+
+/// The parts of a command over all partitions; `most` bounds the bytes of the reply.
+pub(crate) fn spread(every: Every, most: usize) -> (Gather, Vec<(usize, Op)>) {
+    let (whole, op) = match every {
+        Every::Keys(pattern) => (Whole::Keys(Vec::new()), Op::Keys { pattern, most }),
+        Every::Size => (Whole::Sum(0), Op::Size),
+        Every::Flush => (Whole::Done, Op::Flush),
+        Every::Info(sections) => (
+            Whole::Info {
+                sections,
+                stats: PartitionStats::default(),
+            },
+            Op::Stats,
+        ),
+    };
+    gather(whole, (0..PARTITIONS).map(|at| (at, op.clone())).collect())
+}
+
+fn gather(whole: Whole, parts: Vec<(usize, Op)>) -> (Gather, Vec<(usize, Op)>) {
+    (
+        Gather {
+            missing: parts.len(),
+            held: 0,
+            whole,
+            error: None,
+        },
+        parts,
+    )
+}
+
+/// Groups items by partition, in the order of first mention.
+fn by_partition<T>(
+    items: impl IntoIterator<Item = T>,
+    partition: impl Fn(&T) -> usize,
+) -> Vec<(usize, Vec<T>)> {
+    let mut places = [usize::MAX; PARTITIONS];
+    let mut groups: Vec<(usize, Vec<T>)> = Vec::new();
+    for item in items {
+        let at = partition(&item);
+        if let Some((_, group)) = groups.get_mut(places[at]) {
+            group.push(item);
+        } else {
+            places[at] = groups.len();
+            groups.push((at, vec![item]));
+        }
+    }
+    groups
+}
+
+impl Gather {
+    /// Takes in the reply of one part; returns whether it was the last.
+    pub(crate) fn take(&mut self, body: Body) -> bool {
+        match (&mut self.whole, body) {
+            (_, Body::Error(text)) => self.error = self.error.or(Some(text)),
+            (Whole::Values(all), Body::Values(some)) => {
+                for (place, value) in some {
+                    self.held += bytes(value.as_ref());
+                    if let Some(slot) = all.get_mut(place as usize) {
+                        *slot = value;
+                    }
+                }
+            }
+            (Whole::Sum(sum), Body::Int(part)) => *sum += part,
+            (Whole::Keys(all), Body::Keys(some)) => {
+                self.held += some.iter().map(|key| key.len() + 32).sum::<usize>();
+                all.extend(some);
+            }
+            (Whole::Info { stats, .. }, Body::Stats(part)) => stats.add(&part),
+            (Whole::Done, Body::Status(_)) => {}
+            (whole, body) => unreachable!("a part of {whole:?} was answered by {body:?}"),
+        }
+        self.missing -= 1;
+        self.missing == 0
+    }
+
+    /// Bytes of the parts that have arrived.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Writes the whole reply.
+    pub(crate) fn write(&self, describe: &dyn Describe, out: &mut Vec<u8>) {
+        if let Some(text) = self.error {
+            return encode::error(out, text);
+        }
+        match &self.whole {
+            Whole::Values(values) => {
+                encode::array(out, values.len());
+                for value in values {
+                    write_value(value.as_ref(), out);
+                }
+            }
+            Whole::Sum(sum) => encode::int(out, *sum),
+            Whole::Done => encode::simple(out, "OK"),
+            Whole::Keys(keys) => {
+                encode::array(out, keys.len());
+                for key in keys {
+                    encode::bulk(out, key);
+                }
+            }
+            Whole::Info { sections, stats } => {
+                encode::bulk(out, describe.info(sections, stats).as_bytes());
+            }
+        }
+    }
+}
+
+/// The bytes that a value takes in a reply, without its header.
+pub(crate) fn bytes(value: Option<&Value>) -> usize {
+    value.map_or(0, crate::store::length)
+}
+
+/// Writes a value, or nil.
+pub(crate) fn write_value(value: Option<&Value>, out: &mut Vec<u8>) {
+    match value {
+        None => encode::nil(out),
+        Some(Value::Int(number)) => encode::bulk_int(out, *number),
+        Some(Value::Bytes(bytes)) => encode::bulk(out, bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Describe for Nothing {
+        fn info(&self, sections: &[String], stats: &PartitionStats) -> String {
+            format!("{} {}", sections.join(","), stats.keys)
+        }
+    }
+
+    fn written(gather: &Gather) -> String {
+        let mut out = Vec::new();
+        gather.write(&Nothing, &mut out);
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn mget_keeps_the_order_of_its_keys() {
+        let keys: Vec<Key> = (0..100)
+            .map(|n| format!("k{n}").into_bytes().into())
+            .collect();
+        let (mut gather, mut parts) = split(Many::Get(keys.clone()), Router::new());
+        assert!(parts.len() > 1);
+        parts.reverse();
+        let last = parts.len() - 1;
+        for (turn, (_, op)) in parts.into_iter().enumerate() {
+            let Op::MGet(keys) = op else {
+                panic!("a part of MGET")
+            };
+            let some = keys
+                .into_iter()
+                .map(|(place, key)| (place, (place != 7).then(|| Value::from(key.to_vec()))));
+            assert_eq!(gather.take(Body::Values(some.collect())), turn == last);
+        }
+        let mut expected = "*100\r\n".to_owned();
+        for n in 0..100 {
+            let text = format!("k{n}");
+            let line = format!("${}\r\n{text}\r\n", text.len());
+            expected.push_str(if n == 7 { "$-1\r\n" } else { &line });
+        }
+        assert_eq!(written(&gather), expected);
+    }
+
+    #[test]
+    fn equal_keys_share_a_part_and_sums_add_up() {
+        let key: Key = b"same".as_slice().into();
+        let (mut gather, parts) = split(Many::Exists(vec![key.clone(); 3]), Router::new());
+        assert_eq!(parts.len(), 1);
+        assert!(gather.take(Body::Int(3)));
+        assert_eq!(written(&gather), ":3\r\n");
+    }
+
+    #[test]
+    fn an_error_of_a_part_is_the_error_of_the_whole() {
+        let (mut gather, parts) = spread(Every::Flush, 0);
+        assert_eq!(parts.len(), PARTITIONS);
+        for (at, _) in parts {
+            gather.take(if at == 5 {
+                Body::Error("OOM no")
+            } else {
+                Body::Status("OK")
+            });
+        }
+        assert_eq!(written(&gather), "-OOM no\r\n");
+    }
+
+    #[test]
+    fn info_sums_the_figures() {
+        let (mut gather, parts) = spread(Every::Info(vec!["keyspace".to_owned()]), 0);
+        for _ in parts {
+            gather.take(Body::Stats(PartitionStats {
+                keys: 2,
+                ..PartitionStats::default()
+            }));
+        }
+        assert_eq!(written(&gather), "$12\r\nkeyspace 128\r\n");
+    }
+}

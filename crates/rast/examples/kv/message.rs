@@ -1,0 +1,252 @@
+//! What travels through the graph: a request into a partition, its reply out.
+//!
+//! ```text
+//!  I/O thread ── Request ──▶ Partition ── Reply ──▶ I/O thread
+//!               (ingress)               (egress lane of that thread)
+//! ```
+//!
+//! A partition answers each request with exactly one reply, so the burst of the
+//! egress edge is one. A command over several keys is cut by the I/O thread into
+//! one request per partition and put together again there (see `gather`).
+
+use std::sync::Arc;
+
+/// A key as it is stored: exact in size.
+pub(crate) type Key = Box<[u8]>;
+
+/// Names one connection of one I/O thread; the generation tells a late reply to a
+/// closed connection from a reply to the one that took over its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ConnectionId {
+    /// The slot in the I/O thread's table.
+    pub(crate) slot: u32,
+    /// How often that slot was filled before.
+    pub(crate) generation: u32,
+}
+
+/// Where a reply goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// The I/O thread: its egress lane.
+    pub(crate) lane: u16,
+    /// The connection of that thread.
+    pub(crate) connection: ConnectionId,
+    /// The command's number on that connection.
+    pub(crate) sequence: u64,
+}
+
+/// One request to one partition.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// Where its reply goes.
+    pub(crate) to: Address,
+    /// What to do.
+    pub(crate) op: Op,
+}
+
+/// The answer to one request.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// Where it goes.
+    pub(crate) to: Address,
+    /// What was found.
+    pub(crate) body: Body,
+}
+
+/// A value: a number is kept as one, other bytes are shared between the store and
+/// the replies that carry them, so that a reply copies no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// Bytes that are the canonical form of a number.
+    Int(i64),
+    /// Any other bytes.
+    Bytes(Arc<Vec<u8>>),
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        match crate::resp::integer(&bytes) {
+            Some(number) => Self::Int(number),
+            None => Self::Bytes(Arc::new(bytes)),
+        }
+    }
+}
+
+/// What happens to a key's expiry when it is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    /// The key no longer expires.
+    Clear,
+    /// The key keeps its expiry (KEEPTTL).
+    Keep,
+    /// The key expires after so many milliseconds.
+    After(u64),
+}
+
+/// When a SET or an EXPIRE takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Only {
+    /// In any case.
+    Always,
+    /// If there is none (NX): no key for SET, no expiry for EXPIRE.
+    Absent,
+    /// If there is one (XX).
+    Present,
+    /// If the new expiry is later (GT).
+    Later,
+    /// If the new expiry is earlier, or there is none (LT).
+    Earlier,
+    /// If there is an expiry and the new one is earlier (XX LT).
+    PresentEarlier,
+}
+
+/// What a partition is asked to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// GET.
+    Get(Key),
+    /// GETDEL.
+    Take(Key),
+    /// SET in all its forms.
+    Set {
+        /// The key.
+        key: Key,
+        /// Its new value.
+        value: Value,
+        /// Its new expiry.
+        expiry: Expiry,
+        /// When to set.
+        only: Only,
+        /// What to answer.
+        answer: SetAnswer,
+    },
+    /// INCR, DECR, INCRBY, DECRBY.
+    Add(Key, i64),
+    /// APPEND.
+    Append(Key, Vec<u8>),
+    /// STRLEN.
+    Length(Key),
+    /// EXPIRE, PEXPIRE, in milliseconds from now; zero or less deletes the key.
+    Expire(Key, i64, Only),
+    /// PERSIST.
+    Persist(Key),
+    /// PTTL, and TTL in seconds.
+    Ttl(Key, TtlUnit),
+    /// TYPE.
+    Type(Key),
+    /// This partition's part of MGET: each key with its place in the reply.
+    MGet(Vec<(u32, Key)>),
+    /// This partition's part of MSET.
+    MSet(Vec<(Key, Value)>),
+    /// This partition's part of DEL or UNLINK.
+    Remove(Vec<Key>),
+    /// This partition's part of EXISTS.
+    Exists(Vec<Key>),
+    /// This partition's part of KEYS; refuses past `most` bytes.
+    Keys {
+        /// The glob pattern.
+        pattern: Vec<u8>,
+        /// Most bytes of the keys that may be answered.
+        most: usize,
+    },
+    /// This partition's part of DBSIZE.
+    Size,
+    /// This partition's part of FLUSHALL.
+    Flush,
+    /// This partition's part of INFO.
+    Stats,
+}
+
+impl Op {
+    /// The key of an operation on one key.
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        match self {
+            Self::Get(key)
+            | Self::Take(key)
+            | Self::Set { key, .. }
+            | Self::Add(key, _)
+            | Self::Append(key, _)
+            | Self::Length(key)
+            | Self::Expire(key, ..)
+            | Self::Persist(key)
+            | Self::Ttl(key, _)
+            | Self::Type(key) => Some(key),
+            Self::MGet(_)
+            | Self::MSet(_)
+            | Self::Remove(_)
+            | Self::Exists(_)
+            | Self::Keys { .. }
+            | Self::Size
+            | Self::Flush
+            | Self::Stats => None,
+        }
+    }
+}
+
+/// What a SET answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SetAnswer {
+    /// `OK`, or nil when the condition did not hold.
+    Done,
+    /// The old value (SET with GET).
+    Old,
+    /// One or zero (SETNX).
+    Count,
+}
+
+/// The unit of a TTL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TtlUnit {
+    /// Seconds, rounded to the nearest.
+    Seconds,
+    /// Milliseconds.
+    Milliseconds,
+}
+
+/// What a partition answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// A status line such as `OK`.
+    Status(&'static str),
+    /// An error line, code first.
+    Error(&'static str),
+    /// An integer.
+    Int(i64),
+    /// A value or nil.
+    Value(Option<Value>),
+    /// Values with their places in the reply.
+    Values(Vec<(u32, Option<Value>)>),
+    /// Keys.
+    Keys(Vec<Key>),
+    /// Figures for INFO.
+    Stats(PartitionStats),
+}
+
+/// The figures of one partition, or their sum over several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PartitionStats {
+    /// Keys that stand.
+    pub(crate) keys: u64,
+    /// Keys with an expiry.
+    pub(crate) expiring: u64,
+    /// Keys that have expired since the start.
+    pub(crate) expired: u64,
+    /// Look-ups that found their key.
+    pub(crate) hits: u64,
+    /// Look-ups that did not.
+    pub(crate) misses: u64,
+    /// Bytes that keys, values and tables occupy.
+    pub(crate) bytes: u64,
+}
+
+impl PartitionStats {
+    /// Adds the figures of another partition.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.keys += other.keys;
+        self.expiring += other.expiring;
+        self.expired += other.expired;
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.bytes += other.bytes;
+    }
+}

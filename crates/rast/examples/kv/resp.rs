@@ -1,0 +1,468 @@
+//! Incremental RESP2 request parser.
+//!
+//! Bytes are pushed in as they arrive, in pieces of any size; a frame (the list
+//! of arguments of one command) comes out as soon as its last byte was seen.
+//!
+//! ```text
+//!          '*N'              '$L'               L bytes + CRLF
+//!  Start ───────▶ BulkHeader ─────▶ BulkBody ───────────────┐
+//!    ▲  other line: inline ▲                                │
+//!    └─────────────────────┴─── more arguments? ◀───────────┘
+//! ```
+//!
+//! Two rules keep a hostile sender cheap:
+//!
+//! 1. Nothing is allocated by an announced length: an argument grows as its bytes
+//!    arrive, the list of arguments grows as arguments arrive.
+//! 2. What is announced is checked against the limits at once, before its bytes
+//!    arrive. Each argument also pays [`ARGUMENT_COST`] towards the frame's
+//!    limit, so that a frame of a million empty arguments is not free.
+//!
+//! After an error the parser must not be fed again: the stream has lost its frame
+//! boundaries, and the connection is closed once the error was sent.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::inline;
+
+/// What an argument costs towards the frame's limit besides its bytes: the vector's
+/// own words and the allocator's overhead.
+pub(crate) const ARGUMENT_COST: usize = 48;
+
+/// The arguments of one command, its name first.
+pub(crate) type Frame = Vec<Vec<u8>>;
+
+/// The limits of one frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrameLimits {
+    /// Most bytes of one bulk string.
+    pub(crate) bulk: usize,
+    /// Most arguments of one command.
+    pub(crate) arguments: usize,
+    /// Most bytes of an inline command and of a header line.
+    pub(crate) line: usize,
+    /// Most bytes of a whole frame, [`ARGUMENT_COST`] per argument included.
+    pub(crate) frame: usize,
+}
+
+/// Why the stream cannot be read any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProtocolError {
+    /// A `*` line is longer than the limit of a line.
+    MultibulkLineTooBig,
+    /// A `*` line holds no number, or one past the limit.
+    MultibulkLength,
+    /// A `$` line is longer than the limit of a line.
+    BulkLineTooBig,
+    /// An argument does not start with `$`.
+    ExpectedDollar(u8),
+    /// A `$` line holds no number, one past the limit, or the bulk string does not
+    /// end where it said.
+    BulkLength,
+    /// An inline command is longer than the limit of a line.
+    InlineTooBig,
+    /// The quotes of an inline command do not balance.
+    UnbalancedQuotes,
+    /// The arguments together are past the frame's limit.
+    FrameTooBig,
+}
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ERR Protocol error: ")?;
+        match self {
+            Self::MultibulkLineTooBig => f.write_str("too big mbulk count string"),
+            Self::MultibulkLength => f.write_str("invalid multibulk length"),
+            Self::BulkLineTooBig => f.write_str("too big bulk count string"),
+            Self::ExpectedDollar(byte) => {
+                write!(f, "expected '$', got '{}'", byte.escape_ascii())
+            }
+            Self::BulkLength => f.write_str("invalid bulk length"),
+            Self::InlineTooBig => f.write_str("too big inline request"),
+            Self::UnbalancedQuotes => f.write_str("unbalanced quotes in request"),
+            Self::FrameTooBig => f.write_str("request is larger than the frame limit"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Between frames.
+    Start,
+    /// Waiting for the `$` line of the next of `left` arguments.
+    BulkHeader { left: usize },
+    /// Waiting for `need` more bytes, CRLF included, of the first of `left`
+    /// arguments.
+    BulkBody { left: usize, need: usize },
+}
+
+/// The parser of one connection.
+#[derive(Debug)]
+pub(crate) struct Parser {
+    limits: FrameLimits,
+    state: State,
+    /// The piece of a line that has arrived so far.
+    line: Vec<u8>,
+    /// The argument that is arriving, CRLF included.
+    argument: Vec<u8>,
+    frame: Frame,
+    /// What the frame costs so far by its announced lengths.
+    cost: usize,
+    /// What its whole arguments occupy.
+    gathered: usize,
+}
+
+impl Parser {
+    /// A parser between frames.
+    pub(crate) fn new(limits: FrameLimits) -> Self {
+        Self {
+            limits,
+            state: State::Start,
+            line: Vec::new(),
+            argument: Vec::new(),
+            frame: Frame::new(),
+            cost: 0,
+            gathered: 0,
+        }
+    }
+
+    /// Bytes of the frame that is arriving.
+    pub(crate) fn held(&self) -> usize {
+        self.line.capacity() + self.argument.capacity() + self.gathered
+    }
+
+    /// Whether no frame has begun.
+    #[cfg(test)]
+    pub(crate) fn is_between_frames(&self) -> bool {
+        matches!(self.state, State::Start) && self.line.is_empty()
+    }
+
+    /// Consumes bytes from the front of `input` until a frame is whole or the input
+    /// is used up; `None` means that more bytes are needed.
+    pub(crate) fn parse(&mut self, input: &mut &[u8]) -> Result<Option<Frame>, ProtocolError> {
+        loop {
+            let done = match self.state {
+                State::Start => self.start(input)?,
+                State::BulkHeader { left } => self.bulk_header(left, input)?,
+                State::BulkBody { left, need } => self.bulk_body(left, need, input)?,
+            };
+            match done {
+                Step::More => return Ok(None),
+                Step::Next => {}
+                Step::Whole => {
+                    self.state = State::Start;
+                    self.cost = 0;
+                    self.gathered = 0;
+                    return Ok(Some(std::mem::take(&mut self.frame)));
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, input: &mut &[u8]) -> Result<Step, ProtocolError> {
+        let Some(&first) = self.line.first().or(input.first()) else {
+            return Ok(Step::More);
+        };
+        if first != b'*' {
+            return self.inline(input);
+        }
+        let Some(line) = self.take_line(input, ProtocolError::MultibulkLineTooBig)? else {
+            return Ok(Step::More);
+        };
+        let count = header(&line).ok_or(ProtocolError::MultibulkLength)?;
+        match usize::try_from(count) {
+            // A count of zero or less is an empty command, which is skipped.
+            Ok(0) | Err(_) => Ok(Step::Next),
+            Ok(left) if left > self.limits.arguments => Err(ProtocolError::MultibulkLength),
+            Ok(left) => {
+                self.frame = Vec::with_capacity(left.min(16));
+                self.state = State::BulkHeader { left };
+                Ok(Step::Next)
+            }
+        }
+    }
+
+    fn inline(&mut self, input: &mut &[u8]) -> Result<Step, ProtocolError> {
+        let Some(line) = self.take_line(input, ProtocolError::InlineTooBig)? else {
+            return Ok(Step::More);
+        };
+        let text = line.strip_suffix(b"\r").unwrap_or(&line);
+        let words = inline::split(text).map_err(|_| ProtocolError::UnbalancedQuotes)?;
+        if words.is_empty() {
+            return Ok(Step::Next);
+        }
+        self.frame = words;
+        Ok(Step::Whole)
+    }
+
+    fn bulk_header(&mut self, left: usize, input: &mut &[u8]) -> Result<Step, ProtocolError> {
+        match self.line.first().or(input.first()) {
+            None => return Ok(Step::More),
+            Some(b'$') => {}
+            Some(&other) => return Err(ProtocolError::ExpectedDollar(other)),
+        }
+        let Some(line) = self.take_line(input, ProtocolError::BulkLineTooBig)? else {
+            return Ok(Step::More);
+        };
+        let len = header(&line)
+            .and_then(|len| usize::try_from(len).ok())
+            .filter(|&len| len <= self.limits.bulk)
+            .ok_or(ProtocolError::BulkLength)?;
+        self.cost += len + ARGUMENT_COST;
+        if self.cost > self.limits.frame {
+            return Err(ProtocolError::FrameTooBig);
+        }
+        self.state = State::BulkBody {
+            left,
+            need: len + 2,
+        };
+        Ok(Step::Next)
+    }
+
+    fn bulk_body(
+        &mut self,
+        left: usize,
+        need: usize,
+        input: &mut &[u8],
+    ) -> Result<Step, ProtocolError> {
+        if input.is_empty() {
+            return Ok(Step::More);
+        }
+        let take = need.min(input.len());
+        let (here, rest) = input.split_at(take);
+        *input = rest;
+        if take < need {
+            self.argument.extend_from_slice(here);
+            self.state = State::BulkBody {
+                left,
+                need: need - take,
+            };
+            return Ok(Step::More);
+        }
+        let argument = if self.argument.is_empty() {
+            // The whole argument lies in the input: one exact copy.
+            let body = here
+                .strip_suffix(b"\r\n")
+                .ok_or(ProtocolError::BulkLength)?;
+            body.to_vec()
+        } else {
+            let mut argument = std::mem::take(&mut self.argument);
+            argument.extend_from_slice(here);
+            if !argument.ends_with(b"\r\n") {
+                return Err(ProtocolError::BulkLength);
+            }
+            argument.truncate(argument.len() - 2);
+            argument.shrink_to_fit();
+            argument
+        };
+        self.gathered += argument.len() + ARGUMENT_COST;
+        self.frame.push(argument);
+        if left == 1 {
+            return Ok(Step::Whole);
+        }
+        self.state = State::BulkHeader { left: left - 1 };
+        Ok(Step::Next)
+    }
+
+    /// The next line without its `\n`, once it has arrived whole.
+    fn take_line<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+        too_big: ProtocolError,
+    ) -> Result<Option<Cow<'a, [u8]>>, ProtocolError> {
+        let end = input.iter().position(|&byte| byte == b'\n');
+        let here = end.unwrap_or(input.len());
+        if self.line.len() + here > self.limits.line {
+            return Err(too_big);
+        }
+        let (piece, rest) = input.split_at(here);
+        if end.is_none() {
+            self.line.extend_from_slice(piece);
+            *input = rest;
+            return Ok(None);
+        }
+        *input = &rest[1..];
+        if self.line.is_empty() {
+            return Ok(Some(Cow::Borrowed(piece)));
+        }
+        let mut line = std::mem::take(&mut self.line);
+        line.extend_from_slice(piece);
+        Ok(Some(Cow::Owned(line)))
+    }
+}
+
+enum Step {
+    More,
+    Next,
+    Whole,
+}
+
+/// The number of a `*` or `$` line; `line` has lost its `\n` alone.
+fn header(line: &[u8]) -> Option<i64> {
+    integer(line.get(1..)?.strip_suffix(b"\r")?)
+}
+
+/// A decimal integer in its one canonical form: no plus sign, no leading zero, no
+/// space. This is what Redis accepts as a number everywhere.
+pub(crate) fn integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    match digits {
+        [] => return None,
+        [b'0'] => return (!negative).then_some(0),
+        [b'0', ..] => return None,
+        _ => {}
+    }
+    let mut value: i64 = 0;
+    for &digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        let digit = i64::from(digit - b'0');
+        // Counting downwards reaches i64::MIN, which has no positive twin.
+        value = value.checked_mul(10)?.checked_sub(digit)?;
+    }
+    if negative {
+        Some(value)
+    } else {
+        value.checked_neg()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: FrameLimits = FrameLimits {
+        bulk: 64,
+        arguments: 8,
+        line: 32,
+        frame: 600,
+    };
+
+    fn all(bytes: &[u8]) -> Result<Vec<Frame>, ProtocolError> {
+        let mut parser = Parser::new(LIMITS);
+        let mut input = bytes;
+        let mut frames = Vec::new();
+        while let Some(frame) = parser.parse(&mut input)? {
+            frames.push(frame);
+        }
+        assert!(input.is_empty(), "the parser stopped early");
+        Ok(frames)
+    }
+
+    fn text(frames: &[Frame]) -> Vec<Vec<String>> {
+        let word = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+        frames
+            .iter()
+            .map(|frame| frame.iter().map(word).collect())
+            .collect()
+    }
+
+    #[test]
+    fn frames_and_inline_commands_may_alternate() {
+        let frames = all(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING\r\n\r\n*0\r\n*-1\r\nECHO \"a b\"\n");
+        let frames = frames.expect("a well-formed stream");
+        assert_eq!(
+            text(&frames),
+            [vec!["GET", "k"], vec!["PING"], vec!["ECHO", "a b"]]
+        );
+    }
+
+    #[test]
+    fn any_split_of_the_stream_gives_the_same_frames() {
+        let bytes: &[u8] = b"*2\r\n$4\r\nECHO\r\n$5\r\na\r\nbc\r\nPING hi\r\n*1\r\n$0\r\n\r\n";
+        let whole = all(bytes).expect("a well-formed stream");
+        assert_eq!(whole.len(), 3);
+        for first in 0..=bytes.len() {
+            for second in first..=bytes.len() {
+                let mut parser = Parser::new(LIMITS);
+                let mut frames = Vec::new();
+                for mut piece in [&bytes[..first], &bytes[first..second], &bytes[second..]] {
+                    while let Some(frame) = parser.parse(&mut piece).expect("well-formed") {
+                        frames.push(frame);
+                    }
+                }
+                assert_eq!(frames, whole, "split at {first} and {second}");
+                assert!(parser.is_between_frames());
+            }
+        }
+    }
+
+    #[test]
+    fn each_fault_has_the_words_of_redis() {
+        let long = vec![b'x'; 40];
+        let starred = [b"*".as_slice(), &long].concat();
+        let dollared = [b"*1\r\n$".as_slice(), &long].concat();
+        let cases: [(&[u8], &str); 16] = [
+            (b"*x\r\n", "invalid multibulk length"),
+            (b"*9\r\n", "invalid multibulk length"),
+            (b"*01\r\n", "invalid multibulk length"),
+            (b"*1\n", "invalid multibulk length"),
+            (b"*99999999999999999999\r\n", "invalid multibulk length"),
+            (b"*1\r\nPING\r\n", "expected '$', got 'P'"),
+            (b"*1\r\n\x00", "expected '$', got '\\x00'"),
+            (b"*1\r\n$-1\r\n", "invalid bulk length"),
+            (b"*1\r\n$65\r\n", "invalid bulk length"),
+            (b"*1\r\n$x\r\n", "invalid bulk length"),
+            (b"*1\r\n$4\r\nPINGPING\r\n", "invalid bulk length"),
+            (&starred, "too big mbulk count string"),
+            (&dollared, "too big bulk count string"),
+            (&long, "too big inline request"),
+            (b"ECHO \"a\r\n", "unbalanced quotes in request"),
+            (
+                b"*8\r\n$64\r\n0123456789012345678901234567890123456789012345678901234567890123\r\n\
+                  $64\r\n0123456789012345678901234567890123456789012345678901234567890123\r\n\
+                  $64\r\n0123456789012345678901234567890123456789012345678901234567890123\r\n\
+                  $64\r\n0123456789012345678901234567890123456789012345678901234567890123\r\n\
+                  $64\r\n0123456789012345678901234567890123456789012345678901234567890123\r\n\
+                  $64\r\n",
+                "request is larger than the frame limit",
+            ),
+        ];
+        for (bytes, words) in cases {
+            let error = all(bytes).expect_err("a malformed stream");
+            assert_eq!(error.to_string(), format!("ERR Protocol error: {words}"));
+        }
+    }
+
+    #[test]
+    fn an_announced_length_allocates_nothing() {
+        let limits = FrameLimits {
+            bulk: 1 << 30,
+            arguments: 1 << 20,
+            line: 1 << 16,
+            frame: 1 << 31,
+        };
+        let mut parser = Parser::new(limits);
+        let mut input: &[u8] = b"*1048576\r\n$1073741824\r\nabc";
+        assert_eq!(parser.parse(&mut input), Ok(None));
+        assert!(parser.frame.capacity() <= 16);
+        assert!(parser.argument.capacity() < 1024);
+    }
+
+    #[test]
+    fn integers_have_one_canonical_form() {
+        assert_eq!(integer(b"0"), Some(0));
+        assert_eq!(integer(b"-12"), Some(-12));
+        assert_eq!(integer(b"9223372036854775807"), Some(i64::MAX));
+        assert_eq!(integer(b"-9223372036854775808"), Some(i64::MIN));
+        for text in [
+            "",
+            "-",
+            "-0",
+            "00",
+            "01",
+            "+1",
+            " 1",
+            "1 ",
+            "1a",
+            "9223372036854775808",
+        ] {
+            assert_eq!(integer(text.as_bytes()), None, "{text:?}");
+        }
+    }
+}

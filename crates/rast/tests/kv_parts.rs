@@ -1,0 +1,36 @@
+//! The parts of the `kv` example that need neither sockets nor threads, with the
+//! unit tests at the foot of their files.
+//!
+//! Cargo runs no tests of an example; this crate includes the files and runs them.
+#![cfg(not(rast_loom))]
+// The parts offer what the whole example uses; these tests use less.
+#![allow(dead_code)]
+
+#[path = "../examples/kv/args.rs"]
+mod args;
+#[path = "../examples/kv/command.rs"]
+mod command;
+#[path = "../examples/kv/conn.rs"]
+mod conn;
+#[path = "../examples/kv/encode.rs"]
+mod encode;
+#[path = "../examples/kv/gather.rs"]
+mod gather;
+#[path = "../examples/kv/glob.rs"]
+mod glob;
+#[path = "../examples/kv/inline.rs"]
+mod inline;
+#[path = "../examples/kv/local.rs"]
+mod local;
+#[path = "../examples/kv/memory.rs"]
+mod memory;
+#[path = "../examples/kv/message.rs"]
+mod message;
+#[path = "../examples/kv/resp.rs"]
+mod resp;
+#[path = "../examples/kv/route.rs"]
+mod route;
+#[path = "../examples/kv/shared.rs"]
+mod shared;
+#[path = "../examples/kv/store.rs"]
+mod store;
