@@ -40,7 +40,7 @@ const CHARGE: f64 = 0.10;
 
 /// How many times the strayed distance of the busiest worker's load must be
 /// gained on top.
-const NOISE: f64 = 1.5;
+const NOISE: f64 = 2.0;
 
 /// The default window below which figures say nothing.
 const LEAST_WINDOW: Nanos = Nanos::from_millis(1);

@@ -16,6 +16,10 @@ use crate::timers::Nanos;
 /// The weight of the newest window.
 const NEWEST: f64 = 0.5;
 
+/// How far a shard is taken to stray while only one window is known, as a
+/// share of its load.
+const FIRST_NOISE: f64 = 0.05;
+
 /// Traffic below so many messages per second is forgotten.
 const LEAST_TRAFFIC: f64 = 1e-3;
 
@@ -73,6 +77,9 @@ impl Rates {
             if self.known[shard] && old_total > 0.0 && new_total > 0.0 {
                 let strayed = (fresh / new_total - self.loads[shard] / old_total).abs() * old_total;
                 self.noise[shard] += (strayed - self.noise[shard]) * NEWEST;
+            }
+            if !self.known[shard] {
+                self.noise[shard] = fresh * FIRST_NOISE;
             }
             self.loads[shard] += (fresh - self.loads[shard]) * weight(self.known[shard]);
             self.known[shard] = true;

@@ -1,0 +1,307 @@
+//! The baton protocol under loom: the real words, pages, holders and seats,
+//! driven by threads that stand for workers.
+//!
+//! State, figures and pages are loom cells, so an access that is not excluded
+//! or not ordered fails the model; a wake-up that is lost is a deadlock, which
+//! fails it too.
+#![cfg(rast_loom)]
+
+use rast_sharder::primitive::cell::UnsafeCell;
+use rast_sharder::primitive::sync::Arc;
+use rast_sharder::primitive::sync::atomic::{AtomicU32, Ordering};
+use rast_sharder::primitive::{model, thread};
+use rast_sharder::protocol::{Baton, Member, Promise};
+use rast_sharder::{Assignment, ShardId, WorkerId};
+
+/// What the protocol guards.
+struct World {
+    /// A shard's state: touched by its holder.
+    states: Vec<UnsafeCell<u32>>,
+    /// A shard's figures: touched by its holder until it promises, and read
+    /// by the leader.
+    loads: Vec<UnsafeCell<u32>>,
+    /// A message to a shard, put there by somebody outside.
+    message: AtomicU32,
+    /// What the leader decides.
+    next: Assignment,
+}
+
+// SAFETY: the protocol under test excludes concurrent accesses; loom checks it.
+unsafe impl Sync for World {}
+// SAFETY: cells of numbers.
+unsafe impl Send for World {}
+
+impl World {
+    fn new(next: Assignment) -> Arc<Self> {
+        let cells = || (0..next.shards()).map(|_| UnsafeCell::new(0)).collect();
+        Arc::new(Self {
+            states: cells(),
+            loads: cells(),
+            message: AtomicU32::new(0),
+            next,
+        })
+    }
+
+    fn touch(&self, shard: ShardId) {
+        // SAFETY: the caller holds the shard; loom fails if that is not enough.
+        self.states[shard.index()].with_mut(|state| unsafe { *state += 1 });
+    }
+
+    fn update(&self, shard: ShardId) {
+        // SAFETY: the caller holds the shard and has not promised; as above.
+        self.loads[shard.index()].with_mut(|load| unsafe { *load += 1 });
+    }
+
+    fn read_all_loads(&self) {
+        for load in &self.loads {
+            // SAFETY: the caller leads; as above.
+            load.with(|load| unsafe { *load });
+        }
+    }
+}
+
+fn owners(of: &[u16], workers: usize) -> Assignment {
+    let owners = of.iter().map(|&worker| WorkerId(worker)).collect();
+    Assignment::new(owners, workers).expect("the models name workers that exist")
+}
+
+/// One turn as `worker.rs` takes it; returns whether anything happened.
+fn turn(member: &mut Member, world: &World, promises: bool) -> bool {
+    let mut progressed = member.look();
+    if progressed {
+        leave_shards(member, world);
+        for &shard in member.held() {
+            world.update(shard);
+        }
+    }
+    progressed |= member.take() > 0;
+    for &shard in member.held() {
+        world.touch(shard);
+        if member.is_open() {
+            world.update(shard);
+        }
+    }
+    if member.may_promise() && (promises || member.is_wanted()) {
+        progressed = true;
+        if let Promise::Lead(leader) = member.promise() {
+            world.read_all_loads();
+            member.publish(leader, Some(&world.next));
+        }
+    }
+    progressed
+}
+
+fn leave_shards(member: &mut Member, world: &World) {
+    while let Some(&shard) = member.leaving().last() {
+        world.touch(shard);
+        member.release_next();
+    }
+}
+
+fn leave(mut member: Member, world: &World) {
+    member.leave();
+    leave_shards(&mut member, world);
+}
+
+/// A worker that takes a few turns and never sleeps.
+fn few_turns(mut member: Member, world: &World, turns: usize) {
+    for _ in 0..turns {
+        if member.is_stopping() {
+            break;
+        }
+        turn(&mut member, world, true);
+    }
+    leave(member, world);
+}
+
+/// A worker that runs until it is stopped and sleeps when nothing happens.
+/// The holder of shard 0 takes the message and stops all.
+fn until_stopped(mut member: Member, baton: &Baton, world: &World) {
+    let has_message =
+        |member: &Member| member.is_local(ShardId(0)) && world.message.load(Ordering::Relaxed) != 0;
+    while !member.is_stopping() {
+        let progressed = turn(&mut member, world, false);
+        if has_message(&member) {
+            baton.stop();
+        } else if !progressed {
+            member.park(None, || has_message(&member));
+        }
+    }
+    leave(member, world);
+}
+
+fn all_free(baton: &Baton, shards: usize) {
+    for shard in 0..shards {
+        assert_eq!(baton.holder(ShardId::from_index(shard)), None);
+    }
+}
+
+/// Two workers swap their shards: states, figures and pages are never touched
+/// by two at once.
+#[test]
+fn two_workers_swap_shards() {
+    model::model(|| {
+        let (baton, members) = Baton::new(owners(&[0, 1], 2));
+        let world = World::new(owners(&[1, 0], 2));
+        let mut members = members.into_iter();
+        let (first, second) = (members.next().unwrap(), members.next().unwrap());
+        let theirs = world.clone();
+        let other = thread::spawn(move || few_turns(second, &theirs, 3));
+        few_turns(first, &world, 3);
+        other.join().unwrap();
+        all_free(&baton, 2);
+    });
+}
+
+/// Two epochs: the page that the first epoch used is written again.
+#[test]
+fn a_page_is_written_when_all_have_left_it() {
+    model::model(|| {
+        let (baton, members) = Baton::new(owners(&[0], 2));
+        let world = World::new(owners(&[1], 2));
+        let mut members = members.into_iter();
+        let (first, second) = (members.next().unwrap(), members.next().unwrap());
+        let theirs = world.clone();
+        let other = thread::spawn(move || few_turns(second, &theirs, 4));
+        few_turns(first, &world, 4);
+        other.join().unwrap();
+        all_free(&baton, 1);
+    });
+}
+
+/// Three workers pass three shards round.
+#[test]
+fn three_workers_pass_shards_round() {
+    model::model(|| {
+        let (baton, members) = Baton::new(owners(&[0, 1, 2], 3));
+        let world = World::new(owners(&[1, 2, 0], 3));
+        let mut members = members.into_iter();
+        let first = members.next().unwrap();
+        let others: Vec<_> = members
+            .map(|member| {
+                let world = world.clone();
+                thread::spawn(move || few_turns(member, &world, 2))
+            })
+            .collect();
+        few_turns(first, &world, 2);
+        for other in others {
+            other.join().unwrap();
+        }
+        all_free(&baton, 3);
+    });
+}
+
+/// A stop ends workers that swap shards and sleep, whenever it comes.
+#[test]
+fn stop_ends_all_at_any_moment() {
+    model::model(|| {
+        let (baton, members) = Baton::new(owners(&[0, 1], 2));
+        let world = World::new(owners(&[1, 0], 2));
+        baton.request();
+        let others: Vec<_> = members
+            .into_iter()
+            .map(|member| {
+                let (baton, world) = (baton.clone(), world.clone());
+                thread::spawn(move || until_stopped(member, &baton, &world))
+            })
+            .collect();
+        baton.stop();
+        for other in others {
+            other.join().unwrap();
+        }
+        all_free(&baton, 2);
+    });
+}
+
+/// What was written before a stop is seen by a worker that sees the stop.
+#[test]
+fn a_stop_publishes_what_was_before_it() {
+    model::model(|| {
+        let (baton, mut members) = Baton::new(owners(&[0], 1));
+        let world = World::new(owners(&[0], 1));
+        let (member, theirs) = (members.pop().unwrap(), world.clone());
+        let other = thread::spawn(move || {
+            if member.is_stopping() {
+                theirs.touch(ShardId(0));
+            }
+        });
+        world.touch(ShardId(0));
+        baton.stop();
+        other.join().unwrap();
+    });
+}
+
+/// A message to a shard that moves meanwhile wakes whoever holds it then.
+#[test]
+fn a_message_finds_its_shard_through_a_move() {
+    model::model(|| {
+        let (baton, members) = Baton::new(owners(&[0], 2));
+        let world = World::new(owners(&[1], 2));
+        baton.request();
+        let others: Vec<_> = members
+            .into_iter()
+            .map(|member| {
+                let (baton, world) = (baton.clone(), world.clone());
+                thread::spawn(move || until_stopped(member, &baton, &world))
+            })
+            .collect();
+        world.message.store(1, Ordering::Relaxed);
+        baton.notify(ShardId(0));
+        for other in others {
+            other.join().unwrap();
+        }
+        all_free(&baton, 1);
+    });
+}
+
+/// A message to a shard that stays wakes its worker.
+#[test]
+fn a_message_wakes_a_parked_worker() {
+    model::model(|| {
+        let (baton, mut members) = Baton::new(owners(&[0], 1));
+        let world = World::new(owners(&[0], 1));
+        let member = members.pop().unwrap();
+        let (theirs, their_world) = (baton.clone(), world.clone());
+        let other = thread::spawn(move || until_stopped(member, &theirs, &their_world));
+        world.message.store(1, Ordering::Relaxed);
+        baton.notify(ShardId(0));
+        other.join().unwrap();
+        all_free(&baton, 1);
+    });
+}
+
+/// A request reaches workers that sleep; the idle one promises too, and the
+/// new epoch wakes those who promised.
+#[test]
+fn a_request_moves_a_shard_between_sleepers() {
+    model::model(|| {
+        let (baton, members) = Baton::new(owners(&[0], 2));
+        let world = World::new(owners(&[1], 2));
+        // The message stands for shard 0, but only worker 1 looks at it.
+        let others: Vec<_> = members
+            .into_iter()
+            .map(|member| {
+                let (baton, world) = (baton.clone(), world.clone());
+                thread::spawn(move || until_moved(member, &baton, &world))
+            })
+            .collect();
+        baton.request();
+        for other in others {
+            other.join().unwrap();
+        }
+        all_free(&baton, 1);
+    });
+}
+
+/// A worker that runs until worker 1 holds shard 0, which stops all.
+fn until_moved(mut member: Member, baton: &Baton, world: &World) {
+    while !member.is_stopping() {
+        let progressed = turn(&mut member, world, false);
+        if member.worker() == WorkerId(1) && member.is_local(ShardId(0)) {
+            baton.stop();
+        } else if !progressed {
+            member.park(None, || false);
+        }
+    }
+    leave(member, world);
+}
