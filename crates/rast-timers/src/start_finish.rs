@@ -14,9 +14,11 @@
 //! error bar, and it holds for every pattern of calls. A pair that was read at
 //! both ends adds nothing to it.
 //!
-//! The pairs to read are drawn at random places of a batch, because a batch
-//! of a fixed length may stay in step with a load that alternates and then
-//! sees one half of it only.
+//! The pair to read is drawn by its place in the batch, at random, and neither
+//! by a fixed place nor by time: a fixed place may stay in step with a load
+//! that alternates, and the first pair after a moment in time follows a long
+//! pair more often than its share. Where the tick moves, the clock is read to
+//! end the window, but the pair there is a guess like the others.
 
 use crate::{Clock, Instant, Nanos, Tick, TimerConfig};
 
@@ -67,7 +69,8 @@ enum Pair {
 /// ```
 #[derive(Clone, Debug)]
 pub struct StartFinishTimer<C> {
-    /// The tick word loaded before the last reading at a start.
+    /// The tick word loaded before the last reading; at a pair that was read,
+    /// before the reading of its start.
     word: u64,
     /// Pairs that may still start without a reading.
     countdown: u32,
@@ -76,20 +79,20 @@ pub struct StartFinishTimer<C> {
     step: u64,
     /// What such pairs may still count until the next reading, in 2^-8 ns.
     cap: u64,
-    /// The cap right after the last reading.
+    /// The cap right after a reading: P.
     cap_full: u64,
     /// Finished pairs.
     count: u64,
     /// Pairs that the present batch grants without a reading.
     granted: u32,
-    /// The countdown at the last reading: less is left if a pair has started
-    /// without a reading since.
+    /// The countdown that the first guessed pair after the last reading began
+    /// with: less is left if one has started since.
     countdown_read: u32,
     /// The size of the batch that `granted` was drawn from.
     batch: u32,
     /// The last reading.
     read_at: Instant,
-    /// The last reading at a start, `None` before the first.
+    /// The start of the last pair that was read, `None` before the first.
     batch_at: Option<Instant>,
     /// The mean time from start to start in the last batch.
     cycle: u64,
@@ -118,8 +121,8 @@ impl<C: Clock> StartFinishTimer<C> {
             countdown: 0,
             pair: Pair::Closed,
             step: 0,
-            cap: 0,
-            cap_full: 0,
+            cap: fraction(config.period),
+            cap_full: fraction(config.period),
             count: 0,
             granted: 0,
             countdown_read: 0,
@@ -151,8 +154,9 @@ impl<C: Clock> StartFinishTimer<C> {
     /// Closes the open pair and counts it; does nothing if none is open.
     #[inline]
     pub fn finish(&mut self, tick: &Tick) {
-        if self.pair != Pair::Guessed || tick.load() != self.word {
-            return self.finish_slow();
+        let word = tick.load();
+        if self.pair != Pair::Guessed || word != self.word {
+            return self.finish_slow(word);
         }
         let counted = self.step.min(self.cap);
         self.cap -= counted;
@@ -160,23 +164,34 @@ impl<C: Clock> StartFinishTimer<C> {
         self.pair = Pair::Closed;
     }
 
-    /// Reads the clock at a start and plans the next batch.
+    /// Reads the clock at a start: because the tick moved, or to read a pair.
     #[cold]
     fn start_slow(&mut self, word: u64) {
         let now = self.clock.now();
+        self.settle(now, Nanos::ZERO);
+        self.shrink(now);
+        self.word = word;
+        // A word ahead of the clock breaks the tick's first promise and says
+        // nothing of how old it is: then every pair is read.
+        let ahead = word > now.as_nanos();
+        if self.countdown > 0 && !ahead {
+            // Not the pair to read: the one that meets a new tick is more
+            // often one behind a long pair than its share.
+            self.countdown_read = self.countdown;
+            self.countdown -= 1;
+            self.read_at = now;
+            self.pair = Pair::Guessed;
+            return;
+        }
         if let Some(batch_at) = self.batch_at {
-            self.settle(now, Nanos::ZERO);
             let pairs = self.granted - self.countdown + 1;
             self.cycle = now.saturating_since(batch_at).as_nanos() / u64::from(pairs);
             self.batch = self.config.next_batch(self.batch, self.cycle);
         }
-        self.batch_at = Some(now);
-        self.word = word;
-        // A word ahead of the clock breaks the tick's first promise and says
-        // nothing of how old it is: then every pair is read.
-        if word > now.as_nanos() {
+        if ahead || self.mean.is_none() {
             self.batch = 1;
         }
+        self.batch_at = Some(now);
         self.granted = self.draw(self.batch - 1);
         self.countdown = self.granted;
         self.countdown_read = self.granted;
@@ -184,9 +199,10 @@ impl<C: Clock> StartFinishTimer<C> {
         self.pair = Pair::Read;
     }
 
-    /// Reads the clock at a finish.
+    /// Reads the clock at a finish: of a pair that is read, or because the
+    /// tick moved inside the pair.
     #[cold]
-    fn finish_slow(&mut self) {
+    fn finish_slow(&mut self, word: u64) {
         match core::mem::replace(&mut self.pair, Pair::Closed) {
             Pair::Closed => return,
             Pair::Read => {
@@ -199,25 +215,21 @@ impl<C: Clock> StartFinishTimer<C> {
                 self.read_at = now;
             }
             Pair::Guessed => {
-                // The tick moved inside the pair. Its start is guessed from
-                // the place of the pair in the batch.
+                // The start is guessed from the place of the pair behind the
+                // last reading; it is exact where that was at this start.
                 let now = self.clock.now();
-                let place = u64::from(self.granted - self.countdown);
+                let before = u64::from(self.countdown_read - self.countdown - 1);
                 let start = self
-                    .batch_at
-                    .unwrap_or(self.read_at)
-                    .saturating_add(Nanos::from_nanos(self.cycle).saturating_mul(place))
-                    .max(self.read_at);
+                    .read_at
+                    .saturating_add(Nanos::from_nanos(self.cycle).saturating_mul(before));
                 self.settle(now, now.saturating_since(start));
-                self.countdown = 0;
-                self.countdown_read = 0;
-                self.granted = self.granted.min(u32::try_from(place).unwrap_or(u32::MAX));
+                self.shrink(now);
+                self.word = word;
+                self.countdown_read = self.countdown;
                 self.read_at = now;
             }
         }
         self.count += 1;
-        self.cap_full = fraction(self.config.period);
-        self.cap = self.cap_full;
     }
 
     /// Ends the window since the last reading; `last` is the guess for a pair
@@ -236,6 +248,18 @@ impl<C: Clock> StartFinishTimer<C> {
             .error
             .saturating_add(cut.max(window.saturating_sub(cut)));
         self.cap = self.cap_full;
+    }
+
+    /// Shortens the rest of the batch if the pairs since the last reading came
+    /// more slowly than the batch was made for.
+    fn shrink(&mut self, now: Instant) {
+        let pairs = self.countdown_read - self.countdown + 1;
+        let window = now.saturating_since(self.read_at).as_nanos();
+        let most = self.config.next_batch(u32::MAX, window / u64::from(pairs)) - 1;
+        let cut = self.countdown.saturating_sub(most);
+        self.countdown -= cut;
+        self.granted -= cut;
+        self.countdown_read -= cut;
     }
 
     /// Takes a duration that was read into the running mean.

@@ -1,0 +1,240 @@
+//! Examples and edges of the public interface.
+#![cfg(not(rast_loom))]
+
+use rast_timers::primitive::sync::Arc;
+use rast_timers::queue::Closed;
+use rast_timers::remote::{self, AlreadyFired, RemoteTimer, RemoteTimers, TimerOwner};
+use rast_timers::{
+    Clock, DeadlineStore, Expired, Handle, HeapStore, Instant, ManualClock, Missed, MonotonicClock,
+    Nanos, PeriodicTimer, StartFinishTimer, Tick, TimerConfig, WaitingTimer,
+};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+fn at(nanos: u64) -> Instant {
+    Instant::from_nanos(nanos)
+}
+
+#[test]
+fn threads_may_share_what_they_should() {
+    fn send<T: Send>() {}
+    fn shared<T: Send + Sync>() {}
+    shared::<Tick>();
+    shared::<ManualClock>();
+    shared::<MonotonicClock>();
+    shared::<TimerConfig>();
+    shared::<Handle>();
+    shared::<HeapStore<u32>>();
+    shared::<RemoteTimers<Cell<u32>, fn()>>();
+    shared::<RemoteTimer<Cell<u32>, fn()>>();
+    send::<HeapStore<Cell<u32>>>();
+    send::<TimerOwner<Cell<u32>, fn()>>();
+    send::<PeriodicTimer<ManualClock>>();
+    send::<StartFinishTimer<MonotonicClock>>();
+    send::<WaitingTimer<MonotonicClock>>();
+}
+
+#[test]
+fn a_clock_may_be_borrowed_or_shared() {
+    fn reading(clock: impl Clock) -> Instant {
+        clock.now()
+    }
+    let clock = ManualClock::at(at(5));
+    assert_eq!(reading(&clock), at(5));
+    assert_eq!(reading(Arc::new(clock.clone())), at(5));
+    clock.advance(Nanos::MAX);
+    assert_eq!(reading(&clock), Instant::MAX);
+}
+
+#[test]
+fn monotonic_clocks_agree_on_all_threads() {
+    let here = MonotonicClock::new();
+    let before = here.now();
+    let there = std::thread::spawn(|| MonotonicClock.now()).join().unwrap();
+    let after = here.now();
+    assert!(before <= there && there <= after);
+    let system = here.system_of(after).unwrap();
+    assert_eq!(here.instant_of(system), after);
+}
+
+#[test]
+fn tick_keeps_the_newest_reading() {
+    let tick = Tick::new();
+    tick.publish(at(7));
+    tick.publish(at(3));
+    assert_eq!((tick.load(), tick.now()), (7, at(7)));
+}
+
+#[test]
+fn missed_beats_follow_the_policy() {
+    let beats = |policy| {
+        let clock = ManualClock::new();
+        let tick = Tick::new();
+        let mut beat = WaitingTimer::new(clock.clone(), Nanos::from_nanos(10), TimerConfig::new())
+            .missed(policy);
+        clock.set(at(35));
+        let mut fired = 0;
+        tick.publish(clock.now());
+        while fired < 9 && beat.check(&tick) {
+            fired += 1;
+        }
+        (fired, beat.deadline())
+    };
+    assert_eq!(beats(Missed::Burst), (3, at(40)));
+    assert_eq!(beats(Missed::Skip), (1, at(40)));
+    assert_eq!(beats(Missed::Delay), (1, at(45)));
+}
+
+#[test]
+fn a_wait_past_the_end_of_time_never_ends() {
+    let clock = ManualClock::new();
+    let tick = Tick::new();
+    let mut beat = WaitingTimer::new(clock.clone(), Nanos::MAX, TimerConfig::new());
+    clock.set(Instant::MAX);
+    tick.publish(clock.now());
+    assert!(!beat.check(&tick));
+    assert!(!beat.check(&tick));
+}
+
+#[test]
+fn equal_deadlines_leave_in_their_order() {
+    let mut store = HeapStore::with_capacity(8);
+    for value in 0..5 {
+        store.insert(at(9), value);
+    }
+    let moved = store.insert(at(1), 5);
+    assert!(store.reschedule(moved, at(9)));
+    let mut order = Vec::new();
+    assert_eq!(store.expire(at(9), 2, |due| order.push(due.value)), 2);
+    assert_eq!(store.expire(at(9), 9, |due| order.push(due.value)), 4);
+    assert_eq!(order, [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn the_last_instant_means_never() {
+    let mut store = HeapStore::new();
+    let never = store.insert(Instant::MAX, "never");
+    assert_eq!(store.next_deadline(), None);
+    assert_eq!(store.pop_due(Instant::MAX), None);
+    assert!(store.reschedule(never, at(3)));
+    assert_eq!(store.next_deadline(), Some(at(3)));
+    assert_eq!(
+        store.pop_due(Instant::MAX),
+        Some(Expired {
+            at: at(3),
+            handle: never,
+            value: "never"
+        })
+    );
+}
+
+#[test]
+fn a_value_may_be_armed_again_while_expiring() {
+    let mut store = HeapStore::new();
+    store.insert(at(1), "again");
+    let mut times = Vec::new();
+    for _ in 0..10 {
+        let Some(due) = store.pop_due(at(25)) else {
+            break;
+        };
+        times.push(due.at);
+        store.insert(due.at.saturating_add(Nanos::from_nanos(10)), due.value);
+    }
+    assert_eq!(times, [at(1), at(11), at(21)]);
+    assert_eq!(store.next_deadline(), Some(at(31)));
+}
+
+/// Counts its drops.
+struct Counted(Rc<Cell<u32>>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+#[test]
+fn a_panic_while_expiring_loses_one_value() {
+    let drops = Rc::new(Cell::new(0));
+    let mut store = HeapStore::new();
+    for nanos in 0..5 {
+        store.insert(at(nanos), Counted(Rc::clone(&drops)));
+    }
+    let mut calls = 0;
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        store.expire(at(9), 9, |_| {
+            calls += 1;
+            assert!(calls < 3, "the third fails");
+        })
+    }));
+    assert!(panicked.is_err());
+    assert_eq!((drops.get(), store.len()), (3, 2));
+    store.check_invariants();
+    assert_eq!(store.expire(at(9), 9, drop), 2);
+    assert_eq!(drops.get(), 5);
+}
+
+#[test]
+fn a_closed_owner_gives_values_back_and_fires_the_rest() {
+    let (timers, mut owner) = remote::channel(|| ());
+    let _armed = timers.arm(at(1), 1).unwrap();
+    owner.close();
+    assert!(timers.is_closed());
+    assert!(matches!(timers.arm(at(1), 2), Err(Closed(2))));
+    assert_eq!(owner.poll(9), 1);
+    assert_eq!(owner.pop_due(at(1)), Some((at(1), 1)));
+    let timers = owner.remote();
+    drop(owner);
+    assert!(matches!(timers.arm(at(1), 3), Err(Closed(3))));
+}
+
+#[test]
+fn a_dropped_owner_drops_what_it_has() {
+    let drops = Arc::new(());
+    let (timers, mut owner) = remote::channel(|| ());
+    let stored = timers.arm(at(1), Arc::clone(&drops)).unwrap();
+    owner.poll(1);
+    let queued = timers.arm(at(1), Arc::clone(&drops)).unwrap();
+    drop(owner);
+    assert_eq!(Arc::strong_count(&drops), 1);
+    assert_eq!((stored.cancel(), queued.cancel()), (Ok(()), Ok(())));
+}
+
+#[test]
+fn a_cancelled_far_timer_leaves_the_store() {
+    let (timers, mut owner) = remote::channel(|| ());
+    let value = Arc::new(());
+    let timer = timers.arm(Instant::MAX, Arc::clone(&value)).unwrap();
+    owner.poll(9);
+    assert_eq!((owner.len(), owner.next_deadline()), (1, None));
+    assert_eq!(timer.cancel(), Ok(()));
+    owner.poll(9);
+    assert!(owner.is_empty());
+    assert_eq!(Arc::strong_count(&value), 1);
+}
+
+#[test]
+fn cancelled_timers_count_in_the_budget_and_fire_nothing() {
+    let (timers, mut owner) = remote::channel(|| ());
+    let armed: Vec<_> = (0..4)
+        .map(|value| timers.arm(at(value), value).unwrap())
+        .collect();
+    owner.poll(4);
+    let mut armed = armed.into_iter();
+    assert_eq!(armed.next().unwrap().cancel(), Ok(()));
+    assert_eq!(armed.next().unwrap().cancel(), Ok(()));
+    let mut fired = Vec::new();
+    assert_eq!(owner.expire(at(9), 3, |_, value| fired.push(value)), 3);
+    assert_eq!(fired, [2]);
+    assert_eq!(owner.pop_due(at(9)), Some((at(3), 3)));
+    assert_eq!(armed.next().unwrap().cancel(), Err(AlreadyFired));
+    assert_eq!(owner.poll(9), 2);
+}
+
+#[test]
+fn handles_pass_through_a_store_of_the_callers() {
+    let handle = Handle::new(3, 9);
+    assert_eq!((handle.slot(), handle.generation()), (3, 9));
+    assert!(catch_unwind(|| Handle::new(u32::MAX, 0)).is_err());
+}

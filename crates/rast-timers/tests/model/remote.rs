@@ -1,0 +1,62 @@
+//! Remote timers under many threads: each value has exactly one fate.
+
+use rast_timers::{Instant, remote};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+#[test]
+fn every_value_fires_or_is_cancelled_once() {
+    const THREADS: u64 = 4;
+    const EACH: u64 = 2_000;
+    let wakes = AtomicUsize::new(0);
+    let (timers, mut owner) = remote::channel(|| {
+        wakes.fetch_add(1, Ordering::Relaxed);
+    });
+    let mut fired = HashSet::new();
+    let cancelled: HashSet<u64> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let timers = timers.clone();
+                scope.spawn(move || {
+                    let mut won = Vec::new();
+                    let mut held = Vec::new();
+                    for index in 0..EACH {
+                        let value = thread * EACH + index;
+                        let timer = timers.arm(Instant::from_nanos(value % 97), value).unwrap();
+                        held.push((value, timer));
+                        // Cancels some at once and some late.
+                        if index % 3 == 0 {
+                            let (value, timer) = held.swap_remove(held.len() / 2);
+                            if timer.cancel().is_ok() {
+                                won.push(value);
+                            }
+                        }
+                    }
+                    won
+                })
+            })
+            .collect();
+        let mut now = 0;
+        while !threads.iter().all(|thread| thread.is_finished()) {
+            owner.poll(64);
+            now += 1;
+            owner.expire(Instant::from_nanos(now % 120), 50, |at, value| {
+                assert_eq!(at.as_nanos(), value % 97);
+                assert!(fired.insert(value), "{value} fired twice");
+            });
+        }
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    while owner.poll(1_000) > 0 {}
+    while let Some((_, value)) = owner.pop_due(Instant::from_nanos(97)) {
+        assert!(fired.insert(value), "{value} fired twice");
+    }
+    assert!(owner.is_empty());
+    assert!(fired.is_disjoint(&cancelled));
+    assert_eq!(fired.len() + cancelled.len(), (THREADS * EACH) as usize);
+    assert_eq!(wakes.load(Ordering::Relaxed), (THREADS * EACH) as usize);
+}
