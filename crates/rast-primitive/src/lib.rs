@@ -33,6 +33,7 @@
 //! # Example
 //!
 //! ```
+//! # #[cfg(feature = "std")] {
 //! use rast_primitive::sync::{Arc, atomic::{AtomicUsize, Ordering}};
 //! use rast_primitive::{EventCount, WaitStrategy, thread};
 //!
@@ -46,6 +47,7 @@
 //! mail.1.wait_until(WaitStrategy::Adaptive, || mail.0.load(Ordering::Acquire) != 0);
 //! assert_eq!(mail.0.load(Ordering::Relaxed), 42);
 //! sender.join().unwrap();
+//! # }
 //! ```
 //!
 //! # Guarantees
