@@ -268,18 +268,16 @@ fn event_count_cancel_hands_on() {
     // One wake-up, two registered: the one that cancels must not swallow it.
     model(|| {
         let shared = Arc::new((EventCount::new(), AtomicUsize::new(0)));
+        let quits = shared.0.prepare();
         let theirs = Arc::clone(&shared);
-        let quitter = thread::spawn(move || {
-            let key = theirs.0.prepare();
-            theirs.0.cancel(key);
-        });
+        let waiter = thread::spawn(move || wait_for(&theirs.0, &theirs.1));
         let theirs = Arc::clone(&shared);
         let notifier = thread::spawn(move || {
             theirs.1.store(1, Relaxed);
             theirs.0.notify_one();
         });
-        wait_for(&shared.0, &shared.1);
-        quitter.join().unwrap();
+        shared.0.cancel(quits);
+        waiter.join().unwrap();
         notifier.join().unwrap();
         shared.0.check_invariants();
     });
@@ -306,7 +304,11 @@ fn event_count_one_each() {
 
 #[test]
 fn event_count_wait_until() {
-    for strategy in [WaitStrategy::Adaptive, WaitStrategy::Park] {
+    for strategy in [
+        WaitStrategy::Spin,
+        WaitStrategy::Adaptive,
+        WaitStrategy::Park,
+    ] {
         model(move || {
             let shared = Arc::new((EventCount::new(), AtomicUsize::new(0)));
             let theirs = Arc::clone(&shared);
