@@ -1,5 +1,7 @@
-//! The counters in every interleaving. They have no protocol beyond the order that each word has by itself.
-#![cfg(all(rast_loom, feature = "std"))]
+//! The counters, which have no protocol beyond the order that each word has by itself.
+//!
+//! Under `--cfg rast_loom` each scenario runs in every interleaving; otherwise as a stress on real threads.
+#![cfg(feature = "std")]
 
 use rast_alloc::Counters;
 use rast_alloc::primitive::model::model;

@@ -1,5 +1,8 @@
-//! The protocols of the ring and of `Queue` in every interleaving of a few operations, one property per test.
-#![cfg(rast_loom)]
+//! The protocols of the ring and of `Queue` in a few operations, one property per test.
+//!
+//! Under `--cfg rast_loom` each runs in every interleaving; otherwise it runs as a stress on real threads.
+//! `docs/verification.md` says which one catches what.
+#![cfg(feature = "std")]
 
 use rast_queue::primitive::cell::UnsafeCell;
 use rast_queue::primitive::model::model;
@@ -228,20 +231,26 @@ fn queue_push_close() {
     });
 }
 
+/// A plain number: a data race on it fails the model.
+struct Plain(UnsafeCell<u32>);
+
+// SAFETY: the scenario below orders the two accesses by the close, which is what it checks.
+unsafe impl Sync for Plain {}
+
 /// Who sees the queue closed sees what the closer did before.
 #[test]
 fn queue_close_is_seen() {
     model(|| {
-        let shared = Arc::new((Queue::<u8>::new(), UnsafeCell::new(0)));
+        let shared = Arc::new((Queue::<u8>::new(), Plain(UnsafeCell::new(0))));
         let theirs = Arc::clone(&shared);
         let other = thread::spawn(move || {
             // SAFETY: the other thread reads the cell only after it saw the close below.
-            theirs.1.with_mut(|cell| unsafe { *cell = 7 });
+            theirs.1.0.with_mut(|cell| unsafe { *cell = 7 });
             theirs.0.close();
         });
         if shared.0.is_closed() {
-            // SAFETY: the writer is done once the close is seen; the model checks just that.
-            assert_eq!(shared.1.with(|cell| unsafe { *cell }), 7);
+            // SAFETY: the writer is done once the close is seen.
+            assert_eq!(shared.1.0.with(|cell| unsafe { *cell }), 7);
         }
         other.join().unwrap();
     });
