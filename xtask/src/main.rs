@@ -24,8 +24,10 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
 commands:
-  verify [--quick] [--strict]   run every check; --quick: fmt, clippy, layers, tidy, tests, doc tests
+  verify [--quick] [--strict] [--only STEP]
+                                run every check; --quick: fmt, clippy, layers, tidy, tests, doc tests
                                 --strict: a step that was not run counts as failed
+                                --only: this step alone, to repeat one that failed
   layers                        check who names whom among the crates
   tidy                          check the house rules that a program can see
   loom [-p CRATE]               run the loom models, print executions and bound

@@ -99,17 +99,29 @@ const STEPS: &[Step] = &[
 
 /// The command.
 pub(crate) fn command(args: &[String]) -> Result<bool> {
-    let (mut quick, mut strict) = (false, false);
-    for arg in args {
+    let (mut quick, mut strict, mut only) = (false, false, None);
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
         match arg.as_str() {
             "--quick" => quick = true,
             "--strict" => strict = true,
+            "--only" => {
+                let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+                let name = args.next().ok_or("--only needs the name of a step")?;
+                if !names.contains(&name.as_str()) {
+                    return Err(format!("no step `{name}`; there are: {}", names.join(", ")));
+                }
+                only = Some(name);
+            }
             other => crate::no_more(&[other.to_string()])?,
         }
     }
     let start = Instant::now();
     let mut results = Vec::new();
     for step in STEPS.iter().filter(|step| step.quick || !quick) {
+        if only.is_some_and(|only| only != step.name) {
+            continue;
+        }
         println!("\n== {} ==", step.name);
         let begun = Instant::now();
         let outcome = judge(step.outside, strict, (step.run)());
