@@ -1,22 +1,117 @@
-//! Clocks with a stated error, amortised measuring timers, exact deadline
+//! Clocks, amortised measuring timers with a stated bound, and exact deadline
 //! stores.
+//!
+//! A reading of the system clock costs more than many a message handler. The
+//! timers here read it once in a batch of calls and answer from a prediction in
+//! between, yet every answer stays within a bound that is proved and tested.
+//!
+//! # What is here
+//!
+//! - [`Instant`] and [`Nanos`]: a point in time and a span, one `u64` of
+//!   nanoseconds each.
+//! - [`Clock`], with [`MonotonicClock`] for programs and [`ManualClock`] for
+//!   tests.
+//! - [`Tick`]: a word in which a loop publishes what time it last read.
+//! - [`PeriodicTimer`]: the time since the last call.
+//! - [`StartFinishTimer`]: how long pairs of calls take in sum, with an error
+//!   bar.
+//! - [`WaitingTimer`]: whether a period is over; never early.
+//! - [`DeadlineStore`] and [`HeapStore`]: values that wait for their time, with
+//!   cancellation.
+//! - [`remote`]: timers of one owner that any thread arms and cancels.
+//!
+//! # When to use it, and when not
+//!
+//! Use the timers where a loop turns anyway and can publish a tick: a worker
+//! that measures its shards, a poll loop with periodic chores. Where a call
+//! comes less than once in some microseconds, read the clock: nothing is gained
+//! here. For one short duration, exact to itself, read the clock twice: a single
+//! answer of these timers is an estimate, only their sums are bounded.
+//!
+//! # Example
+//!
+//! ```
+//! use rast_timers::{
+//!     Clock, DeadlineStore, HeapStore, MonotonicClock, Nanos, StartFinishTimer, Tick,
+//!     TimerConfig, WaitingTimer,
+//! };
+//!
+//! let clock = MonotonicClock::new();
+//! let tick = Tick::new();
+//! let config = TimerConfig::new();
+//! let mut chore = WaitingTimer::new(clock, Nanos::from_millis(2), config);
+//! let mut busy = StartFinishTimer::new(clock, config);
+//! let mut deadlines = HeapStore::new();
+//! deadlines.insert(clock.now().saturating_add(Nanos::from_millis(1)), "timeout");
+//!
+//! let mut chores = 0;
+//! while chores < 2 {
+//!     // The loop reads the clock once a turn, for all timers in it.
+//!     let now = clock.now();
+//!     tick.publish(now);
+//!     deadlines.expire(now, 64, |due| assert_eq!(due.value, "timeout"));
+//!     for _ in 0..100 {
+//!         busy.start(&tick);
+//!         std::hint::black_box(());
+//!         busy.finish(&tick);
+//!     }
+//!     if chore.check(&tick) {
+//!         chores += 1;
+//!     }
+//! }
+//! assert!(deadlines.is_empty());
+//! println!("busy for {} (give or take {})", busy.sum(), busy.error());
+//! ```
+//!
+//! # Guarantees
+//!
+//! P is the period of the [`TimerConfig`], τ the period at which the tick is
+//! published, δ how late it may be.
+//!
+//! - Periodic: −P ≤ now − sum ≤ τ + δ at every call, for every pattern of calls.
+//! - Start-finish: the true sum lies within `sum ± error`, for every pattern.
+//! - Waiting: never early, and a call at τ + δ past the deadline fires.
+//! - Stores: due at the deadline and not before it, in order; a stale handle
+//!   names nothing; a panic in a callback loses one value.
+//! - Remote: each accepted value is fired, cancelled, or dropped with its owner,
+//!   exactly one of these, and a cancel is told at once which.
+//!
+//! The crate has no unsafe code and no lock of its own. The proofs, and the
+//! faults of the source document that they answer, stand in
+//! `docs/algorithms/timers.md`.
+//!
+//! # Deliberately simple for now
+//!
+//! There is one system clock and no clock by time-stamp counter; one store, and
+//! no lanes for uniform timeouts and no O(1) cancel. Each arm through
+//! [`remote`] allocates once and wakes the owner, also where its deadline lies
+//! behind the one the owner sleeps for. The interfaces are meant to stay.
+//!
+//! # Features and platforms
+//!
+//! - `std` (default): [`MonotonicClock`]. Without it the crate is `no_std` with
+//!   `alloc`.
+//!
+//! Runs wherever `rast-primitive` does; 64-bit atomics come from there.
 #![no_std]
 #![forbid(unsafe_code)]
-#![cfg_attr(docsrs, feature(doc_cfg))]
 
 extern crate alloc as std_alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+mod time;
+
 mod clock;
 mod config;
-mod periodic;
-pub mod remote;
-mod start_finish;
-mod store;
 mod tick;
-mod time;
+
+mod periodic;
+mod start_finish;
 mod waiting;
+
+pub mod remote;
+mod store;
 
 #[cfg(feature = "std")]
 pub use clock::MonotonicClock;
