@@ -29,7 +29,7 @@ pub(crate) struct Label {
     pub(crate) name: String,
     /// The first line of the comment, from zero.
     pub(crate) line: usize,
-    /// The comment on one line.
+    /// The last paragraph of the comment on one line; what stands before it is for people.
     pub(crate) text: String,
 }
 
@@ -73,6 +73,7 @@ pub(crate) fn operations(source: &Source<'_>) -> Vec<Operation> {
 /// The label at the end of the comment above `line`.
 fn label_above(source: &Source<'_>, line: usize) -> Option<Label> {
     let (first, text) = source.block_above(line)?;
+    let text = text.rsplit('\n').next().unwrap_or("").to_string();
     let name = label_at_end(&text)?.to_string();
     Some(Label {
         name,

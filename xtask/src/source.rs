@@ -84,7 +84,7 @@ impl<'a> Source<'a> {
     }
 
     /// The plain comment block that ends on the line above `line`, attributes between them skipped:
-    /// its first line and its text on one line.
+    /// its first line, and its text with each paragraph on one line.
     pub(crate) fn block_above(&self, line: usize) -> Option<(usize, String)> {
         let mut last = line.checked_sub(1)?;
         while self.code_line(last).trim_start().starts_with("#[") {
@@ -101,7 +101,11 @@ impl<'a> Source<'a> {
             .filter_map(|l| self.comments[l].as_ref())
             .map(|c| c.text.trim())
             .collect();
-        Some((first, texts.join(" ")))
+        let paragraphs: Vec<String> = texts
+            .split(|text| text.is_empty())
+            .map(|p| p.join(" "))
+            .collect();
+        Some((first, paragraphs.join("\n")))
     }
 
     /// Every identifier and keyword of the code, with its place.
@@ -426,5 +430,7 @@ mod tests {
         let source = Source::new("// One\n// two. [AB1]\n#[inline]\nx();\n/// doc\ny();\n");
         assert_eq!(source.block_above(3), Some((0, "One two. [AB1]".into())));
         assert_eq!(source.block_above(5), None);
+        let source = Source::new("// One\n// two.\n//\n// Three.\nx();\n");
+        assert_eq!(source.block_above(4), Some((0, "One two.\nThree.".into())));
     }
 }
