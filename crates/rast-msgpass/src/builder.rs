@@ -1,0 +1,269 @@
+//! Setting a graph up and starting it.
+
+use core::fmt;
+use core::time::Duration;
+use std::any::Any;
+use std::io;
+
+use crate::graph::{EdgeInfo, Graph};
+use crate::handle::{Handle, Run};
+use crate::instance::Settings;
+use crate::primitive::sync::Arc;
+use crate::primitive::{WaitStrategy, thread};
+use crate::runtime::Runtime;
+use crate::sharder::{self, Balancer, Greedy, Sharder};
+use crate::shared::{OnPanic, Shared, Undelivered};
+use crate::wiring::{Given, Wiring};
+
+/// Sets up a graph; made by `builder(..)` of the graph's type.
+///
+/// # Examples
+///
+/// ```
+/// use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
+///
+/// struct Sink(u64);
+/// impl Process<App> for Sink {}
+/// impl Receive<App, Ingress, u64> for Sink {
+///     fn receive(&mut self, number: u64, _: &mut Cx<'_, App, Self>) {
+///         self.0 += number;
+///     }
+/// }
+///
+/// graph! {
+///     graph App {
+///         processors { sink: Sink }
+///         edges { ingress -> sink: u64; }
+///     }
+/// }
+///
+/// let app = App::builder(Sink(0)).workers(1).start().unwrap();
+/// let numbers = app.ingress::<Sink, u64>();
+/// for number in 0..10 {
+///     numbers.send(number).unwrap();
+/// }
+/// let report = app.drain(std::time::Duration::from_secs(5)).unwrap();
+/// assert_eq!(report.received_total(), 10);
+/// ```
+pub struct Builder<G: Graph> {
+    given: Given<G>,
+    workers: Option<usize>,
+    period: Duration,
+    balancer: Box<dyn FnOnce(sharder::Builder<Runtime>) -> sharder::Builder<Runtime>>,
+    wait: WaitStrategy,
+    idle_ping: Duration,
+    batch: usize,
+    on_panic: OnPanic,
+    on_undelivered: Option<Undelivered>,
+}
+
+/// The reason why a graph was not started.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A processor was given another number of replicas than declared.
+    Replicas {
+        /// The name of the processor in `graph!`.
+        processor: &'static str,
+        /// The number declared.
+        declared: usize,
+        /// The number given.
+        given: usize,
+    },
+    /// `workers(0)`.
+    NoWorkers,
+    /// `batch(0)`.
+    NoBatch,
+    /// `idle_ping` of zero.
+    NoIdlePing,
+    /// The sharder refused its part.
+    Sharder(sharder::BuildError),
+    /// The thread of the first worker could not be started.
+    Thread(io::Error),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replicas {
+                processor,
+                declared,
+                given,
+            } => write!(
+                f,
+                "processor `{processor}` is declared with {declared} replicas and was given {given}"
+            ),
+            Self::NoWorkers => f.write_str("a graph needs one worker at least"),
+            Self::NoBatch => f.write_str("a batch holds one message at least"),
+            Self::NoIdlePing => f.write_str("idle pings need time between them"),
+            Self::Sharder(error) => write!(f, "the sharder refused: {error}"),
+            Self::Thread(error) => write!(f, "no thread for the first worker: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Sharder(error) => Some(error),
+            Self::Thread(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl<G: Graph> Builder<G> {
+    /// Begins from the processors.
+    #[doc(hidden)]
+    pub fn new(given: Given<G>) -> Self {
+        Self {
+            given,
+            workers: None,
+            period: Duration::from_millis(100),
+            balancer: Box::new(|builder| builder.balancer(Greedy::new())),
+            wait: WaitStrategy::default(),
+            idle_ping: Duration::from_millis(100),
+            batch: 64,
+            on_panic: OnPanic::default(),
+            on_undelivered: None,
+        }
+    }
+
+    /// Sets the number of worker threads; by default what the machine runs in
+    /// parallel. Never more than there are instances.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Sets how often the assignment is decided anew (100 ms); zero means
+    /// only on [`Handle::reshard`].
+    #[must_use]
+    pub fn period(mut self, period: Duration) -> Self {
+        self.period = period;
+        self
+    }
+
+    /// Sets who decides the assignment ([`Greedy`]).
+    #[must_use]
+    pub fn balancer(mut self, balancer: impl Balancer + 'static) -> Self {
+        self.balancer = Box::new(|builder| builder.balancer(balancer));
+        self
+    }
+
+    /// Sets how workers wait for work.
+    #[must_use]
+    pub fn wait(mut self, wait: WaitStrategy) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Sets the longest time between two pings of a processor that is not
+    /// gated (100 ms).
+    #[must_use]
+    pub fn idle_ping(mut self, every: Duration) -> Self {
+        self.idle_ping = every;
+        self
+    }
+
+    /// Sets the most messages of one edge that a processor handles in one turn
+    /// (64): smaller is fairer to the others on the worker.
+    #[must_use]
+    pub fn batch(mut self, messages: usize) -> Self {
+        self.batch = messages;
+        self
+    }
+
+    /// Sets what becomes of a processor whose handler panicked.
+    #[must_use]
+    pub fn on_panic(mut self, policy: OnPanic) -> Self {
+        self.on_panic = policy;
+        self
+    }
+
+    /// Has `hook` called with each message that was accepted and cannot be
+    /// handled any more. Not with one in the hand of a handler that panicked:
+    /// that one is gone. It is called by workers, and at the end of the graph.
+    #[must_use]
+    pub fn on_undelivered(
+        mut self,
+        hook: impl Fn(&'static EdgeInfo, Box<dyn Any + Send>) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_undelivered = Some(Box::new(hook));
+        self
+    }
+
+    /// Starts the graph on threads of its own.
+    ///
+    /// Allocates every ring: from here on messages allocate nothing, except
+    /// through unbounded edges and ingress.
+    ///
+    /// # Errors
+    ///
+    /// See [`BuildError`].
+    pub fn start(self) -> Result<Handle<G>, BuildError> {
+        if let Some((node, given)) = self.given.mismatch() {
+            return Err(BuildError::Replicas {
+                processor: G::PROCESSORS[node].name,
+                declared: G::PROCESSORS[node].replicas,
+                given,
+            });
+        }
+        if self.workers == Some(0) {
+            return Err(BuildError::NoWorkers);
+        }
+        if self.batch == 0 {
+            return Err(BuildError::NoBatch);
+        }
+        if self.idle_ping.is_zero() {
+            return Err(BuildError::NoIdlePing);
+        }
+        let shards: usize = G::PROCESSORS.iter().map(|info| info.replicas).sum();
+        let workers = self
+            .workers
+            .unwrap_or_else(thread::available_parallelism)
+            .min(shards);
+        let settings = Settings {
+            batch: self.batch,
+            idle_ping: self.idle_ping.into(),
+        };
+        let shared = Shared::new::<G>(workers, self.on_panic, self.on_undelivered);
+        let Wiring {
+            mut parts, outside, ..
+        } = Wiring::new::<G>(Arc::clone(&shared));
+        let routes = parts
+            .iter_mut()
+            .map(|parts| core::mem::take(&mut parts.routes))
+            .collect();
+        let instances = self.given.assemble(&shared, parts, settings);
+        let runtime = Runtime {
+            shared: Arc::clone(&shared),
+            routes,
+        };
+        let builder = Sharder::builder(runtime)
+            .shards(instances)
+            .workers(workers)
+            .period(self.period)
+            .wait(self.wait)
+            .idle_limit(self.idle_ping);
+        let sharder = (self.balancer)(builder)
+            .build()
+            .map_err(BuildError::Sharder)?;
+        Run::start(shared, sharder, outside).map_err(BuildError::Thread)
+    }
+}
+
+impl<G: Graph> fmt::Debug for Builder<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("graph", &G::NAME)
+            .field("workers", &self.workers)
+            .field("period", &self.period)
+            .field("wait", &self.wait)
+            .field("idle_ping", &self.idle_ping)
+            .field("batch", &self.batch)
+            .field("on_panic", &self.on_panic)
+            .finish_non_exhaustive()
+    }
+}

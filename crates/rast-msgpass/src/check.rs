@@ -1,0 +1,411 @@
+//! The tables of a graph, made and checked while the user's crate compiles.
+//!
+//! Everything here is `const fn`. The check for cycles takes away processors
+//! that no plainly bounded edge enters, or that none leaves, until none is
+//! left; what remains, if anything, holds a cycle, and the message shows it.
+//! The text is put together byte by byte: a constant cannot allocate.
+
+use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node, ProcessorInfo};
+
+/// Index of the sender, index of the receiver, message as written.
+pub type Key = (usize, usize, &'static str);
+
+/// Messages that an edge holds unless it says otherwise.
+const CAPACITY: usize = 256;
+
+/// What the attributes of an edge said.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    capacity: Option<usize>,
+    burst: usize,
+    lanes: Option<usize>,
+    unbounded: bool,
+    reply: Option<usize>,
+}
+
+#[allow(clippy::new_without_default, missing_docs)]
+impl Spec {
+    pub const fn new() -> Self {
+        Self {
+            capacity: None,
+            burst: 1,
+            lanes: None,
+            unbounded: false,
+            reply: None,
+        }
+    }
+
+    pub const fn capacity(mut self, capacity: usize) -> Self {
+        self.capacity = Some(capacity);
+        self
+    }
+
+    pub const fn burst(mut self, burst: usize) -> Self {
+        self.burst = burst;
+        self
+    }
+
+    pub const fn lanes(mut self, lanes: usize) -> Self {
+        self.lanes = Some(lanes);
+        self
+    }
+
+    pub const fn unbounded(mut self) -> Self {
+        self.unbounded = true;
+        self
+    }
+
+    pub const fn reply(mut self, request: usize) -> Self {
+        self.reply = Some(request);
+        self
+    }
+}
+
+/// Makes the entry of a processor; `count` holds the number of replicas, if any.
+pub const fn processor_info(
+    name: &'static str,
+    type_name: &'static str,
+    count: &[usize],
+) -> ProcessorInfo {
+    let replicated = !count.is_empty();
+    ProcessorInfo {
+        name,
+        type_name,
+        replicas: if replicated { count[0] } else { 1 },
+        replicated,
+    }
+}
+
+/// Makes the entry of an edge.
+pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: Spec) -> EdgeInfo {
+    let info = EdgeInfo {
+        from: <G as Node<F>>::END,
+        to: <G as Node<T>>::END,
+        from_type: <G as Node<F>>::TYPE_NAME,
+        to_type: <G as Node<T>>::TYPE_NAME,
+        message,
+        capacity: match spec.capacity {
+            Some(capacity) => capacity,
+            None => CAPACITY,
+        },
+        burst: spec.burst,
+        lanes: match spec.lanes {
+            Some(lanes) => lanes,
+            None => 1,
+        },
+        kind: match (spec.reply, spec.unbounded) {
+            (Some(request), _) => EdgeKind::Reply { request },
+            (None, true) => EdgeKind::Unbounded,
+            (None, false) => EdgeKind::Bounded,
+        },
+    };
+    if spec.reply.is_some() && spec.unbounded {
+        fault::<G>(&info, "is both `reply` and `unbounded`: keep one");
+    }
+    if spec.lanes.is_some() && !matches!(info.to, End::Egress) {
+        fault::<G>(&info, "has `lanes`, which only edges to egress have");
+    }
+    info
+}
+
+/// Finds an edge by its key.
+pub const fn find(keys: &[Key], from: usize, to: usize, message: &str) -> usize {
+    let mut index = 0;
+    while index < keys.len() {
+        let key = keys[index];
+        if key.0 == from && key.1 == to && same(key.2, message) {
+            return index;
+        }
+        index += 1;
+    }
+    panic!("an edge stands in the table it was declared with")
+}
+
+/// Counts the edges before `id` that leave the same processor.
+pub(crate) const fn outgoing_before(edges: &[EdgeInfo], id: usize) -> usize {
+    let (mut index, mut count) = (0, 0);
+    while index < id {
+        count += same_end(edges[index].from, edges[id].from) as usize;
+        index += 1;
+    }
+    count
+}
+
+const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut index = 0;
+    while index < a.len() {
+        if a[index] != b[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}
+
+const fn same_end(a: End, b: End) -> bool {
+    match (a, b) {
+        (End::Ingress, End::Ingress) | (End::Egress, End::Egress) => true,
+        (End::Processor(a), End::Processor(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// Checks everything about a graph that needs all of its tables.
+pub const fn check<G: Graph>() {
+    let (processors, edges) = (G::PROCESSORS, G::EDGES);
+    let mut index = 0;
+    while index < processors.len() {
+        if processors[index].replicas == 0 {
+            let text = Text::new()
+                .add("graph `")
+                .add(G::NAME)
+                .add("`: the processor `")
+                .add(processors[index].name)
+                .add("` has no replicas: declare one at least");
+            panic!("{}", text.as_str());
+        }
+        index += 1;
+    }
+    index = 0;
+    while index < edges.len() {
+        check_edge::<G>(&edges[index]);
+        index += 1;
+    }
+    check_cycles::<G>();
+}
+
+const fn check_edge<G: Graph>(edge: &EdgeInfo) {
+    if edge.capacity == 0 {
+        fault::<G>(edge, "has `cap = 0`: a message needs room");
+    }
+    if edge.burst == 0 {
+        fault::<G>(edge, "has `burst = 0`: its sender could never send");
+    }
+    if edge.lanes == 0 {
+        fault::<G>(edge, "has `lanes = 0`: nobody could receive");
+    }
+    if edge.burst > edge.capacity {
+        fault::<G>(
+            edge,
+            "has a `burst` past its `cap`, so that its sender could never run: raise `cap` or lower `burst`",
+        );
+    }
+    match edge.from {
+        End::Egress => fault::<G>(edge, "leaves egress: only processors and ingress send"),
+        End::Ingress => {
+            if matches!(edge.to, End::Egress) {
+                fault::<G>(edge, "leads past all processors");
+            }
+            if edge.burst != 1 {
+                fault::<G>(edge, "has a `burst`, which edges from ingress have not");
+            }
+        }
+        End::Processor(_) => {
+            if matches!(edge.to, End::Ingress) {
+                fault::<G>(edge, "enters ingress: only processors and egress receive");
+            }
+        }
+    }
+    if let EdgeKind::Reply { request } = edge.kind {
+        let asked = &G::EDGES[request];
+        if !matches!(asked.kind, EdgeKind::Bounded) {
+            fault::<G>(edge, "answers an edge that is not plainly bounded");
+        }
+        if asked.burst > edge.capacity {
+            fault::<G>(
+                edge,
+                "has less room than its requests have `burst`: raise its `cap`",
+            );
+        }
+        let mut index = 0;
+        let mut answers = 0;
+        while index < G::EDGES.len() {
+            if let EdgeKind::Reply { request: other } = G::EDGES[index].kind {
+                answers += (other == request) as usize;
+            }
+            index += 1;
+        }
+        if answers > 1 {
+            fault::<G>(edge, "answers requests that another edge answers too");
+        }
+    }
+}
+
+/// Returns the ends of an edge that can gate its sender within the graph.
+const fn gating(edge: &EdgeInfo) -> Option<(usize, usize)> {
+    match (edge.kind, edge.from, edge.to) {
+        (EdgeKind::Bounded, End::Processor(from), End::Processor(to)) => Some((from, to)),
+        _ => None,
+    }
+}
+
+/// The most processors of one graph.
+const MOST: usize = 4096;
+
+const fn check_cycles<G: Graph>() {
+    let count = G::PROCESSORS.len();
+    assert!(count <= MOST, "a graph has at most 4096 processors");
+    let mut gone = [false; MOST];
+    let mut changed = true;
+    while changed {
+        changed = false;
+        // One pass takes away what no edge enters, the other what none leaves.
+        let mut entered = [false; MOST];
+        let mut left = [false; MOST];
+        let mut index = 0;
+        while index < G::EDGES.len() {
+            if let Some((from, to)) = gating(&G::EDGES[index])
+                && !gone[from]
+                && !gone[to]
+            {
+                entered[to] = true;
+                left[from] = true;
+            }
+            index += 1;
+        }
+        index = 0;
+        while index < count {
+            let is_between = entered[index] && left[index];
+            if !gone[index] && !is_between {
+                gone[index] = true;
+                changed = true;
+            }
+            index += 1;
+        }
+    }
+    let mut index = 0;
+    while index < count {
+        if !gone[index] {
+            cycle_fault::<G>(&gone, index);
+        }
+        index += 1;
+    }
+}
+
+/// Returns the first gating edge from `from` to a processor that is not gone.
+const fn onward<G: Graph>(gone: &[bool; MOST], from: usize) -> &'static EdgeInfo {
+    let mut index = 0;
+    while index < G::EDGES.len() {
+        if let Some((sender, to)) = gating(&G::EDGES[index])
+            && sender == from
+            && !gone[to]
+        {
+            return &G::EDGES[index];
+        }
+        index += 1;
+    }
+    panic!("a processor that remains has an edge onward")
+}
+
+#[cold]
+const fn cycle_fault<G: Graph>(gone: &[bool; MOST], start: usize) -> ! {
+    // After as many steps as there are processors the walk is on a cycle.
+    let mut at = start;
+    let mut steps = 0;
+    while steps < G::PROCESSORS.len() {
+        at = next::<G>(gone, at);
+        steps += 1;
+    }
+    let first = at;
+    let mut text = Text::new()
+        .add("graph `")
+        .add(G::NAME)
+        .add("` has a cycle of bounded edges: ");
+    loop {
+        let edge = onward::<G>(gone, at);
+        text = text
+            .add(edge.from_type)
+            .add(" -> ")
+            .add(edge.to_type)
+            .add(": ")
+            .add(edge.message);
+        at = next::<G>(gone, at);
+        if at == first {
+            break;
+        }
+        text = text.add(", ");
+    }
+    let text = text
+        .add("; when all of them are full nobody can go on. Mark one edge of it `[unbounded]`, or one that answers another `[reply = Request]`");
+    panic!("{}", text.as_str())
+}
+
+const fn next<G: Graph>(gone: &[bool; MOST], at: usize) -> usize {
+    match onward::<G>(gone, at).to {
+        End::Processor(to) => to,
+        End::Ingress | End::Egress => panic!("a gating edge has processors at its ends"),
+    }
+}
+
+#[cold]
+const fn fault<G: Graph>(edge: &EdgeInfo, what: &str) -> ! {
+    let text = Text::new()
+        .add("graph `")
+        .add(G::NAME)
+        .add("`: the edge `")
+        .add(edge.from_type)
+        .add("` -> `")
+        .add(edge.to_type)
+        .add("` for message `")
+        .add(edge.message)
+        .add("` ")
+        .add(what);
+    panic!("{}", text.as_str())
+}
+
+/// A text under construction; what does not fit is cut off.
+struct Text {
+    bytes: [u8; 2048],
+    len: usize,
+}
+
+impl Text {
+    const fn new() -> Self {
+        Self {
+            bytes: [0; 2048],
+            len: 0,
+        }
+    }
+
+    const fn add(mut self, part: &str) -> Self {
+        let part = part.as_bytes();
+        if self.len + part.len() <= self.bytes.len() {
+            let mut index = 0;
+            while index < part.len() {
+                self.bytes[self.len] = part[index];
+                self.len += 1;
+                index += 1;
+            }
+        }
+        self
+    }
+
+    const fn as_str(&self) -> &str {
+        match core::str::from_utf8(self.bytes.split_at(self.len).0) {
+            Ok(text) => text,
+            Err(_) => panic!("whole strings make a string"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edge_is_found_by_ends_and_message() {
+        const KEYS: &[Key] = &[(0, 1, "Line"), (0, 1, "Tick"), (1, 0, "Line")];
+        assert_eq!(find(KEYS, 0, 1, "Tick"), 1);
+        assert_eq!(find(KEYS, 1, 0, "Line"), 2);
+    }
+
+    #[test]
+    fn a_text_is_the_parts_in_order() {
+        let text = Text::new().add("graph `").add("App").add("`");
+        assert_eq!(text.as_str(), "graph `App`");
+    }
+}

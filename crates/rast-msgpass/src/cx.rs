@@ -1,0 +1,405 @@
+//! What a handler sees: who it is, and the ways out.
+//!
+//! `cx.to::<Parser>().send(line)` names the receiver's type; the message's type
+//! picks the edge, and the edge's constants say which outlet it is.
+
+use core::any::Any;
+use core::fmt;
+use core::marker::PhantomData;
+
+use crate::graph::{Edge, Egress, Graph, Node, Replicated, Single};
+use crate::outlet::{Out, Outlet};
+use crate::panics;
+use crate::primitive::sync::Arc;
+use crate::queue::Full;
+use crate::report::PanicRecord;
+use crate::shared::{OnPanic, Shared, Stats};
+use crate::timers::{Clock, Instant, MonotonicClock};
+
+/// What one instance of a processor owns, apart from the processor itself and
+/// its inlets.
+pub(crate) struct Core {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) shard: usize,
+    pub(crate) node: usize,
+    pub(crate) replica: usize,
+    pub(crate) outs: Vec<Box<dyn Outlet>>,
+    /// The number of the invocation under way: a burst is counted per one.
+    pub(crate) invocation: u64,
+    /// The replica that sent the message in hand.
+    pub(crate) sender: usize,
+    pub(crate) stop: bool,
+    pub(crate) retired: bool,
+}
+
+impl Core {
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.shared.stats[self.shard]
+    }
+
+    /// Returns how many invocations are sure to find room. `answering` is the
+    /// outlet of the requests, when answers are to be handled.
+    pub(crate) fn allow(&mut self, answering: Option<usize>) -> usize {
+        let mut least = usize::MAX;
+        for (index, out) in self.outs.iter_mut().enumerate() {
+            let mut allow = out.allow();
+            if allow == 0 && answering == Some(index) {
+                allow = out.allow_answering();
+            }
+            least = least.min(allow);
+        }
+        least
+    }
+
+    /// Tells whether the instance may not run, by a fresh look.
+    pub(crate) fn is_gated(&self, answering: Option<usize>) -> bool {
+        for (index, out) in self.outs.iter().enumerate() {
+            if out.is_gated() && (answering != Some(index) || out.allow_answering() == 0) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn out<M: Send + 'static>(&mut self, index: usize) -> &mut Out<M> {
+        let out: &mut dyn Any = &mut *self.outs[index];
+        out.downcast_mut()
+            .expect("an edge's outlet is made for its message")
+    }
+
+    fn out_ref<M: Send + 'static>(&self, index: usize) -> &Out<M> {
+        let out: &dyn Any = &*self.outs[index];
+        out.downcast_ref()
+            .expect("an edge's outlet is made for its message")
+    }
+
+    /// Takes note of a panic of a handler.
+    #[cold]
+    pub(crate) fn panicked(&mut self, edge: Option<usize>, payload: Box<dyn Any + Send>) {
+        self.stats().panics.add(1);
+        self.shared.record_panic(PanicRecord {
+            processor: self.shared.processors[self.node].name,
+            replica: self.replica,
+            edge: edge.map(|edge| &self.shared.edges[edge]),
+            message: panics::text(payload),
+        });
+        match self.shared.on_panic {
+            OnPanic::Continue => {}
+            OnPanic::Retire => self.retired = true,
+            OnPanic::Stop => self.stop = true,
+        }
+    }
+}
+
+/// What a handler of processor `P` in graph `G` may do.
+pub struct Cx<'a, G, P> {
+    core: &'a mut Core,
+    types: PhantomData<fn(G, P)>,
+}
+
+impl<'a, G: Graph, P> Cx<'a, G, P> {
+    pub(crate) fn new(core: &'a mut Core) -> Self {
+        Self {
+            core,
+            types: PhantomData,
+        }
+    }
+
+    /// Turns to a receiver: another processor, or [`Egress`].
+    #[inline]
+    pub fn to<To>(&mut self) -> Port<'_, G, P, To>
+    where
+        G: Node<To>,
+    {
+        Port {
+            core: self.core,
+            types: PhantomData,
+        }
+    }
+
+    /// Returns the index of this instance among the replicas of its processor;
+    /// 0 for a processor without.
+    pub fn replica(&self) -> usize {
+        self.core.replica
+    }
+
+    /// Returns the index of the replica that sent the message in hand: where an
+    /// answer goes. 0 from a processor without replicas, from ingress, and in
+    /// a ping.
+    pub fn sender(&self) -> usize {
+        self.core.sender
+    }
+
+    /// Reads the clock.
+    pub fn now(&self) -> Instant {
+        MonotonicClock::new().now()
+    }
+
+    /// Asks the whole graph to stop, as [`Stopper::stop`](crate::Stopper::stop):
+    /// what is under way ends, what waits counts as undelivered.
+    pub fn stop(&mut self) {
+        self.core.stop = true;
+    }
+
+    /// Tells whether the graph drains: no ping comes any more, the messages
+    /// that are still there are handled.
+    pub fn is_draining(&self) -> bool {
+        self.core.shared.is_draining()
+    }
+}
+
+impl<G: Graph, P> fmt::Debug for Cx<'_, G, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cx")
+            .field("graph", &G::NAME)
+            .field(
+                "processor",
+                &self.core.shared.processors[self.core.node].name,
+            )
+            .field("replica", &self.core.replica)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The way from processor `P` to `To`.
+#[must_use = "a port does nothing until something is sent"]
+pub struct Port<'a, G, P, To> {
+    core: &'a mut Core,
+    types: PhantomData<fn(G, P, To)>,
+}
+
+impl<'a, G: Node<To>, P, To> Port<'a, G, P, To> {
+    fn choose(self, choice: Choice) -> Chosen<'a, G, P, To> {
+        Chosen {
+            core: self.core,
+            choice,
+            types: PhantomData,
+        }
+    }
+
+    /// Sends one message. Wait-free; it finds room, because the processor runs
+    /// only while there is room for the edge's burst.
+    ///
+    /// # Panics
+    ///
+    /// When the invocation has sent its burst on this edge already, or, on a
+    /// `reply` edge, when no request waits for an answer.
+    #[inline]
+    pub fn send<M>(self, message: M)
+    where
+        M: Edge<G, P, To>,
+        G: Single<To>,
+    {
+        const {
+            assert!(
+                M::INFO.lanes == 1,
+                "this edge to egress has several lanes: choose one by `.lane(i)`"
+            );
+        }
+        self.choose(Choice::At(0)).send(message);
+    }
+
+    /// Sends one message if there is room. Wait-free. It counts against the
+    /// burst, and goes beyond it where the ring has room.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] with the message.
+    pub fn try_send<M>(self, message: M) -> Result<(), Full<M>>
+    where
+        M: Edge<G, P, To>,
+        G: Single<To>,
+    {
+        const {
+            assert!(
+                M::INFO.lanes == 1,
+                "this edge to egress has several lanes: choose one by `.lane(i)`"
+            );
+        }
+        self.choose(Choice::At(0)).try_send(message)
+    }
+
+    /// Returns how many messages [`try_send`](Self::try_send) would take now;
+    /// on a `reply` edge, how many requests wait for an answer.
+    pub fn room<M>(self) -> usize
+    where
+        M: Edge<G, P, To>,
+        G: Single<To>,
+    {
+        self.choose(Choice::At(0)).room::<M>()
+    }
+
+    /// Gives up the answer to one request, on a `reply` edge: its sender gets
+    /// the credit back.
+    ///
+    /// # Panics
+    ///
+    /// When no request waits for an answer, or the edge is no `reply` edge.
+    pub fn waive<M>(self)
+    where
+        M: Edge<G, P, To>,
+        G: Single<To>,
+    {
+        self.choose(Choice::At(0)).waive::<M>();
+    }
+
+    /// Chooses the replica for a key: equal keys get the same one.
+    /// It is the remainder of `key` by the number of replicas.
+    pub fn key(self, key: u64) -> Chosen<'a, G, P, To>
+    where
+        G: Replicated<To>,
+    {
+        self.choose(Choice::Key(key))
+    }
+
+    /// Chooses the next replica in turn, past those without room.
+    pub fn any(self) -> Chosen<'a, G, P, To>
+    where
+        G: Replicated<To>,
+    {
+        self.choose(Choice::Any)
+    }
+
+    /// Chooses the replica with this index; an answer goes to
+    /// [`Cx::sender`].
+    pub fn at(self, index: usize) -> Chosen<'a, G, P, To>
+    where
+        G: Replicated<To>,
+    {
+        self.choose(Choice::At(index))
+    }
+
+    /// Turns to all replicas at once.
+    pub fn all(self) -> All<'a, G, P, To>
+    where
+        G: Replicated<To>,
+    {
+        All {
+            core: self.core,
+            types: PhantomData,
+        }
+    }
+}
+
+impl<'a, G: Node<Egress>, P> Port<'a, G, P, Egress> {
+    /// Chooses a lane: one of the receivers outside.
+    pub fn lane(self, index: usize) -> Chosen<'a, G, P, Egress> {
+        self.choose(Choice::At(index))
+    }
+}
+
+impl<G, P, To> fmt::Debug for Port<'_, G, P, To> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port").finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Choice {
+    At(usize),
+    Key(u64),
+    Any,
+}
+
+/// The way to one replica, or one lane, of `To`.
+#[must_use = "a port does nothing until something is sent"]
+pub struct Chosen<'a, G, P, To> {
+    core: &'a mut Core,
+    choice: Choice,
+    types: PhantomData<fn(G, P, To)>,
+}
+
+impl<G: Node<To>, P, To> Chosen<'_, G, P, To> {
+    #[inline]
+    fn index<M: Edge<G, P, To>>(&mut self) -> usize {
+        match self.choice {
+            Choice::At(index) => index,
+            Choice::Key(key) => (key % self.core.out_ref::<M>(M::OUT).targets() as u64) as usize,
+            Choice::Any => self.core.out::<M>(M::OUT).any(),
+        }
+    }
+
+    /// Sends one message, as [`Port::send`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Port::send`]; and when there is no such replica or lane.
+    #[inline]
+    pub fn send<M: Edge<G, P, To>>(mut self, message: M) {
+        let index = self.index::<M>();
+        let invocation = self.core.invocation;
+        self.core.out::<M>(M::OUT).send(index, message, invocation);
+    }
+
+    /// Sends one message if there is room, as [`Port::try_send`].
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] with the message.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such replica or lane.
+    pub fn try_send<M: Edge<G, P, To>>(mut self, message: M) -> Result<(), Full<M>> {
+        let index = self.index::<M>();
+        let invocation = self.core.invocation;
+        self.core
+            .out::<M>(M::OUT)
+            .try_send(index, message, invocation)
+    }
+
+    /// Returns how many messages [`try_send`](Self::try_send) would take now;
+    /// on a `reply` edge, how many requests wait for an answer.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such replica or lane.
+    pub fn room<M: Edge<G, P, To>>(mut self) -> usize {
+        let index = self.index::<M>();
+        let invocation = self.core.invocation;
+        self.core.out_ref::<M>(M::OUT).room(index, invocation)
+    }
+
+    /// Gives up the answer to one request, as [`Port::waive`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Port::waive`]; and when there is no such replica.
+    pub fn waive<M: Edge<G, P, To>>(mut self) {
+        let index = self.index::<M>();
+        self.core.out::<M>(M::OUT).waive(index);
+    }
+}
+
+impl<G, P, To> fmt::Debug for Chosen<'_, G, P, To> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chosen")
+            .field("choice", &self.choice)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The way to all replicas of `To` at once.
+#[must_use = "a port does nothing until something is sent"]
+pub struct All<'a, G, P, To> {
+    core: &'a mut Core,
+    types: PhantomData<fn(G, P, To)>,
+}
+
+impl<G: Node<To>, P, To> All<'_, G, P, To> {
+    /// Sends a copy to each replica; it counts as one message of the burst.
+    ///
+    /// # Panics
+    ///
+    /// As [`Port::send`].
+    pub fn send<M: Edge<G, P, To> + Clone>(self, message: M) {
+        let invocation = self.core.invocation;
+        self.core.out::<M>(M::OUT).send_all(message, invocation);
+    }
+}
+
+impl<G, P, To> fmt::Debug for All<'_, G, P, To> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("All").finish_non_exhaustive()
+    }
+}

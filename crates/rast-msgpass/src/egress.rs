@@ -1,0 +1,496 @@
+//! Egress: typed doors out of the graph, each woken for its receiver.
+//!
+//! ```text
+//!   instance 0 ═ring 0═╗
+//!   instance 1 ═ring 1═╬═► EgressReceiver of the lane ──► an outside thread
+//!   instance 2 ═ring 2═╝          ▲
+//!        └── bit 2 of `words` ────┘   set after a push, taken before a look
+//! ```
+//!
+//! Each sending instance has a ring of its own into each lane, so egress is
+//! SPSC throughout. A bit per ring says where to look; `notified` says whether
+//! the waker was called since the receiver last found the lane empty.
+//!
+//! No message is overlooked. Both words are changed by read-modify-writes
+//! alone, so their changes stand in one order each:
+//!
+//! ```text
+//!   sender                          receiver, finding no bit
+//!   A1 push                         B1 notified := false   (swap)
+//!   A2 words |= bit   (fetch_or)    B2 bits := words, words := 0   (swap)
+//!   A3 notified := true, if it      B3 no bit: the lane is empty
+//!      was false call the waker
+//! ```
+//!
+//! 1. If A2 comes before B2 in the order of `words`, B2 takes the bit, and the
+//!    message with it.
+//! 2. If B2 comes before A2, then B1 comes before A3 in the order of
+//!    `notified`. Were A3 first, B1 would have read from it, would have seen
+//!    A2, and B2 would have found the bit. So A3 finds false, unless another
+//!    sender set it after B1, and that one called the waker.
+//!
+//! A receiver that blocks waits on an event count, which has an argument of its
+//! own; it is notified at each announcement, which costs a fence and a load.
+//!
+//! The receiver that makes room in a ring wakes the ring's sender when that one
+//! may stand gated: see [`may_gate`].
+
+use core::fmt;
+use core::time::Duration;
+use std::error::Error;
+use std::time::Instant;
+
+use crate::counter::Counter;
+use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use crate::primitive::sync::{Arc, Mutex};
+use crate::primitive::{CachePadded, EventCount};
+use crate::queue::spsc::Consumer;
+use crate::sharder::{self, ShardId};
+
+/// Calls an event loop.
+type Waker = Arc<Box<dyn Fn() + Send + Sync>>;
+
+/// Tells whether the sender of a ring may stand gated for want of room, after
+/// `taken` messages were taken out since the last such look.
+///
+/// The sender stands gated when it saw less room than `burst`, fenced, and
+/// still saw less. The caller took messages out before this. Either the
+/// sender's last look saw the room that they left; or the look here, after the
+/// fence, sees everything that the sender had pushed, and then the ring was, by
+/// this reckoning, as full as the sender saw it.
+#[inline]
+pub fn may_gate<T>(ring: &Consumer<T>, taken: usize, burst: usize) -> bool {
+    // SeqCst: pairs with the fence before the sender's last look; one of both sees what the other did. [EG1]
+    fence(Ordering::SeqCst);
+    holds_enough_to_gate(ring, taken, burst)
+}
+
+/// The look of [`may_gate`], after a fence of the caller's.
+#[inline]
+pub(crate) fn holds_enough_to_gate<T>(ring: &Consumer<T>, taken: usize, burst: usize) -> bool {
+    taken + ring.len() + burst > ring.capacity()
+}
+
+/// What the senders and the receiver of a lane share.
+pub struct Lane {
+    /// A bit per sender: its ring may hold something.
+    words: Box<[CachePadded<AtomicU64>]>,
+    /// The waker was called and the receiver has not found the lane empty since.
+    notified: CachePadded<AtomicBool>,
+    /// No sender will push any more.
+    ended: AtomicBool,
+    event: EventCount,
+    waker: Mutex<Option<Waker>>,
+    /// Messages that the receiver took.
+    taken: Counter,
+}
+
+impl Lane {
+    /// Makes the lane of so many senders.
+    pub fn new(senders: usize) -> Self {
+        Self {
+            words: (0..senders.div_ceil(64))
+                .map(|_| CachePadded::new(AtomicU64::new(0)))
+                .collect(),
+            notified: CachePadded::new(AtomicBool::new(false)),
+            ended: AtomicBool::new(false),
+            event: EventCount::new(),
+            waker: Mutex::new(None),
+            taken: Counter::new(),
+        }
+    }
+
+    /// Says that the ring of sender `slot` got messages.
+    pub fn announce(&self, slot: usize) {
+        // Release: pairs with the Acquire in take; the pushes stand above. [EG2]
+        self.words[slot / 64].fetch_or(1 << (slot % 64), Ordering::Release);
+        self.notify();
+    }
+
+    fn notify(&self) {
+        // AcqRel: pairs with the AcqRel in rest; one that finds true leaves the bit above to the receiver that will look. [EG3]
+        if !self.notified.swap(true, Ordering::AcqRel) {
+            self.call_waker();
+        }
+        self.event.notify_all();
+    }
+
+    #[cold]
+    fn call_waker(&self) {
+        let waker = self.waker.lock().clone();
+        if let Some(waker) = waker {
+            waker();
+        }
+    }
+
+    /// Says that no sender will push any more.
+    pub fn end(&self) {
+        // Release: pairs with the Acquire in is_ended; all pushes of all senders stand above. [EG4]
+        self.ended.store(true, Ordering::Release);
+        self.notify();
+    }
+
+    /// Returns how many messages the receiver took.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.get()
+    }
+
+    fn is_ended(&self) -> bool {
+        // Acquire: pairs with the Release in end; a look at the rings after this finds all there will ever be. [EG5]
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Takes the bits of one word.
+    fn take(&self, word: usize) -> u64 {
+        // Acquire: pairs with the Release in announce; the ring is looked at after this. [EG6]
+        self.words[word].swap(0, Ordering::Acquire)
+    }
+
+    /// Asks to be woken for what is announced from here on.
+    fn rest(&self) {
+        // AcqRel: pairs with the AcqRel in notify; the bits of those who were not to wake are taken after this. [EG7]
+        self.notified.swap(false, Ordering::AcqRel);
+    }
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane").finish_non_exhaustive()
+    }
+}
+
+/// There is nothing to receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TryRecvError {
+    /// Nothing is there now.
+    Empty,
+    /// The graph has ended and everything was taken.
+    Closed,
+}
+
+/// The graph has ended and everything was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecvError;
+
+/// Nothing was received in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecvTimeoutError {
+    /// The time is over.
+    Elapsed,
+    /// The graph has ended and everything was taken.
+    Closed,
+}
+
+impl fmt::Display for TryRecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "the lane is empty",
+            Self::Closed => "the graph has ended",
+        })
+    }
+}
+
+impl fmt::Display for RecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the graph has ended")
+    }
+}
+
+impl fmt::Display for RecvTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Elapsed => "nothing came in time",
+            Self::Closed => "the graph has ended",
+        })
+    }
+}
+
+impl Error for TryRecvError {}
+impl Error for RecvError {}
+impl Error for RecvTimeoutError {}
+
+/// Who is told that there is room again: the sharder, or a test.
+pub trait Wake {
+    /// Gives `shard` a turn.
+    fn wake(&self, shard: ShardId);
+}
+
+impl Wake for sharder::Handle {
+    fn wake(&self, shard: ShardId) {
+        self.notify(shard);
+    }
+}
+
+/// The rings into one lane, before their receiver is handed out.
+pub(crate) struct LaneParts<M> {
+    pub(crate) rings: Vec<Consumer<M>>,
+    pub(crate) lane: Arc<Lane>,
+    /// The shard of the sender of the first ring; the others follow.
+    pub(crate) first: usize,
+    pub(crate) burst: usize,
+}
+
+/// Receives messages of type `M` that leave the graph on one lane.
+///
+/// Got from [`Handle::egress`](crate::Handle::egress). One thread receives; the
+/// receiver may be moved to another. The order of each sending instance is
+/// kept. The lane ends when the graph has ended and everything was taken. When
+/// the receiver is dropped before, what is sent counts as undelivered and holds
+/// nobody up.
+pub struct EgressReceiver<M, W: Wake = sharder::Handle> {
+    rings: Vec<Consumer<M>>,
+    lane: Arc<Lane>,
+    first: usize,
+    burst: usize,
+    /// Bits taken from the lane whose rings are not known to be empty.
+    ready: Vec<u64>,
+    /// The ring that has its turn, and what is left of the turn.
+    cursor: usize,
+    turn: usize,
+    wake: W,
+}
+
+/// How many messages in a row come from one sender while others wait.
+const TURN: usize = 32;
+
+impl<M, W: Wake> EgressReceiver<M, W> {
+    pub(crate) fn new(parts: LaneParts<M>, wake: W) -> Self {
+        Self::from_rings(parts.rings, parts.lane, parts.first, parts.burst, wake)
+    }
+
+    /// Makes a receiver from its rings. For models.
+    #[doc(hidden)]
+    pub fn from_rings(
+        rings: Vec<Consumer<M>>,
+        lane: Arc<Lane>,
+        first: usize,
+        burst: usize,
+        wake: W,
+    ) -> Self {
+        Self {
+            ready: vec![0; lane.words.len()],
+            rings,
+            lane,
+            first,
+            burst,
+            cursor: 0,
+            turn: 0,
+            wake,
+        }
+    }
+
+    /// Receives if something is there. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// `Empty`, or `Closed` when the graph has ended and everything was taken.
+    pub fn try_recv(&mut self) -> Result<M, TryRecvError> {
+        let mut received = None;
+        if self.drain(1, |message| received = Some(message)) == 1 {
+            return Ok(received.expect("one message was taken"));
+        }
+        if !self.lane.is_ended() {
+            return Err(TryRecvError::Empty);
+        }
+        // What was pushed before the end is seen by a look after it.
+        if self.drain(1, |message| received = Some(message)) == 1 {
+            return Ok(received.expect("one message was taken"));
+        }
+        Err(TryRecvError::Closed)
+    }
+
+    /// Receives, waiting until something is there. Blocking.
+    ///
+    /// # Errors
+    ///
+    /// When the graph has ended and everything was taken.
+    pub fn recv(&mut self) -> Result<M, RecvError> {
+        loop {
+            match self.recv_until(None) {
+                Ok(message) => return Ok(message),
+                Err(RecvTimeoutError::Closed) => return Err(RecvError),
+                Err(RecvTimeoutError::Elapsed) => {}
+            }
+        }
+    }
+
+    /// Receives, waiting at most `timeout`. Blocking.
+    ///
+    /// # Errors
+    ///
+    /// `Elapsed`, or `Closed` when the graph has ended and everything was taken.
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<M, RecvTimeoutError> {
+        self.recv_until(Instant::now().checked_add(timeout))
+    }
+
+    fn recv_until(&mut self, deadline: Option<Instant>) -> Result<M, RecvTimeoutError> {
+        loop {
+            match self.try_recv() {
+                Ok(message) => return Ok(message),
+                Err(TryRecvError::Closed) => return Err(RecvTimeoutError::Closed),
+                Err(TryRecvError::Empty) => {}
+            }
+            let lane = Arc::clone(&self.lane);
+            let key = lane.event.prepare();
+            match self.try_recv() {
+                Ok(message) => {
+                    lane.event.cancel(key);
+                    return Ok(message);
+                }
+                Err(TryRecvError::Closed) => return Err(RecvTimeoutError::Closed),
+                Err(TryRecvError::Empty) => {}
+            }
+            match deadline {
+                None => lane.event.wait(key),
+                Some(deadline) => {
+                    let notified = lane.event.wait_deadline(key, deadline);
+                    if !notified && Instant::now() >= deadline {
+                        return Err(RecvTimeoutError::Elapsed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives up to `max` messages to `each`, from all senders in turn, and
+    /// returns how many. Never waits.
+    ///
+    /// Fewer than `max` says that the lane was empty; an event loop calls it
+    /// until then, and is woken after that by the waker. A panic in `each`
+    /// loses the message in hand and no other.
+    pub fn drain(&mut self, max: usize, mut each: impl FnMut(M)) -> usize {
+        let mut total = 0;
+        while total < max {
+            let Some(slot) = self.next_ready() else {
+                break;
+            };
+            let wanted = (max - total).min(TURN - self.turn);
+            let burst = self.burst;
+            let ring = &mut self.rings[slot];
+            let mut freed = Freed {
+                taken: 0,
+                burst,
+                shard: ShardId::from_index(self.first + slot),
+                wake: &self.wake,
+                ring,
+            };
+            let taken = freed.take(wanted, &mut each);
+            drop(freed);
+            self.lane.taken.add(taken as u64);
+            total += taken;
+            self.turn += taken;
+            if taken < wanted {
+                self.ready[slot / 64] &= !(1 << (slot % 64));
+            }
+            if taken < wanted || self.turn == TURN {
+                self.cursor = (slot + 1) % self.rings.len();
+                self.turn = 0;
+            }
+        }
+        total
+    }
+
+    /// Finds the next ring, from the cursor on, that may hold something.
+    fn next_ready(&mut self) -> Option<usize> {
+        if let Some(slot) = self.find_ready() {
+            return Some(slot);
+        }
+        self.collect();
+        if let Some(slot) = self.find_ready() {
+            return Some(slot);
+        }
+        self.lane.rest();
+        self.collect();
+        self.find_ready()
+    }
+
+    fn collect(&mut self) {
+        for (word, ready) in self.ready.iter_mut().enumerate() {
+            *ready |= self.lane.take(word);
+        }
+    }
+
+    fn find_ready(&mut self) -> Option<usize> {
+        let words = self.ready.len();
+        let (start, bit) = (self.cursor / 64, self.cursor % 64);
+        for step in 0..=words {
+            let word = (start + step) % words.max(1);
+            let mut bits = *self.ready.get(word)?;
+            if step == 0 {
+                bits &= u64::MAX << bit;
+            }
+            if bits != 0 {
+                let slot = word * 64 + bits.trailing_zeros() as usize;
+                if slot != self.cursor {
+                    self.cursor = slot;
+                    self.turn = 0;
+                }
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// Has `waker` called when the lane may have got messages, once until
+    /// [`drain`](Self::drain) or [`try_recv`](Self::try_recv) finds it empty;
+    /// also when the lane ends. It is called at once for what may be there.
+    ///
+    /// It is called by the graph's workers between two turns, so it must be
+    /// short: write to an event descriptor, unpark a thread.
+    pub fn set_waker(&self, waker: impl Fn() + Send + Sync + 'static) {
+        let waker: Waker = Arc::new(Box::new(waker));
+        *self.lane.waker.lock() = Some(Arc::clone(&waker));
+        waker();
+    }
+
+    /// Tells whether the graph has ended and everything was taken.
+    pub fn is_closed(&self) -> bool {
+        self.lane.is_ended() && self.rings.iter().all(Consumer::is_empty)
+    }
+}
+
+/// Wakes the sender when the taking ends, by return or by panic.
+struct Freed<'a, M, W: Wake> {
+    ring: &'a mut Consumer<M>,
+    taken: usize,
+    burst: usize,
+    shard: ShardId,
+    wake: &'a W,
+}
+
+impl<M, W: Wake> Freed<'_, M, W> {
+    fn take(&mut self, max: usize, each: &mut impl FnMut(M)) -> usize {
+        let taken = &mut self.taken;
+        self.ring.pop_batch(max, |message| {
+            *taken += 1;
+            each(message);
+        })
+    }
+}
+
+impl<M, W: Wake> Drop for Freed<'_, M, W> {
+    fn drop(&mut self) {
+        if self.taken > 0 && may_gate(self.ring, self.taken, self.burst) {
+            self.wake.wake(self.shard);
+        }
+    }
+}
+
+impl<M, W: Wake> Drop for EgressReceiver<M, W> {
+    fn drop(&mut self) {
+        // The rings close first, so that a woken sender sees it.
+        let count = self.rings.len();
+        self.rings.clear();
+        for slot in 0..count {
+            self.wake.wake(ShardId::from_index(self.first + slot));
+        }
+    }
+}
+
+impl<M, W: Wake> fmt::Debug for EgressReceiver<M, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EgressReceiver")
+            .field("senders", &self.rings.len())
+            .finish_non_exhaustive()
+    }
+}

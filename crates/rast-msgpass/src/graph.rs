@@ -1,0 +1,180 @@
+//! What `graph!` declares: the traits that carry the types, and the tables
+//! that carry the numbers.
+//!
+//! The source numbers processors and edges by a chain of base classes, one per
+//! edge, and finds an edge by overload resolution along the chain.
+//! Here each edge is one `impl Edge<Graph, From, To> for Message`: the compiler
+//! looks it up by types, the message is `Self` so that an error names it, and
+//! nothing recurses.
+//! The numbers are constants, so the tables are data in the program's image.
+
+use core::fmt;
+
+use crate::wiring::Wiring;
+
+/// One side of an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum End {
+    /// Outside threads send, through an [`IngressSender`](crate::IngressSender).
+    Ingress,
+    /// The processor with this index in [`Graph::PROCESSORS`].
+    Processor(usize),
+    /// Outside threads receive, through an [`EgressReceiver`](crate::EgressReceiver).
+    Egress,
+}
+
+impl End {
+    /// Returns the index of the processor, if the end is one.
+    pub const fn processor(self) -> Option<usize> {
+        match self {
+            Self::Processor(index) => Some(index),
+            Self::Ingress | Self::Egress => None,
+        }
+    }
+}
+
+/// Which rule bounds an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EdgeKind {
+    /// Its sender runs only while there is room for the declared burst.
+    Bounded,
+    /// It never gates its sender: what finds no room in the ring is kept, in
+    /// order, beside the sender.
+    Unbounded,
+    /// It carries answers to the edge with index `request`, and finds room
+    /// reserved by the request.
+    Reply {
+        /// The index of the edge of requests in [`Graph::EDGES`].
+        request: usize,
+    },
+}
+
+/// A processor of a graph, as declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProcessorInfo {
+    /// The name in `graph!`.
+    pub name: &'static str,
+    /// The type, as written in `graph!`.
+    pub type_name: &'static str,
+    /// How many instances run; one unless it was declared as `[Type; N]`.
+    pub replicas: usize,
+    /// Whether it was declared as `[Type; N]`.
+    pub replicated: bool,
+}
+
+/// An edge of a graph, as declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EdgeInfo {
+    /// The sending end.
+    pub from: End,
+    /// The receiving end.
+    pub to: End,
+    /// The type of the sending end, as written.
+    pub from_type: &'static str,
+    /// The type of the receiving end, as written.
+    pub to_type: &'static str,
+    /// The type of the message, as written.
+    pub message: &'static str,
+    /// Messages that each ring of the edge, or each door, holds.
+    pub capacity: usize,
+    /// Messages that one invocation of the sender may `send`.
+    pub burst: usize,
+    /// Receivers outside; one except on edges to `egress`.
+    pub lanes: usize,
+    /// Which rule bounds it.
+    pub kind: EdgeKind,
+}
+
+impl fmt::Display for EdgeInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} -> {}: {}",
+            self.from_type, self.to_type, self.message
+        )
+    }
+}
+
+/// The end of an edge that is outside threads, sending: `ingress` in `graph!`.
+///
+/// `impl Receive<App, Ingress, Command> for Reader` takes what comes in.
+#[derive(Debug)]
+pub enum Ingress {}
+
+/// The end of an edge that is outside threads, receiving: `egress` in `graph!`.
+///
+/// `cx.to::<Egress>().send(report)` sends out.
+#[derive(Debug)]
+pub enum Egress {}
+
+/// A graph of processors; implemented by [`graph!`](crate::graph) alone.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a graph",
+    note = "declare it:  graph! {{ graph {Self} {{ processors {{ .. }} edges {{ .. }} }} }}"
+)]
+pub trait Graph: Sized + 'static {
+    /// The name in `graph!`.
+    const NAME: &'static str;
+    /// The processors, in the order of the declaration.
+    const PROCESSORS: &'static [ProcessorInfo];
+    /// The edges, in the order of the declaration.
+    const EDGES: &'static [EdgeInfo];
+
+    /// Calls `wiring` for each edge with its types.
+    #[doc(hidden)]
+    fn wire(wiring: &mut Wiring);
+}
+
+/// States that `P` is an end in the graph; implemented by
+/// [`graph!`](crate::graph) alone.
+#[diagnostic::on_unimplemented(
+    message = "`{P}` is not a processor of graph `{Self}`",
+    label = "unknown processor",
+    note = "list it under `processors` in `graph!`"
+)]
+pub trait Node<P>: Graph {
+    /// Which end it is.
+    const END: End;
+    /// The index in [`Graph::PROCESSORS`]; `usize::MAX` for the doors.
+    const ID: usize;
+    /// The type, as written in `graph!`.
+    const TYPE_NAME: &'static str;
+}
+
+/// States that `P` has one instance in the graph; implemented by
+/// [`graph!`](crate::graph) alone.
+#[diagnostic::on_unimplemented(
+    message = "`{P}` has replicas in graph `{Self}`: say which one receives",
+    label = "choose a replica",
+    note = "write `.key(k)`, `.any()`, `.all()` or `.at(i)` before the call"
+)]
+pub trait Single<P>: Node<P> {}
+
+/// States that `P` has replicas in the graph; implemented by
+/// [`graph!`](crate::graph) alone.
+#[diagnostic::on_unimplemented(
+    message = "`{P}` has one instance in graph `{Self}`: there is none to choose",
+    label = "`{P}` is not replicated",
+    note = "send to it directly, or declare it as `[{P}; N]` in `graph!`"
+)]
+pub trait Replicated<P>: Node<P> {}
+
+/// States that the message `Self` may go from `From` to `To` in graph `G`;
+/// implemented by [`graph!`](crate::graph) alone, once per edge.
+#[diagnostic::on_unimplemented(
+    message = "graph `{G}` has no edge `{From}` -> `{To}` for message `{Self}`",
+    label = "not an edge of `{G}`",
+    note = "declare it in `graph!`:  {From} -> {To}: {Self};"
+)]
+pub trait Edge<G: Graph, From, To>: Sized + Send + 'static {
+    /// The index in [`Graph::EDGES`].
+    const ID: usize;
+    /// The entry in [`Graph::EDGES`].
+    const INFO: &'static EdgeInfo = &G::EDGES[Self::ID];
+    /// The index among the edges that leave the sending processor.
+    const OUT: usize = crate::check::outgoing_before(G::EDGES, Self::ID);
+
+    /// Makes the rings or the door of the edge.
+    #[doc(hidden)]
+    fn wire(wiring: &mut Wiring);
+}

@@ -1,0 +1,401 @@
+//! A running graph, from outside: its doors, its figures, its end.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::time::Duration;
+use std::io;
+use std::time::Instant;
+
+use crate::egress::{EgressReceiver, LaneParts};
+use crate::graph::{Edge, Egress, End, Graph, Ingress, Node};
+use crate::ingress::{AnyDoor, Doors, IngressSender};
+use crate::primitive::Parker;
+use crate::primitive::sync::{Arc, Mutex};
+use crate::primitive::thread::{self, JoinHandle};
+use crate::report::{DrainError, EdgeMetrics, InstanceMetrics, Metrics, Report, Undelivered};
+use crate::runtime::Runtime;
+use crate::sharder::{self, Outcome, ShardId, Sharder};
+use crate::shared::Shared;
+use crate::timers::Nanos;
+use crate::wiring::{Lanes, Outside};
+
+/// How long `drain` sleeps between two looks.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// What the thread of a graph found at its end, beside the shared counts.
+#[derive(Clone, Debug, Default)]
+struct Ending {
+    rejections: Vec<String>,
+    faults: Vec<String>,
+}
+
+/// A running graph: its doors, its figures, and the way to end it.
+///
+/// `Send` and `Sync`. Dropping it stops the graph and waits for its threads.
+pub struct Handle<G: Graph> {
+    run: Run,
+    graph: PhantomData<fn(G)>,
+}
+
+/// A running graph without its type.
+pub(crate) struct Run {
+    shared: Arc<Shared>,
+    sharder: sharder::Handle,
+    doors: Vec<Option<Box<dyn std::any::Any + Send + Sync>>>,
+    closers: Vec<Vec<Box<dyn AnyDoor>>>,
+    lanes: Vec<Vec<Arc<crate::egress::Lane>>>,
+    receivers: Mutex<Lanes>,
+    thread: Option<JoinHandle<Ending>>,
+    ending: Ending,
+}
+
+impl Run {
+    pub(crate) fn start<G: Graph>(
+        shared: Arc<Shared>,
+        sharder: Sharder<Runtime>,
+        outside: Outside,
+    ) -> io::Result<Handle<G>> {
+        let handle = sharder.handle();
+        let closers: Vec<Box<dyn AnyDoor>> = outside
+            .closers
+            .iter()
+            .flatten()
+            .map(|door| door.boxed())
+            .collect();
+        let lanes = outside.lanes.clone();
+        let thread = thread::spawn_named(format!("rast-{}", G::NAME), move || {
+            let (ending, mut outcome) = run(sharder);
+            // From here on a sender gets its message back.
+            for door in closers {
+                door.close();
+            }
+            for shard in &mut outcome.shards {
+                shard.state.finish();
+            }
+            drop(outcome);
+            for lane in lanes.iter().flatten() {
+                lane.end();
+            }
+            ending
+        })?;
+        Ok(Handle {
+            run: Self {
+                shared,
+                sharder: handle,
+                doors: outside.doors,
+                closers: outside.closers,
+                lanes: outside.lanes,
+                receivers: Mutex::new(outside.receivers),
+                thread: Some(thread),
+                ending: Ending::default(),
+            },
+            graph: PhantomData,
+        })
+    }
+
+    fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            match thread.join() {
+                Ok(ending) => self.ending = ending,
+                Err(payload) => self.ending.faults.push(format!(
+                    "the graph's thread: {}",
+                    crate::panics::text(payload)
+                )),
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        self.sharder.stop();
+        self.join();
+    }
+
+    fn is_finished(&self) -> bool {
+        self.sharder.is_stopped()
+    }
+
+    /// Waits until nothing is under way any more; returns false when the
+    /// deadline came first.
+    fn settle(&self, deadline: Option<Instant>) -> bool {
+        for door in self.closers.iter().flatten() {
+            door.close();
+        }
+        self.shared.begin_drain();
+        let shards = self.shared.stats.len();
+        let parker = Parker::new();
+        loop {
+            if self.is_finished() {
+                return true;
+            }
+            let spent = self.closers.iter().flatten().all(|door| door.is_spent());
+            if spent && self.shared.all_see_draining() && self.shared.is_quiet() {
+                return true;
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return false;
+            }
+            for shard in 0..shards {
+                self.sharder.notify(ShardId::from_index(shard));
+            }
+            parker.park_timeout(LOOK);
+        }
+    }
+
+    fn metrics(&self) -> Metrics {
+        let shared = &self.shared;
+        let stats = self.sharder.stats();
+        let published = self.sharder.assignment();
+        let mut edges: Vec<EdgeMetrics> = shared
+            .edges
+            .iter()
+            .map(|edge| EdgeMetrics {
+                edge,
+                sent: 0,
+                received: 0,
+                depth: 0,
+            })
+            .collect();
+        let mut instances = Vec::with_capacity(shared.stats.len());
+        for (shard, counts) in shared.stats.iter().enumerate() {
+            let (node, replica) = shared.instance(shard);
+            let end = End::Processor(node);
+            let mut total_received = 0;
+            let incoming = (0..shared.edges.len()).filter(|&edge| shared.edges[edge].to == end);
+            for (index, edge) in incoming.enumerate() {
+                let received = counts.received[index].get();
+                total_received += received;
+                edges[edge].received += received;
+                edges[edge].sent += counts.entered[index].get();
+            }
+            let mut total_sent = 0;
+            let outgoing = (0..shared.edges.len()).filter(|&edge| shared.edges[edge].from == end);
+            for (index, edge) in outgoing.enumerate() {
+                let sent = counts.sent[index].get();
+                total_sent += sent;
+                edges[edge].sent += sent;
+            }
+            instances.push(InstanceMetrics {
+                processor: node,
+                name: shared.processors[node].name,
+                replica,
+                worker: published
+                    .assignment
+                    .owner(ShardId::from_index(shard))
+                    .index(),
+                pings: counts.pings.get(),
+                received: total_received,
+                sent: total_sent,
+                turns: counts.turns.get(),
+                gated: counts.gated.get(),
+                panics: counts.panics.get(),
+                busy: Nanos::from_nanos(counts.busy_ns.get()),
+            });
+        }
+        for (edge, counts) in edges.iter_mut().enumerate() {
+            counts.received += self.lanes[edge]
+                .iter()
+                .map(|lane| lane.taken())
+                .sum::<u64>();
+            let doors: u64 = self.closers[edge]
+                .iter()
+                .map(|door| door.len() as u64)
+                .sum();
+            counts.depth = counts.sent.saturating_sub(counts.received) + doors;
+        }
+        Metrics {
+            instances,
+            edges,
+            workers: stats.workers,
+            epochs: stats.epochs,
+            moves: stats.moves,
+        }
+    }
+
+    fn report(&self) -> Report {
+        let lost = self.shared.undelivered();
+        let undelivered = self.shared.edges.iter().zip(lost);
+        Report {
+            metrics: self.metrics(),
+            panics: self.shared.panics(),
+            undelivered: undelivered
+                .filter(|&(_, messages)| messages > 0)
+                .map(|(edge, messages)| Undelivered { edge, messages })
+                .collect(),
+            rejections: self.ending.rejections.clone(),
+            faults: self.ending.faults.clone(),
+        }
+    }
+}
+
+/// Runs the sharder to its end.
+fn run(sharder: Sharder<Runtime>) -> (Ending, Outcome<Runtime>) {
+    let mut ending = Ending::default();
+    let outcome = match sharder.run() {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            ending.faults.push(error.to_string());
+            error.into_parts().1
+        }
+    };
+    let faults = outcome.report.panics.iter().map(ToString::to_string);
+    ending.faults.extend(faults);
+    ending
+        .rejections
+        .extend(outcome.report.rejections.iter().cloned());
+    (ending, outcome)
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl<G: Graph> Handle<G> {
+    /// Returns a sender for the door from ingress to `P` that takes `M`.
+    pub fn ingress<P, M>(&self) -> IngressSender<G, P, M>
+    where
+        G: Node<P>,
+        M: Edge<G, Ingress, P>,
+    {
+        let doors = self.run.doors[<M as Edge<G, Ingress, P>>::ID]
+            .as_ref()
+            .and_then(|doors| doors.downcast_ref::<Arc<Doors<M>>>())
+            .expect("an edge from ingress has doors for its message");
+        IngressSender::new(Arc::clone(doors), self.run.sharder.clone())
+    }
+
+    /// Returns the receiver of one lane of the edge from `P` to egress with
+    /// `M`. There is one receiver per lane, so the second call for it gives
+    /// `None`.
+    ///
+    /// # Panics
+    ///
+    /// When the edge has no such lane.
+    pub fn try_egress<P, M>(&self, lane: usize) -> Option<EgressReceiver<M>>
+    where
+        G: Node<P>,
+        M: Edge<G, P, Egress>,
+    {
+        let mut receivers = self.run.receivers.lock();
+        let parts = receivers[<M as Edge<G, P, Egress>>::ID][lane].take()?;
+        let Ok(parts) = parts.downcast::<LaneParts<M>>() else {
+            unreachable!("a lane is made for its edge's message");
+        };
+        Some(EgressReceiver::new(*parts, self.run.sharder.clone()))
+    }
+
+    /// Returns the receiver of one lane of the edge from `P` to egress with `M`.
+    ///
+    /// # Panics
+    ///
+    /// When the edge has no such lane, or its receiver was handed out before.
+    pub fn egress<P, M>(&self, lane: usize) -> EgressReceiver<M>
+    where
+        G: Node<P>,
+        M: Edge<G, P, Egress>,
+    {
+        match self.try_egress::<P, M>(lane) {
+            Some(receiver) => receiver,
+            None => panic!(
+                "graph `{}`, edge {}: the receiver of lane {lane} was handed out before",
+                G::NAME,
+                <M as Edge<G, P, Egress>>::INFO,
+            ),
+        }
+    }
+
+    /// Returns something that stops the graph, for another thread to keep.
+    pub fn stopper(&self) -> Stopper {
+        Stopper {
+            sharder: self.run.sharder.clone(),
+        }
+    }
+
+    /// Tells whether the graph was asked to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.run.sharder.is_stopped()
+    }
+
+    /// Asks for a new decision on the assignment.
+    pub fn reshard(&self) {
+        self.run.sharder.reshard();
+    }
+
+    /// Reads the counts. Costs one load per count; stops nobody.
+    pub fn metrics(&self) -> Metrics {
+        self.run.metrics()
+    }
+
+    /// Says what happened so far.
+    pub fn report(&self) -> Report {
+        self.run.report()
+    }
+
+    /// Stops the graph and waits for its threads. Handlers that run end; what
+    /// waits in rings and doors counts as undelivered. What left by egress
+    /// stays there for its receivers. Blocking.
+    #[must_use = "the report says what was lost"]
+    pub fn stop(mut self) -> Report {
+        self.run.stop();
+        self.run.report()
+    }
+
+    /// Waits until the graph was stopped: by a processor, or by a
+    /// [`Stopper`]. Blocking.
+    pub fn wait(mut self) -> Report {
+        self.run.join();
+        self.run.report()
+    }
+
+    /// Lets everything that was accepted be handled, then stops.
+    ///
+    /// Ingress closes and pings end; what is in the graph goes on, until all
+    /// that was sent has been handled. Blocking, at most about `deadline` and
+    /// the time of the handlers under way.
+    ///
+    /// # Errors
+    ///
+    /// [`DrainError`] when the deadline came first: the graph was stopped then,
+    /// and the report in it says what was lost.
+    pub fn drain(mut self, deadline: Duration) -> Result<Report, DrainError> {
+        let settled = self.run.settle(Instant::now().checked_add(deadline));
+        self.run.stop();
+        let report = self.run.report();
+        match settled {
+            true => Ok(report),
+            false => Err(DrainError {
+                report: Box::new(report),
+            }),
+        }
+    }
+}
+
+impl<G: Graph> fmt::Debug for Handle<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("graph", &G::NAME)
+            .field("is_stopped", &self.is_stopped())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Stops a graph from any thread.
+#[derive(Clone)]
+pub struct Stopper {
+    sharder: sharder::Handle,
+}
+
+impl Stopper {
+    /// Asks the graph to stop: handlers that run end, what waits counts as
+    /// undelivered. Does not wait.
+    pub fn stop(&self) {
+        self.sharder.stop();
+    }
+}
+
+impl fmt::Debug for Stopper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stopper").finish_non_exhaustive()
+    }
+}

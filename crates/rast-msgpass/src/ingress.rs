@@ -1,0 +1,418 @@
+//! Ingress: typed doors into the graph, for any thread.
+//!
+//! A door is the MPMC queue of rast-queue with a count of reserved places
+//! beside it: the queue has no bound, the count is the bound.
+//!
+//! ```text
+//!   sender (any thread)                         receiver (the processor's worker)
+//!   S1 reserve: count < capacity, count += 1    R1 pop, handle, ...
+//!   S2 push                                     R2 count -= popped
+//!   S3 notify the shard                         R3 notify waiting senders
+//! ```
+//!
+//! 1. The count never exceeds the capacity: it is raised by compare-exchange,
+//!    not added to and taken back, so a refused sender never makes another one
+//!    see a full door that has room.
+//! 2. Closing closes the queue. A push after that gives the message back, and
+//!    its sender undoes the reservation: what `try_send` took is in the queue.
+//! 3. A closed door with a count of zero stays empty for ever.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::time::Duration;
+use std::error::Error;
+use std::time::Instant;
+
+use crate::graph::{Edge, Graph, Ingress, Node, Replicated};
+use crate::primitive::sync::Arc;
+use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
+use crate::primitive::{CachePadded, EventCount};
+use crate::queue::{Closed, Queue};
+use crate::sharder::{self, ShardId};
+
+/// The reason why a door did not take a message; the message is in it.
+pub enum TrySendError<M> {
+    /// There is no room now.
+    Full(M),
+    /// The graph drains or has ended.
+    Closed(M),
+}
+
+impl<M> TrySendError<M> {
+    /// Returns the message.
+    pub fn into_inner(self) -> M {
+        match self {
+            Self::Full(message) | Self::Closed(message) => message,
+        }
+    }
+
+    /// Tells whether there was no room.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full(_))
+    }
+
+    /// Tells whether the door is closed for good.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed(_))
+    }
+}
+
+impl<M> fmt::Debug for TrySendError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full(_) => "Full(..)",
+            Self::Closed(_) => "Closed(..)",
+        })
+    }
+}
+
+impl<M> fmt::Display for TrySendError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full(_) => "the door is full",
+            Self::Closed(_) => "the door is closed",
+        })
+    }
+}
+
+impl<M> Error for TrySendError<M> {}
+
+/// A bounded queue from outside threads to one instance of a processor.
+pub struct Door<M> {
+    queue: Queue<M>,
+    /// Reserved places: accepted and not yet taken out, and being sent.
+    count: CachePadded<AtomicUsize>,
+    capacity: usize,
+    room: EventCount,
+}
+
+impl<M> Door<M> {
+    /// Makes an open door with room for `capacity` messages.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            queue: Queue::new(),
+            count: CachePadded::new(AtomicUsize::new(0)),
+            capacity,
+            room: EventCount::new(),
+        }
+    }
+
+    /// Puts a message in if there is room. Lock-free but for the queue.
+    pub fn try_send(&self, message: M) -> Result<(), TrySendError<M>> {
+        if self.queue.is_closed() {
+            return Err(TrySendError::Closed(message));
+        }
+        if !self.reserve() {
+            return Err(TrySendError::Full(message));
+        }
+        match self.queue.push(message) {
+            Ok(()) => Ok(()),
+            Err(Closed(message)) => {
+                self.release(1);
+                Err(TrySendError::Closed(message))
+            }
+        }
+    }
+
+    /// Waits for room until `deadline`, for ever without one.
+    pub fn send_until(
+        &self,
+        mut message: M,
+        deadline: Option<Instant>,
+    ) -> Result<(), TrySendError<M>> {
+        loop {
+            match self.try_send(message) {
+                Err(TrySendError::Full(back)) => message = back,
+                other => return other,
+            }
+            let key = self.room.prepare();
+            match self.try_send(message) {
+                Err(TrySendError::Full(back)) => message = back,
+                other => {
+                    self.room.cancel(key);
+                    return other;
+                }
+            }
+            match deadline {
+                None => self.room.wait(key),
+                Some(deadline) => {
+                    let notified = self.room.wait_deadline(key, deadline);
+                    if !notified && Instant::now() >= deadline {
+                        return self.try_send(message);
+                    }
+                }
+            }
+        }
+    }
+
+    fn reserve(&self) -> bool {
+        // Relaxed: a first guess for the exchange below. [IN1]
+        let mut count = self.count.load(Ordering::Relaxed);
+        while count < self.capacity {
+            // Relaxed: a place carries no data; the message is published by the queue. [IN2]
+            let raised = self.count.compare_exchange_weak(
+                count,
+                count + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match raised {
+                Ok(_) => return true,
+                Err(now) => count = now,
+            }
+        }
+        false
+    }
+
+    /// Takes one message out; its place stays reserved until
+    /// [`release`](Self::release). For the receiver alone.
+    pub fn pop(&self) -> Option<M> {
+        self.queue.pop()
+    }
+
+    /// Frees `places`, and wakes those who wait for room.
+    pub fn release(&self, places: usize) {
+        if places > 0 {
+            // Release: pairs with the Acquire in is_spent; that these messages entered the graph is counted above. [IN3]
+            self.count.fetch_sub(places, Ordering::Release);
+            self.room.notify_all();
+        }
+    }
+
+    /// Refuses everything from now on, and wakes those who wait for room.
+    pub fn close(&self) {
+        self.queue.close();
+        self.room.notify_all();
+    }
+
+    /// Tells whether nothing is in the queue now.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Returns how many messages are accepted and not taken out.
+    pub fn len(&self) -> usize {
+        // Relaxed: a snapshot for metrics. [IN4]
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Tells whether the door is closed and everything it accepted was taken.
+    pub fn is_spent(&self) -> bool {
+        // Acquire: pairs with the Release in release; the counts of what entered are read after this. [IN5]
+        self.queue.is_closed() && self.count.load(Ordering::Acquire) == 0
+    }
+}
+
+impl<M> fmt::Debug for Door<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Door")
+            .field("len", &self.len())
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A door whose message type is not known.
+pub(crate) trait AnyDoor: Send + Sync {
+    fn close(&self);
+    fn is_spent(&self) -> bool;
+    fn len(&self) -> usize;
+    /// Another reference to the same door.
+    fn boxed(&self) -> Box<dyn AnyDoor>;
+}
+
+impl<M: Send + 'static> AnyDoor for Arc<Door<M>> {
+    fn close(&self) {
+        Door::close(self);
+    }
+
+    fn is_spent(&self) -> bool {
+        Door::is_spent(self)
+    }
+
+    fn len(&self) -> usize {
+        Door::len(self)
+    }
+
+    fn boxed(&self) -> Box<dyn AnyDoor> {
+        Box::new(Arc::clone(self))
+    }
+}
+
+/// The doors of one edge, one per instance of its receiver.
+pub(crate) struct Doors<M> {
+    pub(crate) doors: Vec<Arc<Door<M>>>,
+    /// The shard of the first instance.
+    pub(crate) first: usize,
+}
+
+/// Sends messages of type `M` into graph `G`, to processor `P`, from any thread.
+///
+/// Got from [`Handle::ingress`](crate::Handle::ingress); cheap to clone.
+/// The order of one thread's messages to one instance is kept.
+/// What a call took is handled, or counted as undelivered when the graph is
+/// stopped before.
+pub struct IngressSender<G, P, M> {
+    doors: Arc<Doors<M>>,
+    handle: sharder::Handle,
+    types: PhantomData<fn(G, P)>,
+}
+
+impl<G: Graph + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
+    pub(crate) fn new(doors: Arc<Doors<M>>, handle: sharder::Handle) -> Self {
+        Self {
+            doors,
+            handle,
+            types: PhantomData,
+        }
+    }
+
+    /// Returns the number of instances that receive.
+    pub fn replicas(&self) -> usize {
+        self.doors.doors.len()
+    }
+
+    fn port(&self, index: usize) -> IngressPort<'_, M> {
+        IngressPort {
+            door: &self.doors.doors[index],
+            shard: ShardId::from_index(self.doors.first + index),
+            handle: &self.handle,
+        }
+    }
+
+    /// Chooses the replica for a key: equal keys get the same one.
+    /// It is the remainder of `key` by the number of replicas.
+    pub fn key(&self, key: u64) -> IngressPort<'_, M>
+    where
+        G: Replicated<P>,
+    {
+        self.port((key % self.replicas() as u64) as usize)
+    }
+
+    /// Chooses the replica with this index.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such replica.
+    pub fn at(&self, index: usize) -> IngressPort<'_, M>
+    where
+        G: Replicated<P>,
+    {
+        self.port(index)
+    }
+
+    /// Sends if there is room now. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// `Full` or `Closed`, with the message.
+    pub fn try_send(&self, message: M) -> Result<(), TrySendError<M>>
+    where
+        G: crate::graph::Single<P>,
+    {
+        self.port(0).try_send(message)
+    }
+
+    /// Sends, waiting for room. Blocking.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] with the message when the graph drains or has ended.
+    pub fn send(&self, message: M) -> Result<(), Closed<M>>
+    where
+        G: crate::graph::Single<P>,
+    {
+        self.port(0).send(message)
+    }
+
+    /// Sends, waiting for room at most `timeout`. Blocking.
+    ///
+    /// # Errors
+    ///
+    /// `Full` when the time is over, or `Closed`, with the message.
+    pub fn send_timeout(&self, message: M, timeout: Duration) -> Result<(), TrySendError<M>>
+    where
+        G: crate::graph::Single<P>,
+    {
+        self.port(0).send_timeout(message, timeout)
+    }
+}
+
+impl<G, P, M> Clone for IngressSender<G, P, M> {
+    fn clone(&self) -> Self {
+        Self {
+            doors: Arc::clone(&self.doors),
+            handle: self.handle.clone(),
+            types: PhantomData,
+        }
+    }
+}
+
+impl<G, P, M> fmt::Debug for IngressSender<G, P, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.doors.doors).finish()
+    }
+}
+
+/// The way to one instance of a processor, from outside.
+pub struct IngressPort<'a, M> {
+    door: &'a Door<M>,
+    shard: ShardId,
+    handle: &'a sharder::Handle,
+}
+
+impl<M> IngressPort<'_, M> {
+    /// Sends if there is room now. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// `Full` or `Closed`, with the message.
+    pub fn try_send(&self, message: M) -> Result<(), TrySendError<M>> {
+        self.door.try_send(message)?;
+        self.handle.notify(self.shard);
+        Ok(())
+    }
+
+    /// Sends, waiting for room. Blocking.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] with the message when the graph drains or has ended.
+    pub fn send(&self, message: M) -> Result<(), Closed<M>> {
+        match self.door.send_until(message, None) {
+            Ok(()) => {
+                self.handle.notify(self.shard);
+                Ok(())
+            }
+            Err(error) => Err(Closed(error.into_inner())),
+        }
+    }
+
+    /// Sends, waiting for room at most `timeout`. Blocking.
+    ///
+    /// # Errors
+    ///
+    /// `Full` when the time is over, or `Closed`, with the message.
+    pub fn send_timeout(&self, message: M, timeout: Duration) -> Result<(), TrySendError<M>> {
+        self.door
+            .send_until(message, Instant::now().checked_add(timeout))?;
+        self.handle.notify(self.shard);
+        Ok(())
+    }
+
+    /// Returns how many messages wait, or are being sent, there.
+    pub fn len(&self) -> usize {
+        self.door.len()
+    }
+
+    /// Tells whether no message waits there.
+    pub fn is_empty(&self) -> bool {
+        self.door.len() == 0
+    }
+}
+
+impl<M> fmt::Debug for IngressPort<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("IngressPort").field(self.door).finish()
+    }
+}

@@ -1,0 +1,348 @@
+//! One instance of a processor: a shard of the sharder, and how it is run.
+//!
+//! ```text
+//!   turn:  refill spills ─► gated? ─► ping if due ─► each inlet, each ring:
+//!                             │                        chunks of 1, 2, 4, ...
+//!                             ▼                        up to the batch
+//!                         Idle: the receiver that          │
+//!                         makes room notifies              ▼ after each chunk
+//!                                                  announce to receivers,
+//!                                                  wake senders that may be gated
+//! ```
+//!
+//! 1. A handler is called only when each bounded edge that leaves has room for
+//!    its burst at each target.
+//! 2. Between two announcements the number of messages at most doubles, so a
+//!    message waits at most about as long as the chunk before it took, and a
+//!    long batch costs few fences.
+//! 3. The inlet and the ring after those that used the batch up come first in
+//!    the next turn: none starves.
+//! 4. Only turns that do work are timed: an idle processor that is looked at
+//!    often must not seem heavy to the balancer.
+
+use crate::cx::{Core, Cx};
+use crate::graph::Graph;
+use crate::inlet::Inlet;
+use crate::panics::contain;
+use crate::primitive::sync::atomic::{Ordering, fence};
+use crate::process::{Next, Process};
+use crate::sharder::{Progress, ShardId, WorkerCx};
+use crate::timers::{Instant, MonotonicClock, Nanos, StartFinishTimer, TimerConfig};
+
+/// How instances are run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// The most messages of one edge in one turn.
+    pub(crate) batch: usize,
+    pub(crate) idle_ping: Nanos,
+}
+
+/// The figures of one instance in one window, for the balancer.
+#[derive(Debug)]
+pub(crate) struct Load {
+    timer: StartFinishTimer<MonotonicClock>,
+    /// Per ring of all inlets: messages taken out.
+    received: Vec<u64>,
+}
+
+impl Load {
+    pub(crate) fn new(rings: usize) -> Self {
+        Self {
+            timer: StartFinishTimer::new(MonotonicClock::new(), TimerConfig::new()),
+            received: vec![0; rings],
+        }
+    }
+
+    pub(crate) fn restart(&mut self) {
+        self.timer.reset();
+        self.received.fill(0);
+    }
+
+    pub(crate) fn busy(&self) -> Nanos {
+        self.timer.sum()
+    }
+
+    pub(crate) fn received(&self) -> &[u64] {
+        &self.received
+    }
+}
+
+/// An instance whose processor type is not known.
+pub(crate) trait AnyInstance: Send {
+    /// Runs the instance once.
+    fn turn(&mut self, cx: &mut WorkerCx<'_>, load: Option<&mut Load>) -> Progress;
+    /// Tells whether a turn would do something, by a fresh look.
+    fn is_ready(&self) -> bool;
+    /// Gives up everything that still waits.
+    fn finish(&mut self);
+}
+
+/// An instance of processor `P`.
+pub(crate) struct Instance<G, P> {
+    processor: P,
+    ins: Vec<Box<dyn Inlet<G, P>>>,
+    core: Core,
+    settings: Settings,
+    next: Next,
+    last_ping: Option<Instant>,
+    /// The inlet that comes first, and per inlet the ring that does.
+    first: usize,
+    first_rings: Vec<usize>,
+    /// Kept for its memory.
+    wakes: Vec<ShardId>,
+}
+
+/// What a turn has found so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    worked: bool,
+    gated: bool,
+    more: bool,
+}
+
+impl<G: Graph, P: Process<G>> Instance<G, P> {
+    pub(crate) fn new(
+        processor: P,
+        ins: Vec<Box<dyn Inlet<G, P>>>,
+        core: Core,
+        settings: Settings,
+    ) -> Self {
+        Self {
+            processor,
+            first_rings: vec![0; ins.len()],
+            ins,
+            core,
+            settings,
+            next: Next::Again,
+            last_ping: None,
+            first: 0,
+            wakes: Vec::new(),
+        }
+    }
+
+    /// Returns when the next ping is due; `None` while the graph drains.
+    fn ping_due(&self) -> Option<Instant> {
+        if self.core.shared.is_draining() {
+            return None;
+        }
+        let Some(last) = self.last_ping else {
+            return Some(Instant::from_nanos(0));
+        };
+        let latest = last.saturating_add(self.settings.idle_ping);
+        Some(match self.next {
+            Next::Again => last,
+            Next::Idle => latest,
+            Next::At(at) => at.min(latest),
+        })
+    }
+
+    fn has_input(&self) -> bool {
+        self.ins
+            .iter()
+            .any(|inlet| (0..inlet.rings()).any(|ring| inlet.has_any(ring)))
+    }
+
+    fn ping(&mut self, now: Instant) {
+        self.core.invocation += 1;
+        self.core.sender = 0;
+        self.core.stats().pings.add(1);
+        self.last_ping = Some(now);
+        let (processor, core) = (&mut self.processor, &mut self.core);
+        match contain(|| processor.ping(&mut Cx::new(core))) {
+            Ok(next) => self.next = next,
+            Err(payload) => {
+                self.next = Next::Idle;
+                self.core.panicked(None, payload);
+            }
+        }
+    }
+
+    /// Announces what was sent, and wakes senders that may stand gated.
+    fn wake(&mut self, cx: &mut WorkerCx<'_>) {
+        let wakes = &mut self.wakes;
+        wakes.clear();
+        for out in &mut self.core.outs {
+            out.announce(&mut |shard| {
+                if !cx.is_local(shard) {
+                    wakes.push(shard);
+                }
+            });
+        }
+        if self.ins.iter().any(|inlet| inlet.took()) {
+            // SeqCst: pairs with the fence of the sharder before is_ready; either the gated sender's look saw the slots freed above, or the looks below see all it had pushed. [MP11]
+            fence(Ordering::SeqCst);
+            for inlet in &mut self.ins {
+                inlet.freed(&mut |shard| {
+                    if !cx.is_local(shard) {
+                        wakes.push(shard);
+                    }
+                });
+            }
+        }
+        if !wakes.is_empty() {
+            cx.fence_and_notify(wakes.iter().copied());
+        }
+    }
+
+    /// Handles what waits at one inlet, up to the batch.
+    fn drain_inlet(
+        &mut self,
+        at: usize,
+        base: usize,
+        cx: &mut WorkerCx<'_>,
+        load: &mut Option<&mut Load>,
+        found: &mut Found,
+    ) {
+        let rings = self.ins[at].rings();
+        let first = self.first_rings[at];
+        let mut left = self.settings.batch;
+        for step in 0..rings {
+            let ring = (first + step) % rings;
+            let mut chunk = 1;
+            while self.ins[at].has_any(ring) {
+                if left == 0 {
+                    found.more = true;
+                    self.first_rings[at] = (ring + 1) % rings;
+                    return;
+                }
+                let inlet = &mut self.ins[at];
+                let allow = self.core.allow(inlet.answering());
+                if allow == 0 {
+                    found.gated = true;
+                    break;
+                }
+                let max = chunk.min(allow).min(left);
+                let taken = inlet.deliver(ring, max, &mut self.processor, &mut self.core);
+                if let Some(load) = load {
+                    load.received[base + ring] += taken as u64;
+                }
+                left -= taken;
+                chunk *= 2;
+                found.worked = true;
+                self.wake(cx);
+                if self.core.retired || taken == 0 {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn drain_inlets(
+        &mut self,
+        cx: &mut WorkerCx<'_>,
+        load: &mut Option<&mut Load>,
+        found: &mut Found,
+    ) {
+        let count = self.ins.len();
+        for step in 0..count {
+            if self.core.retired {
+                return;
+            }
+            let at = (self.first + step) % count;
+            let base = self.ins[..at].iter().map(|inlet| inlet.rings()).sum();
+            self.drain_inlet(at, base, cx, load, found);
+        }
+        if count > 0 {
+            self.first = (self.first + 1) % count;
+        }
+    }
+
+    fn give_up_inputs(&mut self, cx: &mut WorkerCx<'_>) -> usize {
+        let mut taken = 0;
+        for inlet in &mut self.ins {
+            taken += inlet.give_up(&mut self.core);
+        }
+        self.wake(cx);
+        taken
+    }
+
+    /// Says when the next turn is wanted.
+    fn progress(&self, found: Found) -> Progress {
+        if found.worked || found.more {
+            return Progress::Again;
+        }
+        if found.gated {
+            // Who makes room notifies; is_ready looks once more before the worker parks.
+            return Progress::Idle;
+        }
+        match self.ping_due() {
+            Some(due) => Progress::At(due),
+            None => Progress::Idle,
+        }
+    }
+}
+
+impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
+    fn turn(&mut self, cx: &mut WorkerCx<'_>, mut load: Option<&mut Load>) -> Progress {
+        for out in &mut self.core.outs {
+            out.refill();
+        }
+        if self.core.retired {
+            return match self.give_up_inputs(cx) {
+                0 => Progress::Idle,
+                _ => Progress::Again,
+            };
+        }
+        let now = cx.now();
+        let pings = self.ping_due().is_some_and(|due| due <= now);
+        let mut found = Found::default();
+        if pings || self.has_input() {
+            let before = load.as_ref().map(|load| load.timer.sum());
+            if let Some(load) = &mut load {
+                load.timer.start(cx.tick());
+            }
+            if pings {
+                if self.core.allow(None) > 0 {
+                    self.ping(now);
+                    found.worked = self.next == Next::Again;
+                    self.wake(cx);
+                } else {
+                    found.gated = true;
+                }
+            }
+            self.drain_inlets(cx, &mut load, &mut found);
+            if let (Some(load), Some(before)) = (load, before) {
+                load.timer.finish(cx.tick());
+                let busy = load.timer.sum().saturating_sub(before);
+                self.core.stats().busy_ns.add(busy.as_nanos());
+            }
+            self.core.stats().turns.add(1);
+            if found.gated {
+                self.core.stats().gated.add(1);
+            }
+        } else {
+            // What was refilled above is announced too.
+            self.wake(cx);
+        }
+        if core::mem::take(&mut self.core.stop) {
+            cx.stop();
+        }
+        self.progress(found)
+    }
+
+    fn is_ready(&self) -> bool {
+        if self.core.retired {
+            return self.has_input();
+        }
+        if self.core.outs.iter().any(|out| out.can_refill()) {
+            return true;
+        }
+        if self.core.is_gated(None) {
+            return self.ins.iter().any(|inlet| {
+                inlet.answering().is_some()
+                    && (0..inlet.rings()).any(|ring| inlet.has_any(ring))
+                    && !self.core.is_gated(inlet.answering())
+            });
+        }
+        self.has_input() || (self.next == Next::Again && self.ping_due().is_some())
+    }
+
+    fn finish(&mut self) {
+        for inlet in &mut self.ins {
+            inlet.give_up(&mut self.core);
+        }
+        for out in &mut self.core.outs {
+            out.abandon();
+        }
+    }
+}

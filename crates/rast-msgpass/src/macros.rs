@@ -1,0 +1,242 @@
+//! `graph!`: the declaration of a graph.
+//!
+//! No rule recurses over the entries: each processor and each edge expands on
+//! its own, so hundreds of them stay within the default recursion limit. What
+//! needs to know its own position, the index of an edge, looks it up in a
+//! constant table at compile time.
+//! Names of ends (`reader`, `ingress`) become type aliases inside a `const _`
+//! block and leak nowhere. Everything is called by `$crate`, so the crate may
+//! be known under any name, or only through a re-export.
+
+/// Declares a graph: its processors, its edges, and the type that names it.
+///
+/// ```text
+/// graph! {
+///     /// Documentation of the graph.
+///     pub graph App {
+///         processors {
+///             reader: Reader,                       // one instance
+///             worker: [Worker; 8],                  // eight replicas
+///             second: (struct Reader2(Reader)),     // a newtype, emitted here
+///         }
+///         edges {
+///             ingress -> reader: Command [cap = 1024];      // a door in
+///             reader -> worker: Job [cap = 256, burst = 4];
+///             worker -> reader: Done [reply = Job];
+///             worker -> egress: Report [lanes = 2];         // a door out
+///         }
+///     }
+/// }
+/// ```
+///
+/// Attributes of an edge: `cap = N` messages of room (256), `burst = N`
+/// messages that one invocation of the sender may `send` (1), `unbounded`,
+/// `reply = Request`, and `lanes = N` receivers of an edge to `egress` (1).
+///
+/// The graph's type gets `PROCESSORS`, `EDGES`, `builder(..)` (one argument per
+/// processor, in order; replicas by anything that iterates over them), `dot()`
+/// and `mermaid()`.
+///
+/// # Errors at compile time
+///
+/// A type that is listed twice, an edge that is listed twice (both as
+/// conflicting implementations), an edge whose receiver has no
+/// [`Receive`](crate::Receive), a burst past the capacity, and a cycle of edges
+/// that are all plainly bounded: such a cycle can fill up and stand still, so
+/// one of its edges has to be `unbounded` or a `reply`.
+#[macro_export]
+macro_rules! graph {
+    (
+        $(#[$meta:meta])*
+        $v:vis graph $g:ident {
+            processors {
+                $( $n:ident :
+                    $( [ $many:path ; $count:expr ] )?
+                    $( ( struct $new:ident ( $old:path ) ) )?
+                    $( $one:path )?
+                ),+ $(,)?
+            }
+            edges {
+                $( $f:ident -> $t:ident : $msg:ty $( [ $($attr:tt)* ] )? ; )*
+            }
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug)]
+        $v struct $g;
+
+        $( $(
+            #[doc = concat!("Another `", stringify!($old), "`: the processor `", stringify!($n), "` of [`", stringify!($g), "`].")]
+            $v struct $new(pub $old);
+
+            impl ::core::ops::Deref for $new {
+                type Target = $old;
+                fn deref(&self) -> &$old {
+                    &self.0
+                }
+            }
+
+            impl ::core::ops::DerefMut for $new {
+                fn deref_mut(&mut self) -> &mut $old {
+                    &mut self.0
+                }
+            }
+        )? )+
+
+        const _: () = {
+            $(
+                $( #[allow(non_camel_case_types)] type $n = $many; )?
+                $( #[allow(non_camel_case_types)] type $n = $new; )?
+                $( #[allow(non_camel_case_types)] type $n = $one; )?
+            )+
+            #[allow(non_camel_case_types, dead_code)]
+            type ingress = $crate::Ingress;
+            #[allow(non_camel_case_types, dead_code)]
+            type egress = $crate::Egress;
+
+            #[allow(non_camel_case_types, dead_code, clippy::upper_case_acronyms)]
+            enum __RastIndex { $($n),+ }
+
+            /// The ends and the message of each edge: what an edge finds itself by.
+            const __RAST_KEYS: &[$crate::__private::Key] = &[ $(
+                (
+                    <$g as $crate::Node<$f>>::ID,
+                    <$g as $crate::Node<$t>>::ID,
+                    stringify!($msg),
+                ),
+            )* ];
+
+            impl $crate::Graph for $g {
+                const NAME: &'static str = stringify!($g);
+                const PROCESSORS: &'static [$crate::ProcessorInfo] = &[ $(
+                    $crate::__private::processor_info(
+                        stringify!($n),
+                        concat!( $( stringify!($many), )? $( stringify!($new), )? $( stringify!($one), )? ),
+                        &[ $( $count )? ],
+                    ),
+                )+ ];
+                const EDGES: &'static [$crate::EdgeInfo] = &[ $(
+                    $crate::__private::edge_info::<$g, $f, $t>(
+                        stringify!($msg),
+                        $crate::__edge_spec!($g $f $t ($crate::__private::Spec::new()) $($($attr)*)?),
+                    ),
+                )* ];
+
+                fn wire(wiring: &mut $crate::__private::Wiring) {
+                    $( <$msg as $crate::Edge<$g, $f, $t>>::wire(wiring); )*
+                }
+            }
+
+            $(
+                impl $crate::Node<$n> for $g {
+                    const END: $crate::End = $crate::End::Processor(__RastIndex::$n as usize);
+                    const ID: usize = __RastIndex::$n as usize;
+                    const TYPE_NAME: &'static str =
+                        concat!( $( stringify!($many), )? $( stringify!($new), )? $( stringify!($one), )? );
+                }
+                $( impl $crate::Replicated<$many> for $g {} )?
+                $( impl $crate::Single<$new> for $g {} )?
+                $( impl $crate::Single<$one> for $g {} )?
+            )+
+
+            impl $crate::Node<$crate::Ingress> for $g {
+                const END: $crate::End = $crate::End::Ingress;
+                const ID: usize = usize::MAX - 1;
+                const TYPE_NAME: &'static str = "ingress";
+            }
+            impl $crate::Node<$crate::Egress> for $g {
+                const END: $crate::End = $crate::End::Egress;
+                const ID: usize = usize::MAX;
+                const TYPE_NAME: &'static str = "egress";
+            }
+            impl $crate::Single<$crate::Egress> for $g {}
+
+            $(
+                impl $crate::Edge<$g, $f, $t> for $msg {
+                    const ID: usize = $crate::__private::find(
+                        __RAST_KEYS,
+                        <$g as $crate::Node<$f>>::ID,
+                        <$g as $crate::Node<$t>>::ID,
+                        stringify!($msg),
+                    );
+                    fn wire(wiring: &mut $crate::__private::Wiring) {
+                        wiring.edge::<$g, $f, $t, $msg>();
+                    }
+                }
+            )*
+
+            const _: () = $crate::__private::check::<$g>();
+
+            impl $g {
+                /// The processors, in the order of the declaration.
+                $v const PROCESSORS: &'static [$crate::ProcessorInfo] =
+                    <$g as $crate::Graph>::PROCESSORS;
+                /// The edges, in the order of the declaration.
+                $v const EDGES: &'static [$crate::EdgeInfo] = <$g as $crate::Graph>::EDGES;
+
+                /// Begins to build the graph from its processors.
+                #[allow(dead_code, clippy::too_many_arguments)]
+                $v fn builder(
+                    $( $n:
+                        $( impl ::core::iter::IntoIterator<Item = $many> )?
+                        $( $new )?
+                        $( $one )?
+                    ),+
+                ) -> $crate::Builder<$g> {
+                    let mut given = $crate::__private::Given::<$g>::new();
+                    $(
+                        $( given.many::<$many>(::core::iter::IntoIterator::into_iter($n)); )?
+                        $( given.one::<$new>($n); )?
+                        $( given.one::<$one>($n); )?
+                    )+
+                    $crate::Builder::new(given)
+                }
+
+                /// Draws the graph in the language of Graphviz.
+                #[allow(dead_code)]
+                $v fn dot() -> $crate::__private::String {
+                    $crate::__private::dot::<$g>()
+                }
+
+                /// Draws the graph in the language of Mermaid.
+                #[allow(dead_code)]
+                $v fn mermaid() -> $crate::__private::String {
+                    $crate::__private::mermaid::<$g>()
+                }
+            }
+        };
+    };
+}
+
+/// Reads the attributes of one edge, one after the other.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __edge_spec {
+    ($g:ident $f:ident $t:ident ($spec:expr)) => { $spec };
+    ($g:ident $f:ident $t:ident ($spec:expr) cap = $value:expr $(, $($rest:tt)*)?) => {
+        $crate::__edge_spec!($g $f $t ($spec.capacity($value)) $($($rest)*)?)
+    };
+    ($g:ident $f:ident $t:ident ($spec:expr) burst = $value:expr $(, $($rest:tt)*)?) => {
+        $crate::__edge_spec!($g $f $t ($spec.burst($value)) $($($rest)*)?)
+    };
+    ($g:ident $f:ident $t:ident ($spec:expr) lanes = $value:expr $(, $($rest:tt)*)?) => {
+        $crate::__edge_spec!($g $f $t ($spec.lanes($value)) $($($rest)*)?)
+    };
+    ($g:ident $f:ident $t:ident ($spec:expr) unbounded $(, $($rest:tt)*)?) => {
+        $crate::__edge_spec!($g $f $t ($spec.unbounded()) $($($rest)*)?)
+    };
+    ($g:ident $f:ident $t:ident ($spec:expr) reply = $request:ty $(, $($rest:tt)*)?) => {
+        $crate::__edge_spec!(
+            $g $f $t
+            ($spec.reply(<$request as $crate::Edge<$g, $t, $f>>::ID))
+            $($($rest)*)?
+        )
+    };
+    ($g:ident $f:ident $t:ident ($spec:expr) $other:ident $($rest:tt)*) => {
+        compile_error!(concat!(
+            "unknown attribute `", stringify!($other), "` on the edge ",
+            stringify!($f), " -> ", stringify!($t), " of graph `", stringify!($g),
+            "`: known are `cap = N`, `burst = N`, `unbounded`, `reply = Request`, `lanes = N`"
+        ))
+    };
+}

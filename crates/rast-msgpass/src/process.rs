@@ -1,0 +1,63 @@
+//! What the user writes: processors that are pinged and that receive.
+//!
+//! The source asks a processor for `Ping(sender)` and one `Receive` overload
+//! per edge. So does this, as traits; a ping also says when it wants the next,
+//! so that an idle graph sleeps instead of polling.
+
+use crate::cx::Cx;
+use crate::graph::{Egress, Graph};
+use crate::timers::Instant;
+
+/// When a processor wants to be pinged next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Next {
+    /// As soon as the other processors of the worker have had their turn.
+    Again,
+    /// At the builder's `idle_ping` at the latest.
+    #[default]
+    Idle,
+    /// At this instant, or at the builder's `idle_ping` if that is earlier.
+    At(Instant),
+}
+
+/// A processor of graph `G`.
+///
+/// One thread at a time runs a processor, and it may move to another thread
+/// between two invocations: it is `Send` and need not be `Sync`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is listed as a processor of graph `{G}` and does not implement `Process<{G}>`",
+    label = "not a processor yet",
+    note = "write `impl Process<{G}> for {Self} {{}}`, with a `ping` where it works without input"
+)]
+pub trait Process<G: Graph>: Sized + Send + 'static {
+    /// Works without input: reads a source, looks at the time.
+    ///
+    /// Called when the graph starts, then when the returned [`Next`] asks for
+    /// it, and at latest every `idle_ping` of the builder; not while there is
+    /// no room in the edges that leave the processor, and not any more once the
+    /// graph drains. It should return soon: everything else on the worker waits.
+    fn ping(&mut self, cx: &mut Cx<'_, G, Self>) -> Next {
+        let _ = cx;
+        Next::Idle
+    }
+}
+
+/// Takes the messages of type `M` that `From` sends, in graph `G`.
+///
+/// `impl<F> Receive<App, F, M> for P` takes them from anyone.
+#[diagnostic::on_unimplemented(
+    message = "processor `{Self}` does not receive `{M}` from `{From}`",
+    label = "declared as an edge, but there is no `Receive` impl",
+    note = "write `impl Receive<{G}, {From}, {M}> for {Self}`"
+)]
+pub trait Receive<G: Graph, From, M>: Sized {
+    /// Handles one message. It must not block: everything else on the worker waits.
+    fn receive(&mut self, message: M, cx: &mut Cx<'_, G, Self>);
+}
+
+/// What leaves by egress is received outside of the graph.
+impl<G: Graph, From, M> Receive<G, From, M> for Egress {
+    fn receive(&mut self, _: M, _: &mut Cx<'_, G, Self>) {
+        match *self {}
+    }
+}

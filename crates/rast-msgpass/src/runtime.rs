@@ -1,0 +1,61 @@
+//! The graph as a controller of the sharder: one shard per instance.
+
+use crate::instance::{AnyInstance, Load};
+use crate::primitive::sync::Arc;
+use crate::sharder::{
+    Controller, LoadReport, PanicPayload, PanicPolicy, Progress, ShardId, WorkerCx,
+};
+use crate::shared::Shared;
+
+/// Runs the instances of a graph for the sharder.
+pub(crate) struct Runtime {
+    pub(crate) shared: Arc<Shared>,
+    /// Per shard, per ring of all its inlets: the shard that sends.
+    pub(crate) routes: Vec<Vec<Option<ShardId>>>,
+}
+
+impl Controller for Runtime {
+    type Shard = Box<dyn AnyInstance>;
+    type Load = Load;
+
+    fn process(
+        &self,
+        cx: &mut WorkerCx<'_>,
+        _: ShardId,
+        instance: &mut Self::Shard,
+        load: Option<&mut Load>,
+    ) -> Progress {
+        instance.turn(cx, load)
+    }
+
+    fn new_load(&self, shard: ShardId) -> Load {
+        Load::new(self.routes[shard.index()].len())
+    }
+
+    fn restart_load(&self, _: ShardId, load: &mut Load) {
+        load.restart();
+    }
+
+    fn report(&self, shard: ShardId, load: &Load, out: &mut LoadReport<'_>) {
+        out.busy(load.busy());
+        for (from, &messages) in self.routes[shard.index()].iter().zip(load.received()) {
+            if let Some(from) = from {
+                out.received(*from, messages);
+            }
+        }
+    }
+
+    fn is_ready(&self, _: ShardId, instance: &Self::Shard) -> bool {
+        instance.is_ready()
+    }
+
+    fn before_turn(&self, cx: &mut WorkerCx<'_>) {
+        self.shared.see_draining(cx.worker().index());
+    }
+
+    fn on_panic(&self, _: ShardId, _: &mut Self::Shard, _: PanicPayload) -> PanicPolicy {
+        // Handlers are contained closer to the message. What comes here is the
+        // destructor of a message, or the hook for what is undelivered.
+        PanicPolicy::Continue
+    }
+}

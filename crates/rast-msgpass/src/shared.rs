@@ -1,0 +1,211 @@
+//! What all threads of a running graph share: tables, counts, the record of
+//! what went wrong.
+//!
+//! Nothing here is on a hot path except the counts, each of which lives on
+//! cache lines of the processor that writes it.
+
+use std::any::Any;
+
+use crate::counter::Counter;
+use crate::graph::{EdgeInfo, End, Graph, ProcessorInfo};
+use crate::primitive::CachePadded;
+use crate::primitive::sync::atomic::{AtomicBool, Ordering};
+use crate::primitive::sync::{Arc, Mutex};
+use crate::report::PanicRecord;
+
+/// What becomes of a processor whose handler panicked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnPanic {
+    /// The message in hand is lost and counted; the next one is handled.
+    #[default]
+    Continue,
+    /// The processor is not run any more; what is sent to it counts as
+    /// undelivered, and nobody is held up by it.
+    Retire,
+    /// The whole graph stops.
+    Stop,
+}
+
+/// Takes a message that could not be delivered.
+pub(crate) type Undelivered = Box<dyn Fn(&'static EdgeInfo, Box<dyn Any + Send>) + Send + Sync>;
+
+/// The counts of one instance of a processor.
+#[derive(Debug)]
+pub(crate) struct Stats {
+    /// Per edge that leaves, in the order of the declaration.
+    pub(crate) sent: Box<[Counter]>,
+    /// Per edge that enters: handled, or given up.
+    pub(crate) received: Box<[Counter]>,
+    /// Per edge that enters: taken from a door. Zero for edges within the graph.
+    pub(crate) entered: Box<[Counter]>,
+    pub(crate) pings: Counter,
+    pub(crate) turns: Counter,
+    pub(crate) gated: Counter,
+    pub(crate) busy_ns: Counter,
+    pub(crate) panics: Counter,
+}
+
+impl Stats {
+    fn new(outgoing: usize, incoming: usize) -> Self {
+        let counters = |count| (0..count).map(|_| Counter::new()).collect();
+        Self {
+            sent: counters(outgoing),
+            received: counters(incoming),
+            entered: counters(incoming),
+            pings: Counter::new(),
+            turns: Counter::new(),
+            gated: Counter::new(),
+            busy_ns: Counter::new(),
+            panics: Counter::new(),
+        }
+    }
+}
+
+/// A running graph, as every thread sees it.
+pub(crate) struct Shared {
+    pub(crate) graph: &'static str,
+    pub(crate) processors: &'static [ProcessorInfo],
+    pub(crate) edges: &'static [EdgeInfo],
+    /// Per processor, the number of its first instance's shard.
+    pub(crate) first: Vec<usize>,
+    /// Per instance, which is per shard.
+    pub(crate) stats: Vec<CachePadded<Stats>>,
+    pub(crate) on_panic: OnPanic,
+    pub(crate) on_undelivered: Option<Undelivered>,
+    panics: Mutex<Vec<PanicRecord>>,
+    /// Per edge.
+    undelivered: Mutex<Vec<u64>>,
+    draining: AtomicBool,
+    /// Per worker: it has begun a turn since `draining` was set.
+    seen_draining: Vec<CachePadded<AtomicBool>>,
+}
+
+/// How many panics are kept with their texts; further ones are counted.
+const PANICS_KEPT: usize = 256;
+
+impl Shared {
+    pub(crate) fn new<G: Graph>(
+        workers: usize,
+        on_panic: OnPanic,
+        on_undelivered: Option<Undelivered>,
+    ) -> Arc<Self> {
+        let mut first = Vec::with_capacity(G::PROCESSORS.len() + 1);
+        let mut stats = Vec::new();
+        for (node, processor) in G::PROCESSORS.iter().enumerate() {
+            first.push(stats.len());
+            let end = End::Processor(node);
+            let outgoing = G::EDGES.iter().filter(|edge| edge.from == end).count();
+            let incoming = G::EDGES.iter().filter(|edge| edge.to == end).count();
+            for _ in 0..processor.replicas {
+                stats.push(CachePadded::new(Stats::new(outgoing, incoming)));
+            }
+        }
+        first.push(stats.len());
+        Arc::new(Self {
+            graph: G::NAME,
+            processors: G::PROCESSORS,
+            edges: G::EDGES,
+            first,
+            stats,
+            on_panic,
+            on_undelivered,
+            panics: Mutex::new(Vec::new()),
+            undelivered: Mutex::new(vec![0; G::EDGES.len()]),
+            draining: AtomicBool::new(false),
+            seen_draining: (0..workers)
+                .map(|_| CachePadded::new(AtomicBool::new(false)))
+                .collect(),
+        })
+    }
+
+    /// Returns the shards of the instances of a processor.
+    pub(crate) fn shards_of(&self, node: usize) -> core::ops::Range<usize> {
+        self.first[node]..self.first[node + 1]
+    }
+
+    /// Tells which instance of which processor a shard is.
+    pub(crate) fn instance(&self, shard: usize) -> (usize, usize) {
+        let node = self.first.partition_point(|&first| first <= shard) - 1;
+        (node, shard - self.first[node])
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        // Relaxed: a hint for stopping pings; the proof of quiescence waits for see_draining of all workers. [MP7]
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn begin_drain(&self) {
+        // Relaxed: nothing is published by it; what matters is that each worker says it saw it. [MP8]
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Called by each worker at the start of its turns: from here on this
+    /// worker starts no ping.
+    #[inline]
+    pub(crate) fn see_draining(&self, worker: usize) {
+        if self.is_draining() {
+            // Release: pairs with the Acquire in all_see_draining; the pings that this worker made, and their counts, stand above. [MP9]
+            self.seen_draining[worker].store(true, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn all_see_draining(&self) -> bool {
+        self.seen_draining.iter().all(|seen| {
+            // Acquire: pairs with the Release in see_draining; the counts read after this include those of all pings. [MP10]
+            seen.load(Ordering::Acquire)
+        })
+    }
+
+    /// Tells whether everything that was sent within the graph, or taken from a
+    /// door, had been handled at some moment during this call.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let mut received = 0_u64;
+        for stats in &self.stats {
+            for counter in &stats.received {
+                received = received.wrapping_add(counter.get_after());
+            }
+        }
+        let mut sent = 0_u64;
+        for (shard, stats) in self.stats.iter().enumerate() {
+            let end = End::Processor(self.instance(shard).0);
+            let outgoing = self.edges.iter().filter(|edge| edge.from == end);
+            for (edge, counter) in outgoing.zip(&stats.sent) {
+                if edge.to != End::Egress {
+                    sent = sent.wrapping_add(counter.get());
+                }
+            }
+            for counter in &stats.entered {
+                sent = sent.wrapping_add(counter.get());
+            }
+        }
+        received == sent
+    }
+
+    pub(crate) fn record_panic(&self, record: PanicRecord) {
+        let mut panics = self.panics.lock();
+        if panics.len() < PANICS_KEPT {
+            panics.push(record);
+        }
+    }
+
+    pub(crate) fn panics(&self) -> Vec<PanicRecord> {
+        self.panics.lock().clone()
+    }
+
+    /// Counts a message that could not be delivered, and hands it to the hook.
+    #[cold]
+    pub(crate) fn give_up<M: Send + 'static>(&self, edge: usize, message: M) {
+        self.count_undelivered(edge, 1);
+        if let Some(hook) = &self.on_undelivered {
+            hook(&self.edges[edge], Box::new(message));
+        }
+    }
+
+    pub(crate) fn count_undelivered(&self, edge: usize, count: u64) {
+        self.undelivered.lock()[edge] += count;
+    }
+
+    pub(crate) fn undelivered(&self) -> Vec<u64> {
+        self.undelivered.lock().clone()
+    }
+}
