@@ -307,6 +307,14 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         })
     }
 
+    /// Returns another door to this owner.
+    #[must_use]
+    pub fn remote(&self) -> RemoteTimers<T, W> {
+        RemoteTimers {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
     /// Closes the door: [`arm`](RemoteTimers::arm) refuses from now on, and
     /// what was accepted still comes by [`poll`](Self::poll) and fires.
     pub fn close(&self) {
@@ -322,16 +330,6 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// Tells whether the store is empty; commands may wait in the queue.
     pub fn is_empty(&self) -> bool {
         self.store.is_empty()
-    }
-}
-
-impl<T, W: Fn()> TimerOwner<T, W> {
-    /// Returns another door to this owner.
-    #[must_use]
-    pub fn remote(&self) -> RemoteTimers<T, W> {
-        RemoteTimers {
-            shared: Arc::clone(&self.shared),
-        }
     }
 }
 

@@ -232,6 +232,80 @@ fn cancelled_timers_count_in_the_budget_and_fire_nothing() {
     assert_eq!(owner.poll(9), 2);
 }
 
+/// A store from outside of the crate: a list that never reuses a slot.
+struct Plain<T>(Vec<Option<(Instant, T)>>);
+
+impl<T> Plain<T> {
+    fn first(&self) -> Option<(Instant, usize)> {
+        let waiting = self.0.iter().enumerate();
+        waiting
+            .filter_map(|(slot, entry)| entry.as_ref().map(|entry| (entry.0, slot)))
+            .min()
+            .filter(|first| first.0 != Instant::MAX)
+    }
+}
+
+impl<T> DeadlineStore<T> for Plain<T> {
+    fn insert(&mut self, at: Instant, value: T) -> Handle {
+        self.0.push(Some((at, value)));
+        Handle::new(self.0.len() as u32 - 1, 0)
+    }
+
+    fn cancel(&mut self, handle: Handle) -> Option<T> {
+        Some(self.0[handle.slot() as usize].take()?.1)
+    }
+
+    fn reschedule(&mut self, handle: Handle, at: Instant) -> bool {
+        let entry = self.0[handle.slot() as usize].as_mut();
+        entry.map(|entry| entry.0 = at).is_some()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.first().map(|first| first.0)
+    }
+
+    fn pop_due(&mut self, now: Instant) -> Option<Expired<T>> {
+        let (at, slot) = self.first().filter(|first| first.0 <= now)?;
+        let value = self.0[slot].take()?.1;
+        Some(Expired {
+            at,
+            handle: Handle::new(slot as u32, 0),
+            value,
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.0.iter().flatten().count()
+    }
+}
+
+#[test]
+fn remote_timers_take_a_store_of_the_callers() {
+    let (timers, mut owner) = remote::channel_with(Plain(Vec::new()), || ());
+    let first = timers.arm(at(1), "first").unwrap();
+    let _second = owner.remote().arm(at(2), "second").unwrap();
+    owner.poll(2);
+    assert_eq!(first.cancel(), Ok(()));
+    assert_eq!(owner.pop_due(at(2)), Some((at(2), "second")));
+    owner.poll(1);
+    assert!(owner.is_empty());
+}
+
+#[test]
+fn a_store_may_be_chosen_while_running() {
+    let mut heap = HeapStore::new();
+    let mut plain = Plain(Vec::new());
+    let stores: [&mut dyn DeadlineStore<u32>; 2] = [&mut heap, &mut plain];
+    for store in stores {
+        let handle = store.insert(at(3), 7);
+        assert!(store.reschedule(handle, at(4)));
+        assert_eq!(store.pop_due(at(3)), None);
+        assert_eq!(store.pop_due(at(4)).map(|due| due.value), Some(7));
+        assert_eq!(store.cancel(handle), None);
+        assert!(store.is_empty());
+    }
+}
+
 #[test]
 fn handles_pass_through_a_store_of_the_callers() {
     let handle = Handle::new(3, 9);
