@@ -1,2 +1,118 @@
-//! The kv example.
-fn main() {}
+//! `kv`: a sharded in-memory store that speaks RESP2, on RAST.
+//!
+//! ```text
+//! cargo run --release --example kv -- --demo      watch partitions move under load
+//! cargo run --release --example kv                serve on 127.0.0.1:6380
+//! ```
+//!
+//! Reading order: `graph` (what runs where), `message`, `store`, `route`; then the
+//! way of a byte: `io`, `peer`, `conn`, `resp`, `command`, `gather`, `local`,
+//! `encode`; then `server`, `shared`, `args`; last `demo`, `load`, `histogram`.
+
+mod args;
+mod command;
+mod conn;
+mod demo;
+mod encode;
+mod gather;
+mod glob;
+mod graph;
+mod histogram;
+mod inline;
+mod io;
+mod load;
+mod local;
+mod memory;
+mod message;
+mod peer;
+mod resp;
+mod route;
+mod server;
+mod shared;
+mod signals;
+mod store;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use args::Asked;
+use server::Server;
+use signals::Signals;
+
+/// How often the main thread looks for a signal or a thread that has failed.
+const LOOK: Duration = Duration::from_millis(50);
+
+fn main() -> ExitCode {
+    let settings = match args::read(std::env::args().skip(1)) {
+        Ok(Asked::Run(settings)) => settings,
+        Ok(Asked::Help(text)) => {
+            say(text.trim_end());
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return fail(&error, 2),
+    };
+    let signals = match Signals::watch() {
+        Ok(signals) => signals,
+        Err(error) => return fail(&format!("cannot watch for signals: {error}"), 1),
+    };
+    let server = match Server::start(settings) {
+        Ok(server) => server,
+        Err(error) => return fail(&error.to_string(), 1),
+    };
+    if let Some(demo) = settings.demo {
+        return match demo::run(server, demo, &signals) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error, 1),
+        };
+    }
+    serve(server, &signals)
+}
+
+fn serve(server: Server, signals: &Signals) -> ExitCode {
+    let settings = server.shared().settings;
+    say(&format!(
+        "kv listens on {} with {} partitions on {} workers and {} I/O threads",
+        server.address(),
+        route::PARTITIONS,
+        settings.workers,
+        settings.io_threads,
+    ));
+    while !signals.received() && !server.has_failed() {
+        std::thread::sleep(LOOK);
+    }
+    if signals.received() {
+        say("draining: no new connections; what was read is answered");
+    }
+    let failed = server.has_failed();
+    let shared = server.shared().clone();
+    let view = shared.view();
+    let ending = server.drain();
+    let counters = &shared.counters;
+    say(&format!(
+        "ended after {} ms: {} commands from {} connections, {} cut off with replies unread; \
+         {} epochs, {} partitions moved",
+        ending.took.as_millis(),
+        counters.commands.get(),
+        counters.accepted.get(),
+        ending.cut_off,
+        view.epoch,
+        view.moved,
+    ));
+    match ending.faults.as_slice() {
+        [] if !failed => ExitCode::SUCCESS,
+        [] => fail("a thread of the server ended by itself", 1),
+        faults => fail(&faults.join("; "), 1),
+    }
+}
+
+/// Prints a line. Whoever reads the output may have gone; that ends nothing.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+fn fail(error: &str, code: u8) -> ExitCode {
+    let _ = writeln!(std::io::stderr().lock(), "kv: {error}");
+    ExitCode::from(code)
+}

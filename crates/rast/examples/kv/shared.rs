@@ -66,8 +66,7 @@ pub(crate) struct GraphView {
     pub(crate) epoch: u64,
     /// Partitions moved between workers since the start.
     pub(crate) moved: u64,
-    /// Share of time spent in partitions per worker since the start of the last
-    /// window, in percent, and the partitions that it owns.
+    /// Per worker.
     pub(crate) workers: Vec<WorkerView>,
     /// Requests and replies since the start.
     pub(crate) messages: (u64, u64),
@@ -76,8 +75,8 @@ pub(crate) struct GraphView {
 /// One worker's figures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WorkerView {
-    /// Nanoseconds spent in partitions since the start.
-    pub(crate) busy_ns: u64,
+    /// The share of the last while that it spent in partitions; one is all.
+    pub(crate) load: f64,
     /// Partitions that it owns now.
     pub(crate) partitions: usize,
 }
@@ -246,10 +245,7 @@ impl Shared {
                 for (index, worker) in view.workers.iter().enumerate() {
                     row(
                         &format!("worker{index}"),
-                        format!(
-                            "busy_ns={},partitions={}",
-                            worker.busy_ns, worker.partitions
-                        ),
+                        format!("load={:.3},partitions={}", worker.load, worker.partitions),
                     );
                 }
             }

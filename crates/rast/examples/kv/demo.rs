@@ -1,0 +1,214 @@
+//! `--demo`: a server, a skewed load over real sockets, and a live view.
+//!
+//! The clients (see `load`) ask for few keys most of the time, and every second
+//! other keys are the hot ones. So the workers' loads part again and again, and
+//! the balancer moves partitions between them while the clients run. A phase of
+//! evenly chosen keys follows, in which moves are to cease.
+//!
+//! The demonstration fails if a reply is missing, doubled, wrong or out of order,
+//! or if, with two workers or more, no partition moved.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::args::Demo;
+use crate::histogram::Counts;
+use crate::load::{self, Board, Choice, KEYS};
+use crate::route::PARTITIONS;
+use crate::say;
+use crate::server::Server;
+use crate::shared::GraphView;
+use crate::signals::Signals;
+
+/// How skewed the load is: the exponent of Zipf's law.
+const SKEW: f64 = 1.1;
+/// How often other keys become the hot ones.
+const SHIFT: Duration = Duration::from_secs(1);
+/// How far the hot keys are shifted: a number without a factor in common with the
+/// number of keys, so that many shifts pass before keys are hot again.
+const STRIDE: u64 = 1237;
+/// How often the line is drawn on a terminal.
+const REDRAW: Duration = Duration::from_millis(250);
+/// How often a line is printed elsewhere.
+const PRINT: Duration = Duration::from_secs(1);
+
+/// Runs the demonstration; the error says what it has found.
+pub(crate) fn run(server: Server, demo: Demo, signals: &Signals) -> Result<(), String> {
+    let address = server.address();
+    let workers = server.shared().settings.workers;
+    say(&format!(
+        "kv on {address}: {PARTITIONS} partitions on {workers} workers, {} clients with {KEYS} \
+         keys each, Zipf {SKEW}, new hot keys every {} s\n\
+         load: per worker, the share of its time spent in partitions / partitions it owns",
+        demo.clients,
+        SHIFT.as_secs(),
+    ));
+    let board = Arc::new(Board::new());
+    let skewed = Choice::zipf(SKEW);
+    let clients: Vec<JoinHandle<Result<u64, String>>> = (0..demo.clients)
+        .map(|number| {
+            let (board, skewed) = (Arc::clone(&board), skewed.clone());
+            let name = format!("kv-client-{number}");
+            std::thread::Builder::new()
+                .name(name)
+                .spawn(move || load::client(number, address, &skewed, &board))
+                .map_err(|error| format!("cannot start a client: {error}"))
+        })
+        .collect::<Result<_, _>>()?;
+
+    let mut watcher = Watcher::new(&board);
+    let ended = |clients: &[JoinHandle<_>]| clients.iter().any(JoinHandle::is_finished);
+    let go_on = || !signals.received() && !server.has_failed() && !ended(&clients);
+    let view = || server.shared().view();
+    watcher.phase("skewed", demo.span, true, &go_on, &view);
+    let after_skewed = view();
+    // Relaxed, here and below: flags of the load; nothing hangs on their order.
+    board.uniform.store(true, Ordering::Relaxed);
+    watcher.phase("uniform", demo.span / 4, false, &go_on, &view);
+    let after_uniform = view();
+
+    board.stop.store(true, Ordering::Relaxed);
+    let mut replies = 0;
+    let mut faults = Vec::new();
+    for client in clients {
+        match client.join() {
+            Ok(Ok(count)) => replies += count,
+            Ok(Err(fault)) => faults.push(fault),
+            Err(_) => faults.push("a client panicked".to_owned()),
+        }
+    }
+    let ending = server.drain();
+    faults.extend(ending.faults);
+    if faults.is_empty() {
+        say(&format!(
+            "{replies} requests, each with one reply, in order and right"
+        ));
+    }
+    watcher.summary(&after_skewed, &after_uniform);
+    if workers > 1 && after_skewed.moved == 0 && !signals.received() {
+        faults.push("no partition moved under the skewed load".to_owned());
+    }
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(faults.join("; "))
+    }
+}
+
+/// Draws the live view.
+struct Watcher {
+    board: Arc<Board>,
+    terminal: bool,
+    start: Instant,
+}
+
+impl Watcher {
+    fn new(board: &Arc<Board>) -> Self {
+        let terminal = std::io::stdout().is_terminal();
+        Self {
+            board: Arc::clone(board),
+            terminal,
+            start: Instant::now(),
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = Counts::new();
+        self.board.latencies.add_to(&mut counts);
+        counts
+    }
+
+    /// Watches one phase until its time is over or it cannot go on.
+    fn phase(
+        &mut self,
+        name: &str,
+        span: Duration,
+        shifting: bool,
+        go_on: &dyn Fn() -> bool,
+        view: &dyn Fn() -> GraphView,
+    ) {
+        let begin = Instant::now();
+        let every = if self.terminal {
+            REDRAW
+        } else {
+            PRINT.min(span)
+        };
+        let mut last = (begin, self.counts());
+        let mut shifted = begin;
+        while begin.elapsed() < span && go_on() {
+            std::thread::sleep(crate::LOOK.min(span.saturating_sub(begin.elapsed())));
+            if shifting && shifted.elapsed() >= SHIFT {
+                shifted += SHIFT;
+                self.board.shift.fetch_add(STRIDE, Ordering::Relaxed);
+            }
+            let over = begin.elapsed() >= span && last.0.elapsed() >= every / 2;
+            if over || last.0.elapsed() >= every {
+                let counts = self.counts();
+                self.draw(name, &counts.since(&last.1), last.0.elapsed(), &view());
+                last = (Instant::now(), counts);
+            }
+        }
+        if self.terminal {
+            say("");
+        }
+    }
+
+    fn draw(&self, name: &str, window: &Counts, span: Duration, view: &GraphView) {
+        let mut line = format!(
+            "{:6.1}s {name:<7} {:>9.0} req/s  p50 {}  p99 {}  p99.9 {}  load",
+            self.start.elapsed().as_secs_f64(),
+            window.total() as f64 / span.as_secs_f64(),
+            shown(window.quantile(0.5)),
+            shown(window.quantile(0.99)),
+            shown(window.quantile(0.999)),
+        );
+        for worker in &view.workers {
+            // Writing to a String cannot fail.
+            let _ = write!(
+                line,
+                " {:3.0}%/{:<2}",
+                worker.load * 100.0,
+                worker.partitions
+            );
+        }
+        let _ = write!(line, "  moved {}  epoch {}", view.moved, view.epoch);
+        if self.terminal {
+            let mut out = std::io::stdout().lock();
+            // The terminal may have gone; that ends nothing.
+            let _ = write!(out, "\r{line}\x1b[K").and_then(|()| out.flush());
+        } else {
+            say(&line);
+        }
+    }
+
+    fn summary(&self, skewed: &GraphView, uniform: &GraphView) {
+        let counts = self.counts();
+        say(&format!(
+            "latency: p50 {}, p99 {}, p99.9 {}, max {}",
+            shown(counts.quantile(0.5)),
+            shown(counts.quantile(0.99)),
+            shown(counts.quantile(0.999)),
+            shown(counts.quantile(1.0)),
+        ));
+        say(&format!(
+            "partitions moved: {} under the skewed load, {} under the uniform one; {} epochs",
+            skewed.moved,
+            uniform.moved - skewed.moved,
+            uniform.epoch,
+        ));
+    }
+}
+
+/// A latency in three figures.
+fn shown(span: Duration) -> String {
+    let micros = span.as_secs_f64() * 1e6;
+    match micros {
+        ..1e3 => format!("{micros:5.0} us"),
+        ..1e6 => format!("{:5.2} ms", micros / 1e3),
+        _ => format!("{:5.2} s ", micros / 1e6),
+    }
+}

@@ -1,0 +1,453 @@
+//! I/O threads: sockets on one side, the graph's doors on the other.
+//!
+//! ```text
+//!  sockets ──▶ read, parse ──▶ ingress ══▶ partitions
+//!     ▲                                        ║
+//!     └── write ◀── order replies ◀── egress lane of this thread
+//! ```
+//!
+//! Each thread owns its sockets and one egress lane, and shares nothing with the
+//! others on the way of a request. One loop:
+//!
+//! 1. wait for readiness, a message in the lane (it wakes the poll), or a time;
+//! 2. take over sockets that the accepting thread handed out;
+//! 3. drain the egress lane, whatever the sockets do: a reply goes to its
+//!    connection's bounded backlog, or is dropped if the connection has gone. So a
+//!    client that does not read can delay no partition;
+//! 4. serve every socket with something to do, once.
+//!
+//! A request that finds its partition's door full stays on its connection, which
+//! is not read meanwhile; such connections are tried again each [`RETRY`].
+//!
+//! Thread 0 accepts too, and hands sockets out in turn.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use rast::primitive::sync::Mutex;
+use rast::queue::Queue;
+
+use crate::conn::{Connection, Fault};
+use crate::encode;
+use crate::graph::{Entrance, Exit};
+use crate::peer::{LINGER, Outcome, Peer, Table};
+use crate::shared::Shared;
+
+const WAKE: Token = Token(usize::MAX);
+const LISTEN: Token = Token(usize::MAX - 1);
+
+/// How soon a full partition is tried again.
+const RETRY: Duration = Duration::from_millis(1);
+/// How soon a failed accept is tried again: the process is short of descriptors.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// Replies taken from the lane in one turn.
+const REPLIES: usize = 4096;
+/// Sockets accepted in one turn.
+const ACCEPTS: usize = 64;
+/// Bytes read at once.
+const SCRATCH: usize = 64 * 1024;
+
+/// What the server tells its I/O threads.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    phase: AtomicU8,
+    deadline: Mutex<Option<Instant>>,
+}
+
+const DRAINING: u8 = 1;
+
+impl Control {
+    /// Tells the threads to answer what was read and to end by `deadline`; they
+    /// have to be woken.
+    pub(crate) fn drain(&self, deadline: Instant) {
+        *self.deadline.lock() = Some(deadline);
+        // Release: pairs with the Acquire in `draining`; the deadline is there.
+        self.phase.store(DRAINING, Ordering::Release);
+    }
+
+    fn draining(&self) -> Option<Instant> {
+        // Acquire: pairs with the Release in `drain`.
+        if self.phase.load(Ordering::Acquire) != DRAINING {
+            return None;
+        }
+        *self.deadline.lock()
+    }
+}
+
+/// The way to an I/O thread, for other threads.
+pub(crate) struct Mailbox {
+    /// Accepted sockets, each with its number among all.
+    sockets: Queue<(u64, TcpStream)>,
+    waker: Waker,
+}
+
+impl Mailbox {
+    /// Wakes the thread.
+    pub(crate) fn wake(&self) {
+        // An error here means that the thread has gone, or is awake already.
+        let _ = self.waker.wake();
+    }
+}
+
+/// One I/O thread's state.
+pub(crate) struct IoThread {
+    lane: u16,
+    poll: Poll,
+    mailbox: Arc<Mailbox>,
+    listener: Option<Listener>,
+    entrance: Entrance,
+    exit: Exit,
+    shared: Arc<Shared>,
+    control: Arc<Control>,
+    table: Table,
+    /// Slots to be served in this turn.
+    due: Vec<u32>,
+    /// Slots whose requests wait for room.
+    parked: Vec<u32>,
+    /// Slots that linger, with the time when that ends; the earliest first.
+    lingering: std::collections::VecDeque<(Instant, crate::message::ConnectionId)>,
+    scratch: Box<[u8]>,
+    drain_until: Option<Instant>,
+    /// The lane or the listener has more than one turn takes.
+    more: bool,
+}
+
+/// The accepting side, which thread 0 has.
+struct Listener {
+    socket: TcpListener,
+    /// All threads, this one first.
+    threads: Vec<Arc<Mailbox>>,
+    next: usize,
+    /// A connection may be waiting.
+    ready: bool,
+    retry_at: Option<Instant>,
+}
+
+impl IoThread {
+    /// Prepares the thread of egress lane `lane`.
+    pub(crate) fn new(
+        lane: u16,
+        entrance: Entrance,
+        exit: Exit,
+        shared: &Arc<Shared>,
+        control: &Arc<Control>,
+    ) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKE)?;
+        let mailbox = Arc::new(Mailbox {
+            sockets: Queue::new(),
+            waker,
+        });
+        let woken = Arc::clone(&mailbox);
+        exit.set_waker(move || woken.wake());
+        Ok(Self {
+            lane,
+            poll,
+            mailbox,
+            listener: None,
+            entrance,
+            exit,
+            shared: Arc::clone(shared),
+            control: Arc::clone(control),
+            table: Table::default(),
+            due: Vec::new(),
+            parked: Vec::new(),
+            lingering: std::collections::VecDeque::new(),
+            scratch: vec![0; SCRATCH].into_boxed_slice(),
+            drain_until: None,
+            more: false,
+        })
+    }
+
+    /// The way to this thread.
+    pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
+        Arc::clone(&self.mailbox)
+    }
+
+    /// Makes this the thread that accepts for `threads`.
+    pub(crate) fn listen(
+        &mut self,
+        mut socket: TcpListener,
+        threads: Vec<Arc<Mailbox>>,
+    ) -> io::Result<SocketAddr> {
+        let address = socket.local_addr()?;
+        self.poll
+            .registry()
+            .register(&mut socket, LISTEN, Interest::READABLE)?;
+        let listener = Listener {
+            socket,
+            threads,
+            next: 0,
+            ready: true,
+            retry_at: None,
+        };
+        self.listener = Some(listener);
+        Ok(address)
+    }
+
+    /// Runs until the drain is over. Blocking; the thread's whole life.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            match self.poll.poll(&mut events, self.timeout()) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            self.more = false;
+            for event in &events {
+                self.note(event);
+            }
+            self.accept();
+            self.take_over();
+            self.take_replies();
+            self.retry_parked();
+            self.serve_due();
+            self.end_lingering();
+            if self.drain_until.is_none() {
+                self.drain_until = self.control.draining();
+                if self.drain_until.is_some() {
+                    self.begin_drain();
+                }
+            }
+            if self.is_over() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if self.more || !self.due.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let now = Instant::now();
+        let retry = (!self.parked.is_empty()).then_some(RETRY);
+        let until = |at: Instant| at.saturating_duration_since(now);
+        let linger = self.lingering.front().map(|&(at, _)| until(at));
+        let accept = self
+            .listener
+            .as_ref()
+            .and_then(|listener| listener.retry_at)
+            .map(until);
+        let drain = self.drain_until.map(until);
+        [retry, linger, accept, drain].into_iter().flatten().min()
+    }
+
+    fn note(&mut self, event: &mio::event::Event) {
+        match event.token() {
+            WAKE => {}
+            LISTEN => {
+                if let Some(listener) = &mut self.listener {
+                    listener.ready = true;
+                }
+            }
+            Token(slot) => {
+                // Slots are numbered by u32, so the token fits.
+                let slot = slot as u32;
+                if let Some(peer) = self.table.at(slot) {
+                    peer.note(event);
+                    enqueue(&mut self.due, slot, peer);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        let Some(listener) = &mut self.listener else {
+            return;
+        };
+        if listener.retry_at.is_some_and(|at| at <= Instant::now()) {
+            listener.retry_at = None;
+            listener.ready = true;
+        }
+        for _ in 0..ACCEPTS {
+            if !listener.ready {
+                return;
+            }
+            match listener.socket.accept() {
+                Ok((stream, _)) => listener.hand_out(stream, &self.shared),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => listener.ready = false,
+                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
+                    _ => {
+                        listener.ready = false;
+                        listener.retry_at = Some(Instant::now() + ACCEPT_RETRY);
+                    }
+                },
+            }
+        }
+        self.more |= listener.ready;
+    }
+
+    fn take_over(&mut self) {
+        while let Some((number, mut stream)) = self.mailbox.sockets.pop() {
+            let id = self.table.next_id();
+            let token = Token(id.slot as usize);
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            // Without it small replies wait for acknowledgements of earlier ones.
+            let _ = stream.set_nodelay(true);
+            if self.drain_until.is_some()
+                || self
+                    .poll
+                    .registry()
+                    .register(&mut stream, token, interest)
+                    .is_err()
+            {
+                self.shared.counters.connected.sub(1);
+                continue;
+            }
+            let connection = Connection::new(id, self.lane, number, &self.shared);
+            self.table.insert(Peer::new(stream, connection));
+            if let Some(peer) = self.table.at(id.slot) {
+                enqueue(&mut self.due, id.slot, peer);
+            }
+        }
+    }
+
+    fn take_replies(&mut self) {
+        let Self {
+            exit,
+            table,
+            due,
+            shared,
+            ..
+        } = self;
+        let taken = exit.drain(REPLIES, |reply| {
+            // A reply to a connection that was closed meanwhile has no reader.
+            if let Some(peer) = table.get(reply.to.connection) {
+                peer.connection.reply(reply.to, reply.body, shared);
+                enqueue(due, reply.to.connection.slot, peer);
+            }
+        });
+        self.more |= taken == REPLIES;
+    }
+
+    fn retry_parked(&mut self) {
+        for slot in self.parked.drain(..) {
+            if let Some(peer) = self.table.at(slot) {
+                enqueue(&mut self.due, slot, peer);
+            }
+        }
+    }
+
+    fn serve_due(&mut self) {
+        for slot in std::mem::take(&mut self.due) {
+            let Some(peer) = self.table.at(slot) else {
+                continue;
+            };
+            peer.queued = false;
+            match peer.serve(&mut self.scratch, &mut self.entrance, &self.shared) {
+                Outcome::Wait => {}
+                Outcome::Again => enqueue(&mut self.due, slot, peer),
+                Outcome::Parked => self.parked.push(slot),
+                Outcome::Linger => {
+                    let id = peer.connection.id();
+                    self.lingering.push_back((Instant::now() + LINGER, id));
+                }
+                Outcome::Close(fault) => self.close(slot, fault),
+            }
+        }
+    }
+
+    fn close(&mut self, slot: u32, fault: Option<Fault>) {
+        let Some(mut peer) = self.table.remove(slot) else {
+            return;
+        };
+        if matches!(fault, Some(Fault::Backlog | Fault::Buffers)) {
+            self.shared.counters.overflowed.add(1);
+        }
+        self.shared.counters.connected.sub(1);
+        // The socket is closed next, which takes it off the poll in any case.
+        let _ = self.poll.registry().deregister(&mut peer.stream);
+    }
+
+    fn end_lingering(&mut self) {
+        if self.lingering.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        while let Some(&(at, id)) = self.lingering.front() {
+            if at > now {
+                return;
+            }
+            self.lingering.pop_front();
+            if self.table.get(id).is_some() {
+                self.close(id.slot, None);
+            }
+        }
+    }
+
+    /// Stops accepting and reading; what was read is parsed and answered.
+    fn begin_drain(&mut self) {
+        if let Some(mut listener) = self.listener.take() {
+            // The listener is closed next, which takes it off the poll in any case.
+            let _ = self.poll.registry().deregister(&mut listener.socket);
+        }
+        self.take_over();
+        for slot in self.table.occupied() {
+            if let Some(peer) = self.table.at(slot) {
+                peer.connection.end_input(&mut self.entrance, &self.shared);
+                enqueue(&mut self.due, slot, peer);
+            }
+        }
+    }
+
+    /// Whether the drain is over; closes what is left when its time is up.
+    fn is_over(&mut self) -> bool {
+        let Some(deadline) = self.drain_until else {
+            return false;
+        };
+        if !self.table.is_empty() && Instant::now() >= deadline {
+            for slot in self.table.occupied() {
+                if self.table.at(slot).is_some_and(|peer| !peer.lingering) {
+                    self.shared.counters.cut_off.add(1);
+                }
+                self.close(slot, None);
+            }
+        }
+        self.table.is_empty()
+    }
+}
+
+/// Puts a socket on the list of those to be served, once.
+fn enqueue(due: &mut Vec<u32>, slot: u32, peer: &mut Peer) {
+    if !peer.queued {
+        peer.queued = true;
+        due.push(slot);
+    }
+}
+
+impl Listener {
+    /// Hands a new connection to the next thread, or refuses it.
+    fn hand_out(&mut self, stream: TcpStream, shared: &Shared) {
+        let counters = &shared.counters;
+        // Only this thread raises the figure, so it does not pass the limit.
+        if counters.connected.get() >= shared.settings.limits.connections as u64 {
+            counters.rejected.add(1);
+            let mut line = Vec::new();
+            encode::error(&mut line, "ERR max number of clients reached");
+            // A new socket takes a line without waiting; one that does not is not
+            // worth more.
+            let _ = io::Write::write(&mut &stream, &line);
+            return;
+        }
+        counters.connected.add(1);
+        counters.accepted.add(1);
+        let thread = &self.threads[self.next % self.threads.len()];
+        self.next = self.next.wrapping_add(1);
+        // Only this thread raises this figure too, so numbers are unique.
+        if thread
+            .sockets
+            .push((counters.accepted.get(), stream))
+            .is_err()
+        {
+            counters.connected.sub(1);
+        }
+        thread.wake();
+    }
+}
