@@ -189,6 +189,26 @@ impl<T> List<T> {
         }
     }
 
+    /// Asserts rule 1, and that the list is empty or not as its user thinks; in debug builds only.
+    pub(super) fn check_invariants(&self, is_empty: bool) {
+        debug_assert_eq!(
+            self.front.is_some(),
+            self.back.is_some(),
+            "queue: list rule 1"
+        );
+        let is_one = self.front.as_ref().map(Segment::alias) == self.back;
+        debug_assert!(
+            !is_one || self.front_slot <= self.back_slot,
+            "queue: list rule 1"
+        );
+        debug_assert!(
+            self.front_slot < SLOTS && self.back_slot <= SLOTS,
+            "queue: list slots"
+        );
+        let holds_none = is_one && self.front_slot == self.back_slot;
+        debug_assert_eq!(holds_none, is_empty, "queue: rule 1");
+    }
+
     /// Takes one of the segments of a list without items, to be freed.
     pub(super) fn take_segment(&mut self) -> Option<Segment<T>> {
         if let Some(spare) = self.spare.take() {

@@ -268,6 +268,7 @@ impl<T, A: Allocator> Queue<T, A> {
     fn locked<R>(&self, f: impl FnOnce(&mut Inside<T>) -> R) -> R {
         self.shared.lock.lock().with(|inside| {
             let result = f(inside);
+            inside.list.check_invariants(inside.state < ONE);
             // Release: pairs with the Acquire in load; what this thread did before its push or close is visible to
             // those who see it. [QU4]
             self.shared.state.store(inside.state, Ordering::Release);

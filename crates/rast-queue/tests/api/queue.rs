@@ -203,26 +203,24 @@ fn items_of_no_size_and_of_great_alignment() {
     }
 }
 
-/// An allocator that logs each call in a queue of its own making: it would deadlock if it ran under the lock.
-struct Reentrant<'a>(
-    &'a Queue<usize>,
-    &'a std::cell::OnceCell<Queue<u8, Reentrant<'a>>>,
-);
+/// An allocator that uses the queue that asks it: that would deadlock if it ran under the lock.
+struct Reentrant;
+
+static LOG: Queue<usize> = Queue::new();
+static ASKING: Queue<u8, Reentrant> = Queue::new_in(Reentrant);
 
 // SAFETY: the memory is the global allocator's, handed through unchanged.
-unsafe impl Allocator for Reentrant<'_> {
+unsafe impl Allocator for Reentrant {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        self.0.push(layout.size()).unwrap();
-        if let Some(queue) = self.1.get() {
-            assert!(
-                queue.pop().is_none(),
-                "the queue that asks can be used meanwhile"
-            );
-        }
+        LOG.push(layout.size()).unwrap();
+        // Closing takes the lock, whatever stands.
+        assert!(ASKING.close());
         Global.allocate(layout)
     }
 
     unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        LOG.push(layout.size()).unwrap();
+        assert!(!ASKING.close());
         // SAFETY: the caller's obligations are the global allocator's.
         unsafe { Global.deallocate(block, layout) };
     }
@@ -230,14 +228,13 @@ unsafe impl Allocator for Reentrant<'_> {
 
 #[test]
 fn the_allocator_runs_outside_of_the_lock() {
-    let log = Queue::new();
-    let cell = std::cell::OnceCell::new();
-    let cell: &'static _ = Box::leak(Box::new(cell));
-    let log: &'static Queue<usize> = Box::leak(Box::new(log));
-    let queue = cell.get_or_init(|| Queue::new_in(Reentrant(log, cell)));
-    queue.push(1).unwrap();
-    assert_eq!(log.len(), 1);
-    assert_eq!(queue.pop(), Some(1));
+    assert_eq!(
+        ASKING.push(1),
+        Err(Closed(1)),
+        "the allocator closed it meanwhile"
+    );
+    assert_eq!(LOG.len(), 2, "what was allocated in vain went back");
+    assert_eq!((ASKING.len(), ASKING.pop()), (0, None));
 }
 
 #[test]
