@@ -14,6 +14,7 @@ macro_rules! readmes {
 }
 
 readmes! {
+    root: "../../../README.md",
     alloc: "../../../crates/rast-alloc/README.md",
     facade: "../../../crates/rast/README.md",
     msgpass: "../../../crates/rast-msgpass/README.md",
