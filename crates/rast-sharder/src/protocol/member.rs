@@ -432,6 +432,12 @@ impl Member {
 impl Drop for Member {
     /// Frees what is still held: a worker that unwinds leaves no shard behind.
     fn drop(&mut self) {
+        // A model that failed unwinds outside of its execution, where loom's
+        // atomics panic again.
+        #[cfg(rast_loom)]
+        if crate::primitive::thread::panicking() {
+            return;
+        }
         self.leave();
         while !self.leaving.is_empty() {
             self.release_next();

@@ -1,0 +1,206 @@
+//! A stop ends `run` from any thread, in any state: a thousand moments.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rast_sharder::primitive::WaitStrategy;
+use rast_sharder::{Assignment, Balancer, Decision, Handle, LoadView, Progress, ShardId, Sharder};
+
+use crate::support::{FOREVER, Rotate, hooks};
+
+/// A small generator; its seed is in every message.
+fn next(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed
+}
+
+/// Stops after so many events, whoever counts them.
+#[derive(Clone)]
+struct Fuse {
+    left: Arc<AtomicU64>,
+}
+
+impl Fuse {
+    fn new(events: u64) -> Self {
+        Self {
+            left: Arc::new(AtomicU64::new(events)),
+        }
+    }
+
+    /// Counts an event; tells whether it is the one.
+    fn burns(&self) -> bool {
+        self.left.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+}
+
+/// Rotates, and stops from within the balancer.
+struct StopFromBalancer {
+    fuse: Fuse,
+    handle: Arc<std::sync::OnceLock<Handle>>,
+    in_begin: bool,
+}
+
+impl Balancer for StopFromBalancer {
+    fn begin(&mut self, _: &LoadView, _: &Assignment) {
+        if self.in_begin && self.fuse.burns() {
+            self.handle.get().expect("the handle is set").stop();
+        }
+    }
+
+    fn step(&mut self, view: &LoadView, now: &Assignment, budget: usize) -> Decision {
+        if !self.in_begin && self.fuse.burns() {
+            self.handle.get().expect("the handle is set").stop();
+        }
+        Rotate.step(view, now, budget)
+    }
+}
+
+/// Where the stop comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum From {
+    BeforeRun,
+    Process,
+    Acquire,
+    Release,
+    BeforeTurn,
+    IsReady,
+    Report,
+    BalancerBegin,
+    BalancerStep,
+    AnotherThread,
+    AnotherThreadWhileAllSleep,
+}
+
+const ALL: [From; 11] = [
+    From::BeforeRun,
+    From::Process,
+    From::Acquire,
+    From::Release,
+    From::BeforeTurn,
+    From::IsReady,
+    From::Report,
+    From::BalancerBegin,
+    From::BalancerStep,
+    From::AnotherThread,
+    From::AnotherThreadWhileAllSleep,
+];
+
+fn one_moment(mut seed: u64) {
+    let from = ALL[(next(&mut seed) % ALL.len() as u64) as usize];
+    // With one worker nothing moves.
+    let least = if matches!(from, From::Acquire | From::Release) {
+        2
+    } else {
+        1
+    };
+    let workers = least + (next(&mut seed) % 3) as usize;
+    let shards = workers + (next(&mut seed) % 4) as usize;
+    let wait = [
+        WaitStrategy::Park,
+        WaitStrategy::Adaptive,
+        WaitStrategy::Spin,
+    ][(next(&mut seed) % 3) as usize];
+    let events = 1 + next(&mut seed) % 40;
+    println!("{from:?} workers={workers} shards={shards} {wait:?} events={events}");
+    let fuse = Fuse::new(events);
+    let cell: Arc<std::sync::OnceLock<Handle>> = Arc::default();
+    let stop_of = |place: From| {
+        let (fuse, cell) = (fuse.clone(), cell.clone());
+        move || {
+            if from == place && fuse.burns() {
+                cell.get().expect("the handle is set").stop();
+            }
+        }
+    };
+
+    let mut script = hooks();
+    let sleeps = from == From::AnotherThreadWhileAllSleep;
+    // This hook runs before a park, so nothing else may happen.
+    let naps = from == From::IsReady;
+    let stop = stop_of(From::Process);
+    script.process = Box::new(move |cx, shard, turns| {
+        *turns += 1;
+        stop();
+        if sleeps || naps {
+            return Progress::Idle;
+        }
+        cx.reshard();
+        let neighbour = ShardId::from_index((shard.index() + 1) % shards);
+        cx.notify(neighbour);
+        Progress::Again
+    });
+    let stop = stop_of(From::Acquire);
+    script.on_acquire = Box::new(move |_, _| stop());
+    let stop = stop_of(From::Release);
+    script.on_release = Box::new(move |_, _| stop());
+    let stop = stop_of(From::BeforeTurn);
+    script.before_turn = Box::new(move |_| stop());
+    let stop = stop_of(From::IsReady);
+    script.is_ready = Box::new(move |_| {
+        stop();
+        naps
+    });
+    let stop = stop_of(From::Report);
+    script.report = Box::new(move |_| stop());
+
+    let is_balancer = matches!(from, From::BalancerBegin | From::BalancerStep);
+    let balancer = StopFromBalancer {
+        fuse: if is_balancer {
+            fuse.clone()
+        } else {
+            Fuse::new(u64::MAX)
+        },
+        handle: cell.clone(),
+        in_begin: from == From::BalancerBegin,
+    };
+    let sharder = Sharder::builder(script)
+        .shards(vec![0; shards])
+        .workers(workers)
+        .wait(if naps { WaitStrategy::Park } else { wait })
+        .period(Duration::ZERO)
+        .idle_limit(FOREVER)
+        .balancer(balancer)
+        .build()
+        .expect("it builds");
+    let handle = sharder.handle();
+    cell.set(handle.clone()).expect("it is set once");
+    if from == From::BeforeRun {
+        handle.stop();
+    }
+    let stopper =
+        matches!(from, From::AnotherThread | From::AnotherThreadWhileAllSleep).then(|| {
+            std::thread::spawn(move || {
+                let is_due = |handle: &Handle| {
+                    let stats = handle.stats();
+                    if sleeps && wait != WaitStrategy::Spin {
+                        stats.workers.iter().all(|worker| worker.turns > 0)
+                    } else {
+                        stats.workers.iter().map(|worker| worker.turns).sum::<u64>() >= events
+                    }
+                };
+                while !is_due(&handle) {
+                    std::thread::yield_now();
+                }
+                handle.stop();
+            })
+        });
+    let outcome = sharder.run().expect("a stop is no error");
+    if let Some(stopper) = stopper {
+        stopper.join().expect("the stopper ends");
+    }
+    assert_eq!(outcome.shards.len(), shards);
+    assert_eq!(outcome.report.panics, []);
+}
+
+#[test]
+fn a_stop_ends_the_run_at_a_thousand_moments() {
+    for seed in 1..=1_000_u64 {
+        let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // Shown when the run hangs or fails.
+        println!("seed {seed}");
+        one_moment(mixed);
+    }
+}
