@@ -172,10 +172,8 @@ fn a_blocked_handler_delays_only_its_own_worker() {
                 3 => {
                     neighbour.fetch_add(1, Ordering::SeqCst);
                 }
-                _ if *turns == TURNS => {
-                    if ready.fetch_add(1, Ordering::SeqCst) + 1 == 4 {
-                        open.send(()).expect("the gate is there");
-                    }
+                _ if *turns == TURNS && ready.fetch_add(1, Ordering::SeqCst) + 1 == 4 => {
+                    open.send(()).expect("the gate is there");
                 }
                 _ => {}
             }

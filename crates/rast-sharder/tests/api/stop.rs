@@ -98,11 +98,11 @@ fn one_moment(mut seed: u64) {
     };
     let workers = least + (next(&mut seed) % 3) as usize;
     let shards = workers + (next(&mut seed) % 4) as usize;
-    let wait = [
-        WaitStrategy::Park,
-        WaitStrategy::Adaptive,
-        WaitStrategy::Spin,
-    ][(next(&mut seed) % 3) as usize];
+    let wait = match next(&mut seed) % 8 {
+        0 => WaitStrategy::Spin,
+        1..4 => WaitStrategy::Adaptive,
+        _ => WaitStrategy::Park,
+    };
     let events = 1 + next(&mut seed) % 40;
     println!("{from:?} workers={workers} shards={shards} {wait:?} events={events}");
     let fuse = Fuse::new(events);
