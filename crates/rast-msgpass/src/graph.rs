@@ -125,6 +125,28 @@ pub trait Graph: Sized + 'static {
     fn wire(wiring: &mut Wiring);
 }
 
+/// Returns the indices of the edges that enter a processor of `G`.
+pub fn incoming<G: Graph>(processor: usize) -> impl Iterator<Item = usize> {
+    let to = End::Processor(processor);
+    (0..G::EDGES.len()).filter(move |&edge| G::EDGES[edge].to == to)
+}
+
+/// Returns the indices of the edges that leave a processor of `G`.
+pub fn outgoing<G: Graph>(processor: usize) -> impl Iterator<Item = usize> {
+    let from = End::Processor(processor);
+    (0..G::EDGES.len()).filter(move |&edge| G::EDGES[edge].from == from)
+}
+
+/// Returns the indices of the edges between two processors of `G`, in either
+/// direction.
+pub fn connecting<G: Graph>(one: usize, other: usize) -> impl Iterator<Item = usize> {
+    let ends = [End::Processor(one), End::Processor(other)];
+    (0..G::EDGES.len()).filter(move |&edge| {
+        let edge = &G::EDGES[edge];
+        [edge.from, edge.to] == ends || [edge.to, edge.from] == ends
+    })
+}
+
 /// States that `P` is an end in the graph; implemented by
 /// [`graph!`](crate::graph) alone.
 #[diagnostic::on_unimplemented(

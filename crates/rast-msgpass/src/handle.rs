@@ -128,14 +128,18 @@ impl Run {
                 return true;
             }
             let spent = self.closers.iter().flatten().all(|door| door.is_spent());
-            if spent && self.shared.all_see_draining() && self.shared.is_quiet() {
+            let seen = self.shared.all_see_draining();
+            if spent && seen && self.shared.is_quiet() {
                 return true;
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return false;
             }
-            for shard in 0..shards {
-                self.sharder.notify(ShardId::from_index(shard));
+            if !seen {
+                // A worker that sleeps has not seen it; it also wakes by itself.
+                for shard in 0..shards {
+                    self.sharder.notify(ShardId::from_index(shard));
+                }
             }
             parker.park_timeout(LOOK);
         }

@@ -247,6 +247,43 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
+    /// Pings if asked to, handles what waits, and measures it.
+    fn run(
+        &mut self,
+        pings: bool,
+        now: Instant,
+        cx: &mut WorkerCx<'_>,
+        load: &mut Option<&mut Load>,
+        found: &mut Found,
+    ) {
+        let before = load.as_ref().map(|load| load.timer.sum());
+        if let Some(load) = load {
+            load.timer.start(cx.tick());
+        }
+        if pings {
+            self.ping(now);
+            found.worked = self.next == Next::Again;
+            self.wake(cx);
+        }
+        self.drain_inlets(cx, load, found);
+        if let (Some(load), Some(before)) = (load, before) {
+            load.timer.finish(cx.tick());
+            let busy = load.timer.sum().saturating_sub(before);
+            self.core.stats().busy_ns.add(busy.as_nanos());
+        }
+        self.core.stats().turns.add(1);
+    }
+
+    /// Tells whether answers wait that may be handled though the processor has
+    /// no credit left: handling them is what brings it back.
+    fn has_answer_to_handle(&self) -> bool {
+        self.ins.iter().any(|inlet| {
+            inlet.answering().is_some()
+                && (0..inlet.rings()).any(|ring| inlet.has_any(ring))
+                && !self.core.is_gated(inlet.answering())
+        })
+    }
+
     fn give_up_inputs(&mut self, cx: &mut WorkerCx<'_>) -> usize {
         let mut taken = 0;
         for inlet in &mut self.ins {
@@ -284,36 +321,19 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             };
         }
         let now = cx.now();
-        let pings = self.ping_due().is_some_and(|due| due <= now);
         let mut found = Found::default();
+        let pings = self.ping_due().is_some_and(|due| due <= now);
         if pings || self.has_input() {
-            let before = load.as_ref().map(|load| load.timer.sum());
-            if let Some(load) = &mut load {
-                load.timer.start(cx.tick());
+            found.gated = self.core.allow(None) == 0;
+            if !found.gated || self.has_answer_to_handle() {
+                self.run(pings && !found.gated, now, cx, &mut load, &mut found);
             }
-            if pings {
-                if self.core.allow(None) > 0 {
-                    self.ping(now);
-                    found.worked = self.next == Next::Again;
-                    self.wake(cx);
-                } else {
-                    found.gated = true;
-                }
-            }
-            self.drain_inlets(cx, &mut load, &mut found);
-            if let (Some(load), Some(before)) = (load, before) {
-                load.timer.finish(cx.tick());
-                let busy = load.timer.sum().saturating_sub(before);
-                self.core.stats().busy_ns.add(busy.as_nanos());
-            }
-            self.core.stats().turns.add(1);
             if found.gated {
                 self.core.stats().gated.add(1);
             }
-        } else {
-            // What was refilled above is announced too.
-            self.wake(cx);
         }
+        // What was refilled above is announced too.
+        self.wake(cx);
         if core::mem::take(&mut self.core.stop) {
             cx.stop();
         }
@@ -328,11 +348,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             return true;
         }
         if self.core.is_gated(None) {
-            return self.ins.iter().any(|inlet| {
-                inlet.answering().is_some()
-                    && (0..inlet.rings()).any(|ring| inlet.has_any(ring))
-                    && !self.core.is_gated(inlet.answering())
-            });
+            return self.has_answer_to_handle();
         }
         self.has_input() || (self.next == Next::Again && self.ping_due().is_some())
     }

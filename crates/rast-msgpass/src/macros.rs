@@ -192,6 +192,28 @@ macro_rules! graph {
                     $crate::Builder::new(given)
                 }
 
+                /// Returns the indices of the edges that enter a processor.
+                #[allow(dead_code)]
+                $v fn incoming(processor: usize) -> impl ::core::iter::Iterator<Item = usize> {
+                    $crate::__private::incoming::<$g>(processor)
+                }
+
+                /// Returns the indices of the edges that leave a processor.
+                #[allow(dead_code)]
+                $v fn outgoing(processor: usize) -> impl ::core::iter::Iterator<Item = usize> {
+                    $crate::__private::outgoing::<$g>(processor)
+                }
+
+                /// Returns the indices of the edges between two processors, in
+                /// either direction.
+                #[allow(dead_code)]
+                $v fn connecting(
+                    one: usize,
+                    other: usize,
+                ) -> impl ::core::iter::Iterator<Item = usize> {
+                    $crate::__private::connecting::<$g>(one, other)
+                }
+
                 /// Draws the graph in the language of Graphviz.
                 #[allow(dead_code)]
                 $v fn dot() -> $crate::__private::String {

@@ -1,0 +1,236 @@
+//! Stop and drain, from anywhere, at any moment.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use rast_msgpass::{BuildError, Cx, EdgeInfo, Ingress, Next, Process, Receive, graph};
+
+use crate::LONG;
+
+struct Front {
+    pings: u64,
+}
+struct Back {
+    handled: Arc<AtomicU64>,
+    stop_at: u64,
+}
+
+graph! {
+    graph Line {
+        processors { front: Front, back: [Back; 2] }
+        edges {
+            ingress -> front: u64 [cap = 32];
+            front -> back: u64 [cap = 4, burst = 2];
+        }
+    }
+}
+
+impl Process<Line> for Front {
+    fn ping(&mut self, cx: &mut Cx<'_, Line, Self>) -> Next {
+        if self.pings == 0 {
+            return Next::Idle;
+        }
+        self.pings -= 1;
+        cx.to::<Back>().any().send(0_u64);
+        Next::At(cx.now())
+    }
+}
+impl Receive<Line, Ingress, u64> for Front {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Line, Self>) {
+        cx.to::<Back>().key(number).send(number);
+        cx.to::<Back>().any().send(number);
+    }
+}
+impl Process<Line> for Back {}
+impl Receive<Line, Front, u64> for Back {
+    fn receive(&mut self, _: u64, cx: &mut Cx<'_, Line, Self>) {
+        if self.handled.fetch_add(1, SeqCst) + 1 == self.stop_at {
+            cx.stop();
+        }
+    }
+}
+
+fn backs(stop_at: u64) -> (Arc<AtomicU64>, [Back; 2]) {
+    let handled = Arc::new(AtomicU64::new(0));
+    let back = || Back {
+        handled: handled.clone(),
+        stop_at,
+    };
+    let backs = [back(), back()];
+    (handled, backs)
+}
+
+#[test]
+fn a_drain_loses_nothing_while_threads_still_send() {
+    for round in 0..50 {
+        let (handled, backs) = backs(0);
+        let app = Line::builder(Front { pings: round * 7 }, backs)
+            .workers(1 + (round % 3) as usize)
+            .start()
+            .unwrap();
+        let into = app.ingress::<Front, u64>();
+        let senders: Vec<_> = (0..3)
+            .map(|_| {
+                let into = into.clone();
+                std::thread::spawn(move || {
+                    let mut accepted = 0;
+                    while into.send(accepted).is_ok() {
+                        accepted += 1;
+                    }
+                    accepted
+                })
+            })
+            .collect();
+        // Some rounds drain at once, others in full flow.
+        while handled.load(SeqCst) < round * 20 {
+            std::thread::yield_now();
+        }
+        let report = app.drain(LONG).unwrap();
+        let accepted: u64 = senders.into_iter().map(|one| one.join().unwrap()).sum();
+        let front = &report.metrics.instances[0];
+        assert_eq!(front.received, accepted);
+        assert_eq!(front.sent, handled.load(SeqCst));
+        assert!(front.sent >= 2 * accepted);
+        assert_eq!(report.undelivered_total(), 0);
+    }
+}
+
+#[test]
+fn a_stop_at_any_moment_accounts_for_every_message() {
+    for round in 0..200_u64 {
+        let (handled, backs) = backs(0);
+        let given_up = Arc::new(AtomicU64::new(0));
+        let counted = given_up.clone();
+        let hook = move |_: &'static EdgeInfo, message: Box<dyn Any + Send>| {
+            assert!(message.is::<u64>());
+            counted.fetch_add(1, SeqCst);
+        };
+        let app = Line::builder(Front { pings: 0 }, backs)
+            .workers(1 + (round % 2) as usize)
+            .on_undelivered(hook)
+            .start()
+            .unwrap();
+        let into = app.ingress::<Front, u64>();
+        let sender = std::thread::spawn(move || {
+            let mut accepted = 0;
+            while into.send(accepted).is_ok() {
+                accepted += 1;
+            }
+            accepted
+        });
+        let stopper = app.stopper();
+        while handled.load(SeqCst) < round {
+            std::thread::yield_now();
+        }
+        let report = match round % 3 {
+            0 => app.stop(),
+            1 => {
+                std::thread::spawn(move || stopper.stop()).join().unwrap();
+                app.wait()
+            }
+            _ => {
+                stopper.stop();
+                app.stop()
+            }
+        };
+        let accepted = sender.join().unwrap();
+        let front = &report.metrics.instances[0];
+        assert_eq!(front.received, accepted, "{report}");
+        let lost_at_door = report
+            .undelivered
+            .iter()
+            .find(|lost| lost.edge.to_type == "Front")
+            .map_or(0, |lost| lost.messages);
+        assert_eq!(front.sent, 2 * (accepted - lost_at_door));
+        assert_eq!(
+            front.sent + lost_at_door,
+            handled.load(SeqCst) + report.undelivered_total()
+        );
+        assert_eq!(report.undelivered_total(), given_up.load(SeqCst));
+    }
+}
+
+#[test]
+fn a_processor_may_stop_the_graph() {
+    let (handled, backs) = backs(100);
+    let app = Line::builder(Front { pings: u64::MAX }, backs)
+        .workers(2)
+        .start()
+        .unwrap();
+    let report = app.wait();
+    assert!(handled.load(SeqCst) >= 100);
+    assert!(report.panics.is_empty());
+}
+
+#[test]
+fn a_graph_that_is_dropped_ends() {
+    let (handled, backs) = backs(0);
+    let app = Line::builder(Front { pings: u64::MAX }, backs)
+        .workers(2)
+        .start()
+        .unwrap();
+    while handled.load(SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    drop(app);
+    // The threads are gone, and with them the processors.
+    assert_eq!(Arc::strong_count(&handled), 1);
+}
+
+#[test]
+fn an_idle_graph_still_pings() {
+    struct Idle(Arc<AtomicU64>);
+    graph! {
+        graph Calm {
+            processors { idle: Idle }
+            edges {}
+        }
+    }
+    impl Process<Calm> for Idle {
+        fn ping(&mut self, _: &mut Cx<'_, Calm, Self>) -> Next {
+            self.0.fetch_add(1, SeqCst);
+            Next::Idle
+        }
+    }
+    let pings = Arc::new(AtomicU64::new(0));
+    let app = Calm::builder(Idle(pings.clone()))
+        .idle_ping(Duration::from_millis(1))
+        .start()
+        .unwrap();
+    while pings.load(SeqCst) < 5 {
+        std::thread::yield_now();
+    }
+    app.drain(LONG).unwrap();
+}
+
+#[test]
+fn a_graph_that_cannot_start_says_why() {
+    let (_, mut two) = backs(0);
+    two[0].stop_at = 1;
+    let one = two.into_iter().take(1);
+    let error = Line::builder(Front { pings: 0 }, one).start().unwrap_err();
+    assert!(matches!(
+        error,
+        BuildError::Replicas {
+            processor: "back",
+            declared: 2,
+            given: 1
+        }
+    ));
+    assert!(error.to_string().contains("`back`"));
+    let build = || Line::builder(Front { pings: 0 }, backs(0).1);
+    assert!(matches!(
+        build().workers(0).start().unwrap_err(),
+        BuildError::NoWorkers
+    ));
+    assert!(matches!(
+        build().batch(0).start().unwrap_err(),
+        BuildError::NoBatch
+    ));
+    assert!(matches!(
+        build().idle_ping(Duration::ZERO).start().unwrap_err(),
+        BuildError::NoIdlePing
+    ));
+}
