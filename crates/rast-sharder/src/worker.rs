@@ -134,6 +134,9 @@ impl<'s, C: Controller> Worker<'s, C> {
         progressed |= self.before_turn();
         self.next_at = None;
         for at in 0..self.member.held().len() {
+            if self.member.is_stopping() {
+                break;
+            }
             let shard = self.member.held()[at];
             match self.process(shard) {
                 Progress::Again => progressed = true,

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use rast_sharder::primitive::WaitStrategy;
-use rast_sharder::timers::Nanos;
+use rast_sharder::timers::{Clock, Instant, Nanos};
 use rast_sharder::{
     Assignment, Balancer, BuildError, Builder, Controller, Decision, Greedy, Handle, LoadReport,
     LoadView, Outcome, PanicRecord, Progress, RunCause, RunError, ShardExit, ShardId, Sharder,
@@ -454,6 +454,39 @@ fn the_period_is_asked_for_by_work_alone() {
     assert!(outcome.report.stats.epochs >= 5);
     assert_eq!(outcome.report.stats.moves, 0);
     assert_eq!(outcome.report.assignment.owner(ShardId(1)), WorkerId(1));
+}
+
+/// The one way to make the runtime itself panic: a clock that does.
+#[test]
+fn a_fault_of_the_runtime_ends_the_run_and_loses_nothing() {
+    struct Broken(AtomicU64);
+    impl Clock for Broken {
+        fn now(&self) -> Instant {
+            let reading = self.0.fetch_add(1, Ordering::SeqCst);
+            assert!(reading < 200, "the clock is broken");
+            Instant::from_nanos(reading * 1_000)
+        }
+    }
+    let mut script = hooks();
+    script.process = Box::new(|_, _, turns| {
+        *turns += 1;
+        Progress::Idle
+    });
+    let builder = Sharder::builder(script).shards(vec![7; 6]).workers(3);
+    let builder = builder.clock(Broken(AtomicU64::new(0)));
+    let sharder = builder
+        .wait(WaitStrategy::Park)
+        .idle_limit(Duration::from_micros(10));
+    let error = sharder
+        .build()
+        .expect("it builds")
+        .run()
+        .expect_err("it fails");
+    assert!(error.to_string().contains("the clock is broken"), "{error}");
+    let (cause, outcome) = error.into_parts();
+    assert!(matches!(cause, RunCause::Runtime { .. }));
+    assert_eq!(outcome.shards.len(), 6);
+    assert!(outcome.shards.iter().all(|shard| shard.state >= 7));
 }
 
 #[test]
