@@ -26,6 +26,42 @@ const PERIOD: Duration = Duration::from_millis(100);
 const IDLE_LIMIT: Duration = Duration::from_millis(100);
 
 /// Sets a [`Sharder`] up; from [`Sharder::builder`].
+///
+/// ```
+/// use std::time::Duration;
+/// use rast_sharder::{BuildError, Controller, Greedy, Progress, ShardId, Sharder, WorkerCx};
+/// use rast_sharder::primitive::WaitStrategy;
+///
+/// struct Nothing;
+///
+/// impl Controller for Nothing {
+///     type Shard = String;
+///     type Load = ();
+///     fn process(
+///         &self,
+///         _: &mut WorkerCx<'_>,
+///         _: ShardId,
+///         _: &mut String,
+///         _: Option<&mut ()>,
+///     ) -> Progress {
+///         Progress::Idle
+///     }
+///     fn new_load(&self, _: ShardId) {}
+/// }
+///
+/// let sharder = Sharder::builder(Nothing)
+///     .shards(vec!["a".to_string(), "b".to_string()])
+///     .workers(8)
+///     .period(Duration::from_millis(50))
+///     .balancer(Greedy::new().margin(0.1))
+///     .wait(WaitStrategy::Park)
+///     .build()?;
+/// assert_eq!(sharder.workers(), 2, "no more workers than shards");
+///
+/// let refused = Sharder::builder(Nothing).build();
+/// assert_eq!(refused.unwrap_err(), BuildError::NoShards);
+/// # Ok::<(), BuildError>(())
+/// ```
 pub struct Builder<C: Controller> {
     controller: C,
     shards: Vec<C::Shard>,

@@ -215,7 +215,27 @@ impl Member {
             let mine = page.owners.shards_of(*worker);
             wanted.extend(mine.filter(|shard| !local[shard.index()]));
         });
+        self.check_invariants();
         true
+    }
+
+    /// Asserts, in debug builds, that each shard is in at most one list and that
+    /// the flags say which are in hand.
+    fn check_invariants(&self) {
+        if cfg!(debug_assertions) {
+            let in_hand = self.held.iter().chain(&self.leaving);
+            let count = self.local.iter().filter(|&&local| local).count();
+            assert_eq!(
+                in_hand.clone().count(),
+                count,
+                "a shard in hand is in one list"
+            );
+            assert!(
+                in_hand.clone().all(|&shard| self.is_local(shard))
+                    && !self.wanted.iter().any(|&shard| self.is_local(shard)),
+                "what is in hand is flagged, what is wanted is not"
+            );
+        }
     }
 
     /// Returns the shards that are to be released, the next one last.
@@ -309,6 +329,7 @@ impl Member {
             self.may_promise(),
             "a worker promises once per epoch and holds all its shards"
         );
+        self.check_invariants();
         // AcqRel: Release publishes this worker's figures to the leader, Acquire
         // lets the last to promise, who leads, see those of all others and that
         // they have left the other page. [SH2]
