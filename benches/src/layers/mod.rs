@@ -1,6 +1,7 @@
 //! The scenarios, one file per layer, lowest first.
 
 mod alloc;
+mod msgpass;
 mod primitive;
 mod queue;
 mod sharder;
@@ -16,6 +17,7 @@ const LAYERS: &[Layer] = &[
     ("queue", queue::scenarios),
     ("timers", timers::scenarios),
     ("sharder", sharder::scenarios),
+    ("msgpass", msgpass::scenarios),
 ];
 
 /// The scenarios of one layer, or of all of them.
