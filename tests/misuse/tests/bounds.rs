@@ -110,5 +110,57 @@ mod sharder {
     lacks!(ShardId: From<WorkerId>, PartialEq<WorkerId>, PartialEq<u32>, std::ops::Add<u32>);
 }
 
+mod msgpass {
+    use super::*;
+    use rast::msgpass::{
+        Cx, Egress, EgressReceiver, Handle, Ingress, IngressSender, Process, Receive, Report,
+        Stopper, graph,
+    };
+
+    graph! {
+        graph App {
+            processors { echo: Echo }
+            edges {
+                ingress -> echo: Word;
+                echo -> egress: Word;
+            }
+        }
+    }
+
+    // A processor and a message may hold what is not Sync: one thread at a time has them.
+    struct Echo(Cell<u8>);
+    struct Word(Cell<u8>);
+
+    impl Process<App> for Echo {}
+
+    impl Receive<App, Ingress, Word> for Echo {
+        fn receive(&mut self, word: Word, cx: &mut Cx<'_, App, Self>) {
+            self.0.set(word.0.get());
+            cx.to::<Egress>().send(word);
+        }
+    }
+
+    // Any thread may send in; one at a time receives from a lane, and stops by the handle.
+    has!(IngressSender<App, Echo, Word>: Send, Sync, Clone);
+    has!(EgressReceiver<Word>: Send);
+    lacks!(EgressReceiver<Word>: Clone);
+    has!(Handle<App>: Send);
+    lacks!(Handle<App>: Clone);
+    has!(Stopper: Send, Sync, Clone);
+    has!(Report: Send, Sync);
+    // A context is lent as a whole or not at all: what one handler may send, no two threads do.
+    lacks!(Cx<'static, App, Echo>: Sync, Clone);
+
+    #[test]
+    fn what_is_not_sync_passes_through() {
+        let handle = App::builder(Echo(Cell::new(0))).start().unwrap();
+        let words = handle.ingress::<Echo, Word>();
+        let mut echoes = handle.egress::<Echo, Word>(0);
+        words.send(Word(Cell::new(7))).unwrap();
+        assert_eq!(echoes.recv().unwrap().0.get(), 7);
+        drop(handle);
+    }
+}
+
 #[test]
 fn the_checks_above_compiled() {}
