@@ -1,20 +1,173 @@
-//! RAST: re-exports of every crate of the tower.
+//! RAST is a tower of small crates for programs that pass many messages between many cores with
+//! low, steady latency: databases, ad servers, trading systems, game back ends.
+//!
+//! At its top stands a typed graph of message processors.
+//! Worker threads run the processors and move them between each other while the graph runs, so
+//! that load is even and processors that talk a lot share a core.
+//! Each crate beneath is useful alone, and this one re-exports them all: it holds no code.
+//!
+//! # The tower
+//!
+//! ```text
+//!   rast                  this facade: one feature per crate
+//!     │
+//!   msgpass    5          typed graph: edges, ingress, egress, drain
+//!     │
+//!   sharder    4          who owns which shard, moved while running
+//!     │
+//!   timers     3          amortised clocks, measuring timers, deadline stores
+//!     │
+//!   queue      2          unbounded queue of many, bounded ring of two
+//!     │
+//!   alloc      1          global allocator and allocator trait
+//!     │
+//!   primitive  0          atomics, cells, parking, from std or from loom
+//! ```
+//!
+//! A crate knows the one directly beneath it and re-exports all that is below, so
+//! `rast_sharder::queue` and `rast::queue` are the same crate and versions cannot drift apart.
+//!
+//! # Pick a crate
+//!
+//! | you want | take | begin at |
+//! | --- | --- | --- |
+//! | a graph of typed processors over threads, balanced by measured load | `rast-msgpass` | [`msgpass::graph!`] |
+//! | your own units of work, moved between threads while they run | `rast-sharder` | [`sharder::Sharder`] |
+//! | to time every message for a few nanoseconds, with a stated error | `rast-timers` | [`timers::PeriodicTimer`], [`timers::StartFinishTimer`] |
+//! | deadlines that can be cancelled, from other threads too | `rast-timers` | [`timers::DeadlineStore`], [`timers::remote`] |
+//! | a bounded ring between two threads | `rast-queue` | [`queue::spsc`] |
+//! | an unbounded queue between many threads | `rast-queue` | [`queue::Queue`] |
+//! | allocation figures that stay true when another thread frees | `rast-alloc` | [`alloc::RastAlloc`] |
+//! | parking, event counts and tagged pointers that loom can check | `rast-primitive` | [`primitive::Parker`], [`primitive::EventCount`], [`primitive::TaggedPtr`] |
+//! | several of these under one name | `rast` | the [features](#features) below |
+//!
+//! # When not to use it
+//!
+//! - The work is a plain data-parallel loop: a fork-join pool is simpler.
+//! - The program waits for thousands of mostly idle peers: an async runtime fits better.
+//! - Processors are created and wired while the program runs: the graph is fixed at compile time,
+//!   which is what lets the compiler refuse a send that no edge allows.
+//!
+//! # Example
+//!
+//! Lines come in, words are counted by four replicas that share no memory, counts come out.
+//!
+//! ```
+//! use std::{collections::HashMap, error::Error, time::Duration};
+//!
+//! use rast::msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
+//!
+//! graph! {
+//!     graph App {
+//!         processors { split: Split, count: [Count; 4] }
+//!         edges {
+//!             ingress -> split: String;           // a door in, for any thread
+//!             split -> count: Word [burst = 16];  // up to 16 words out per line in
+//!             count -> egress: Seen;              // a door out
+//!         }
+//!     }
+//! }
+//!
+//! struct Word(String);
+//! struct Seen(String, u32);
+//!
+//! struct Split;
+//! impl Process<App> for Split {}
+//! impl Receive<App, Ingress, String> for Split {
+//!     fn receive(&mut self, line: String, cx: &mut Cx<'_, App, Self>) {
+//!         for word in line.split_whitespace().take(16) {
+//!             // Words with one initial meet in one replica, which has their counts for itself.
+//!             let key = u64::from(word.as_bytes()[0]);
+//!             cx.to::<Count>().key(key).send(Word(word.to_owned()));
+//!         }
+//!     }
+//! }
+//!
+//! #[derive(Default)]
+//! struct Count(HashMap<String, u32>);
+//! impl Process<App> for Count {}
+//! impl Receive<App, Split, Word> for Count {
+//!     fn receive(&mut self, Word(word): Word, cx: &mut Cx<'_, App, Self>) {
+//!         let times = self.0.entry(word.clone()).or_default();
+//!         *times += 1;
+//!         cx.to::<Egress>().send(Seen(word, *times));
+//!     }
+//! }
+//!
+//! fn main() -> Result<(), Box<dyn Error>> {
+//!     // One argument per processor; replicas by anything that iterates over them.
+//!     let handle = App::builder(Split, (0..4).map(|_| Count::default())).start()?;
+//!     let lines = handle.ingress::<Split, String>();
+//!     let mut counts = handle.egress::<Count, Seen>(0);
+//!
+//!     lines.send("a rose is a rose".to_owned())?;
+//!     // Closes the doors in, waits until everything that was accepted has been handled.
+//!     handle.drain(Duration::from_secs(10))?;
+//!
+//!     let mut seen = HashMap::new();
+//!     while let Ok(Seen(word, times)) = counts.recv() {
+//!         seen.insert(word, times);
+//!     }
+//!     assert_eq!((seen["a"], seen["rose"], seen["is"]), (2, 2, 1));
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Guarantees
+//!
+//! - Misuse by safe code does not compile, or is an error value that hands the item back.
+//! - Nothing that was accepted is lost; what could not be delivered is counted in the report.
+//! - Everything is bounded, or says in its name or its docs that it is not.
+//! - No lock and no allocation on a hot path, unless an item's docs say when; `queue::Queue` has
+//!   its final interface over a simple inside for now, and says so.
+//! - Every atomic ordering is argued where it stands and has a row in `docs/verification.md`,
+//!   with the loom model that fails when it is weakened, or the reason why none can.
+//!
+//! # Features
+//!
+//! All of them are on by default; `default-features = false` turns them off.
+//! Features only add.
+//!
+//! | feature | gives | costs |
+//! | --- | --- | --- |
+//! | `std` | threads, parking, locks, the system's clock; needed by `sharder` and `msgpass` | `parking_lot`, `crossbeam-epoch` |
+//! | `alloc` | [`alloc`] | `allocator-api2` |
+//! | `queue` | [`queue`] | no other crate |
+//! | `timers` | [`timers`] | no other crate |
+//! | `sharder` | [`sharder`] | `hashbrown` |
+//! | `msgpass` | [`msgpass`] | no other crate |
+//!
+//! [`primitive`] is always there and brings `portable-atomic`.
+//! A crate of the tower brings those beneath it, whether or not their feature names them here.
+//!
+//! # Platforms
+//!
+//! Linux on x86-64 is tested; aarch64, macOS and Windows stand in the public CI file.
+//! Without `std` the features `alloc`, `queue` and `timers` need only an allocator, and
+//! `tests/no-std` links them so.
+//! The least supported Rust version is 1.91; it moves only with a minor release.
 #![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[doc(inline)]
+pub use rast_primitive as primitive;
 
 #[cfg(feature = "alloc")]
 #[doc(inline)]
 pub use rast_alloc as alloc;
-#[cfg(feature = "msgpass")]
-#[doc(inline)]
-pub use rast_msgpass as msgpass;
-#[doc(inline)]
-pub use rast_primitive as primitive;
+
 #[cfg(feature = "queue")]
 #[doc(inline)]
 pub use rast_queue as queue;
-#[cfg(feature = "sharder")]
-#[doc(inline)]
-pub use rast_sharder as sharder;
+
 #[cfg(feature = "timers")]
 #[doc(inline)]
 pub use rast_timers as timers;
+
+#[cfg(feature = "sharder")]
+#[doc(inline)]
+pub use rast_sharder as sharder;
+
+#[cfg(feature = "msgpass")]
+#[doc(inline)]
+pub use rast_msgpass as msgpass;
