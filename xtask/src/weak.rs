@@ -45,9 +45,10 @@ pub(crate) fn command(label: &str) -> Result<bool> {
 pub(crate) fn run(labels: &[String]) -> Result<bool> {
     let table = rows(&tree::read(tree::root(), "docs/verification.md")?);
     let workspace = crate::metadata::Workspace::load(tree::root())?;
+    // The build shares its outside crates with the models that are not weakened.
     let copy = Copy {
         tree: workspace.target_dir.join("weak").join("tree"),
-        target: workspace.target_dir.join("weak").join("target"),
+        target: workspace.target_dir.join("loom"),
     };
     copy.refresh()?;
     let mut sound: Vec<(String, String)> = Vec::new();
