@@ -253,7 +253,7 @@ fn help() -> String {
         ),
         (
             "--max-buffers SIZE",
-            "buffers of all connections; past it, the one that grows is closed",
+            "buffers of all connections; past it, the largest is closed",
             size(limits.buffers),
         ),
         (

@@ -14,7 +14,9 @@
 //! 3. drain the egress lane, whatever the sockets do: a reply goes to its
 //!    connection's bounded backlog, or is dropped if the connection has gone. So a
 //!    client that does not read can delay no partition;
-//! 4. serve every socket with something to do, once.
+//! 4. serve every socket with something to do, once;
+//! 5. when the buffers of all connections are past their limit, close those of its
+//!    own that hold most.
 //!
 //! A request that finds its partition's door full stays on its connection, which
 //! is not read meanwhile; such connections are tried again each [`RETRY`].
@@ -208,6 +210,7 @@ impl IoThread {
             self.take_replies();
             self.retry_parked();
             self.serve_due();
+            self.bound_buffers();
             self.end_lingering();
             if self.drain_until.is_none() {
                 self.drain_until = self.control.draining();
@@ -364,6 +367,28 @@ impl IoThread {
         self.shared.counters.connected.sub(1);
         // The socket is closed next, which takes it off the poll in any case.
         let _ = self.poll.registry().deregister(&mut peer.stream);
+    }
+
+    /// Closes the connections with the largest buffers while all connections
+    /// together hold more than they may: the one that asks for much pays, not the
+    /// one that asks next.
+    fn bound_buffers(&mut self) {
+        if !self.shared.buffers.is_exceeded() {
+            return;
+        }
+        let mut sizes: Vec<(u64, u32)> = Vec::new();
+        for slot in self.table.occupied() {
+            if let Some(peer) = self.table.at(slot) {
+                sizes.push((peer.connection.buffered(), slot));
+            }
+        }
+        sizes.sort_unstable();
+        while self.shared.buffers.is_exceeded() {
+            let Some((_, slot)) = sizes.pop() else {
+                return;
+            };
+            self.close(slot, Some(Fault::Buffers));
+        }
     }
 
     fn end_lingering(&mut self) {

@@ -33,6 +33,12 @@ impl Memory {
         u64::try_from(self.used.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
+    /// Whether more than the limit is in use.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        // Relaxed: as in `used`.
+        self.used.load(Ordering::Relaxed) > self.limit
+    }
+
     /// The limit in bytes.
     pub(crate) fn limit(&self) -> u64 {
         u64::try_from(self.limit).unwrap_or(0)

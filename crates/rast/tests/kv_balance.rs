@@ -1,0 +1,74 @@
+//! `kv` moves partitions between its workers while clients run, and rests when
+//! there is nothing to gain.
+#![cfg(not(rast_loom))]
+
+#[path = "../examples/kv/encode.rs"]
+#[allow(dead_code)]
+mod encode;
+#[path = "../examples/kv/histogram.rs"]
+#[allow(dead_code)]
+mod histogram;
+mod kv_support;
+#[path = "../examples/kv/load.rs"]
+#[allow(dead_code)]
+mod load;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use kv_support::{Kv, until};
+use load::{Board, Choice};
+
+/// Runs clients that check every reply while `watch` runs.
+fn with_load(kv: &Kv, uniform: bool, watch: impl FnOnce(&Board)) {
+    let board = Arc::new(Board::new());
+    board.uniform.store(uniform, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..3)
+            .map(|number| {
+                let board = Arc::clone(&board);
+                let address = kv.address;
+                scope.spawn(move || load::client(number, address, &Choice::zipf(1.1), &board))
+            })
+            .collect();
+        watch(&board);
+        board.stop.store(true, Ordering::Relaxed);
+        for client in clients {
+            let replies = client.join().expect("a client ends");
+            assert!(replies.expect("one right reply for each request, in order") > 0);
+        }
+    });
+}
+
+#[test]
+fn a_skewed_load_moves_partitions_while_clients_run() {
+    let kv = Kv::start(&["--workers", "2", "--reshard-ms", "50"]);
+    with_load(&kv, false, |board| {
+        let mut shifted = 0;
+        until("partitions move", || {
+            // Every few epochs other keys are the hot ones.
+            let epoch = kv.figure("epoch");
+            if epoch >= shifted + 10 {
+                shifted = epoch;
+                board.shift.fetch_add(1237, Ordering::Relaxed);
+            }
+            kv.figure("partitions_moved") >= 3
+        });
+    });
+}
+
+#[test]
+fn moves_stop_under_a_uniform_load() {
+    let kv = Kv::start(&["--workers", "2", "--reshard-ms", "50"]);
+    with_load(&kv, true, |_| {
+        let mut moved = u64::MAX;
+        let mut since = 0;
+        until("ten epochs pass without a move", || {
+            let (now, epoch) = (kv.figure("partitions_moved"), kv.figure("epoch"));
+            if now != moved {
+                (moved, since) = (now, epoch);
+            }
+            epoch >= since + 10
+        });
+    });
+}

@@ -1,0 +1,236 @@
+//! Starts the `kv` example as a process and talks to it over sockets.
+//!
+//! `cargo test` builds examples beside the test programs. Where only one test
+//! program is asked for (`--test kv_server`) it does not; a missing example is
+//! built here then, and one that is there is taken as it is.
+// Each test program uses a part of this.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// Far more than anything here takes: a guard against hanging, not a measurement.
+pub(crate) const GUARD: Duration = Duration::from_secs(120);
+
+/// A running `kv`.
+pub(crate) struct Kv {
+    child: Child,
+    lines: Receiver<String>,
+    pub(crate) address: SocketAddr,
+}
+
+fn program() -> PathBuf {
+    let test = std::env::current_exe().expect("this program has a path");
+    let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/test");
+    let program = profile
+        .join("examples")
+        .join(format!("kv{}", std::env::consts::EXE_SUFFIX));
+    if !program.exists() {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["build", "-p", "rast", "--example", "kv", "--target-dir"]);
+        build.arg(profile.parent().expect("a target directory"));
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        let status = build.status().expect("cargo runs");
+        assert!(
+            status.success() && program.exists(),
+            "the example was not built"
+        );
+    }
+    program
+}
+
+/// `kv` with arguments, not started.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+impl Kv {
+    /// Starts `kv` on a free port.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut command = command(&["--port", "0"]);
+        command.args(arguments).stderr(Stdio::inherit());
+        let mut child = command.spawn().expect("kv starts");
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let first = lines.recv_timeout(GUARD).expect("kv says where it listens");
+        let address = first.split_whitespace().find_map(|word| word.parse().ok());
+        let address = address.unwrap_or_else(|| panic!("no address in: {first}"));
+        Self {
+            child,
+            lines,
+            address,
+        }
+    }
+
+    /// The URL for the client crate.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}/", self.address)
+    }
+
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A raw connection.
+    pub(crate) fn connect(&self) -> Raw {
+        Raw::new(self.address)
+    }
+
+    /// One figure of INFO.
+    pub(crate) fn info(&self, name: &str) -> String {
+        let mut raw = self.connect();
+        raw.send(b"INFO\r\n");
+        let text = raw.bulk();
+        let prefix = format!("{name}:");
+        let value = text.lines().find_map(|line| line.strip_prefix(&prefix));
+        value
+            .unwrap_or_else(|| panic!("no {name} in:\n{text}"))
+            .to_owned()
+    }
+
+    /// One figure of INFO as a number.
+    pub(crate) fn figure(&self, name: &str) -> u64 {
+        let value = self.info(name);
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} is no number: {value}"))
+    }
+
+    /// Sends a signal.
+    #[cfg(unix)]
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.id().to_string();
+        let status = Command::new("kill")
+            .args(["-s", name, &id])
+            .status()
+            .expect("kill runs");
+        assert!(status.success(), "kill failed");
+    }
+
+    /// Waits for the end; returns its status and what it printed since the start.
+    pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("kv can be waited for") {
+                break status;
+            }
+            assert!(start.elapsed() < GUARD, "kv does not end");
+            std::thread::yield_now();
+        };
+        let lines: Vec<String> = self.lines.iter().collect();
+        (status, lines.join("\n"))
+    }
+}
+
+impl Drop for Kv {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A raw connection.
+pub(crate) struct Raw {
+    pub(crate) stream: TcpStream,
+}
+
+impl Raw {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("kv accepts");
+        stream.set_nodelay(true).expect("a socket option");
+        stream
+            .set_read_timeout(Some(GUARD))
+            .expect("a socket option");
+        stream
+            .set_write_timeout(Some(GUARD))
+            .expect("a socket option");
+        Self { stream }
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("kv reads");
+    }
+
+    /// Reads exactly the bytes that must come.
+    pub(crate) fn expect(&mut self, expected: &str) {
+        let mut found = vec![0; expected.len()];
+        let mut at = 0;
+        while at < found.len() {
+            match self.stream.read(&mut found[at..]) {
+                Ok(0) => break,
+                Ok(count) => at += count,
+                Err(error) => panic!("after {:?}: {error}", String::from_utf8_lossy(&found[..at])),
+            }
+            // Stop at the first difference, rather than wait for bytes that never come.
+            if !expected.as_bytes().starts_with(&found[..at]) {
+                break;
+            }
+        }
+        assert_eq!(String::from_utf8_lossy(&found[..at]), expected);
+    }
+
+    /// Reads up to the end of the stream.
+    pub(crate) fn rest(&mut self) -> String {
+        let mut found = Vec::new();
+        self.stream
+            .read_to_end(&mut found)
+            .expect("the stream ends in order");
+        String::from_utf8_lossy(&found).into_owned()
+    }
+
+    /// Reads one line without its end.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while !line.ends_with(b"\r\n") {
+            self.stream.read_exact(&mut byte).expect("a line");
+            line.push(byte[0]);
+        }
+        line.truncate(line.len() - 2);
+        String::from_utf8_lossy(&line).into_owned()
+    }
+
+    /// Reads one bulk string.
+    pub(crate) fn bulk(&mut self) -> String {
+        let line = self.line();
+        let len = line
+            .strip_prefix('$')
+            .and_then(|len| len.parse::<usize>().ok());
+        let len = len.unwrap_or_else(|| panic!("no bulk string: {line}"));
+        let mut bytes = vec![0; len + 2];
+        self.stream.read_exact(&mut bytes).expect("a bulk string");
+        String::from_utf8_lossy(&bytes[..len]).into_owned()
+    }
+}
+
+/// Looks again and again until `condition` holds; panics with `what` when it never
+/// does.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < GUARD, "never came: {what}");
+        std::thread::yield_now();
+    }
+}
