@@ -217,7 +217,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                     load.received[base + ring] += taken as u64;
                 }
                 left -= taken;
-                chunk *= 2;
+                // Messages that come one by one make many rounds: the chunk must not overflow.
+                chunk = chunk.saturating_mul(2);
                 found.worked = true;
                 self.wake(cx);
                 if self.core.retired || taken == 0 {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
 use rast_msgpass::{
-    Cx, Egress, Ingress, Process, Receive, RecvTimeoutError, TryRecvError, TrySendError, graph,
+    Cx, Egress, Ingress, IngressSender, Process, Receive, RecvTimeoutError, TryRecvError,
+    TrySendError, graph,
 };
 
 use crate::LONG;
@@ -176,6 +177,51 @@ fn a_waker_is_enough_to_miss_nothing() {
     // The end is announced too.
     assert!(calls.load(SeqCst) > before);
     assert!(out.is_closed());
+}
+
+struct Runner {
+    door: Arc<OnceLock<IngressSender<Circle, Runner, u64>>>,
+    done: mpsc::Sender<()>,
+}
+
+graph! {
+    graph Circle {
+        processors { runner: Runner }
+        edges { ingress -> runner: u64 [cap = 8]; }
+    }
+}
+
+impl Process<Circle> for Runner {}
+impl Receive<Circle, Ingress, u64> for Runner {
+    fn receive(&mut self, left: u64, _: &mut Cx<'_, Circle, Self>) {
+        match left.checked_sub(1) {
+            Some(left) => self.door.get().unwrap().try_send(left).unwrap(),
+            None => self.done.send(()).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn messages_that_come_one_by_one_make_many_rounds_of_one_turn() {
+    // Each round of a turn finds one message, more often than the bits of a word.
+    let door = Arc::new(OnceLock::new());
+    let (done, finished) = mpsc::channel();
+    let runner = Runner {
+        door: Arc::clone(&door),
+        done,
+    };
+    let app = Circle::builder(runner)
+        .workers(1)
+        .batch(200)
+        .start()
+        .unwrap();
+    door.get_or_init(|| app.ingress::<Runner, u64>())
+        .send(1000)
+        .unwrap();
+    finished.recv_timeout(LONG).unwrap();
+    let report = app.drain(LONG).unwrap();
+    assert_eq!(report.received_total(), 1001);
+    assert!(report.faults.is_empty(), "{:?}", report.faults);
 }
 
 #[test]
