@@ -318,7 +318,9 @@ impl EventCount {
             if condition() {
                 return true;
             }
-            if !self.wait_slow(key, deadline) && deadline.is_past() {
+            self.wait_slow(key, deadline);
+            // Also when it was woken: wake-ups that come all the time must not move the deadline.
+            if deadline.is_past() {
                 return condition();
             }
         }

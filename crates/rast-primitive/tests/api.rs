@@ -312,6 +312,20 @@ mod with_std {
     }
 
     #[test]
+    fn event_count_wakeups_do_not_move_a_deadline() {
+        let event = EventCount::new();
+        let mut looks = 0;
+        let held = event.wait_until_deadline(WaitStrategy::Park, Instant::now(), || {
+            looks += 1;
+            assert!(looks < 10, "woken each time, it waits past its deadline");
+            event.notify_all();
+            false
+        });
+        assert!(!held);
+        event.check_invariants();
+    }
+
+    #[test]
     #[should_panic(expected = "another EventCount")]
     fn event_count_refuses_a_foreign_key() {
         let (mine, other) = (EventCount::new(), EventCount::new());
