@@ -131,11 +131,14 @@ impl Counters {
 
     /// Reads all figures.
     pub fn read(&self) -> Stats {
+        // Relaxed: figures are read one by one, as the docs of `Stats` say. [ST4]
+        let current = self.0.current.load(Ordering::Relaxed);
+        // Relaxed: as above. [ST5]
+        let peak = self.0.peak.load(Ordering::Relaxed);
         Stats {
-            // Relaxed: figures are read one by one, as the docs of `Stats` say. [ST4]
-            bytes_current: self.0.current.load(Ordering::Relaxed),
-            // Relaxed: as above. [ST5]
-            bytes_peak: self.0.peak.load(Ordering::Relaxed),
+            bytes_current: current,
+            // A thread that has raised `current` may be about to raise the peak: what was read is a value that was reached.
+            bytes_peak: peak.max(current),
             // Relaxed: as above. [ST6]
             allocations: self.0.allocations.load(Ordering::Relaxed),
             // Relaxed: as above. [ST7]
@@ -149,7 +152,7 @@ impl Counters {
     fn add(&self, size: usize) {
         // Relaxed: the word's own order of changes makes `current` each of its values exactly once. [ST9]
         let current = self.0.current.fetch_add(size, Ordering::Relaxed) + size;
-        // Relaxed: the peak only rises, so an old value makes the call below needless never, only superfluous. [ST10]
+        // Relaxed: the peak only rises, so by an old value the call below may be made in vain, never left out. [ST10]
         if current > self.0.peak.load(Ordering::Relaxed) {
             // Relaxed: a maximum is the same in whatever order the values arrive. [ST11]
             self.0.peak.fetch_max(current, Ordering::Relaxed);

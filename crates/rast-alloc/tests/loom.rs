@@ -48,3 +48,17 @@ fn stats_cross_thread_free() {
         );
     });
 }
+
+/// A reading beside an allocation never shows more bytes in use than the peak.
+#[test]
+fn stats_peak_is_never_below_current() {
+    model(|| {
+        let counters = Arc::new(Counters::new());
+        let theirs = Arc::clone(&counters);
+        let other = thread::spawn(move || theirs.count_allocation(7));
+        let stats = counters.read();
+        assert!(stats.bytes_peak >= stats.bytes_current, "{stats}");
+        other.join().unwrap();
+        assert_eq!(counters.read().bytes_peak, 7);
+    });
+}
