@@ -222,6 +222,14 @@ impl<T, A: Allocator> Queue<T, A> {
     /// assert_eq!(queue.drain().take(2).collect::<Vec<_>>(), [1, 2]);
     /// assert_eq!(queue.drain().collect::<Vec<_>>(), [3, 4, 5]);
     /// ```
+    ///
+    /// A drain that nobody runs pops nothing:
+    ///
+    /// ```compile_fail
+    /// #![deny(unused_must_use)]
+    /// let queue: rast_queue::Queue<_> = (1..=5).collect();
+    /// queue.drain();
+    /// ```
     pub fn drain(&self) -> Drain<'_, T, A> {
         Drain { queue: Some(self) }
     }
@@ -314,6 +322,7 @@ impl<T, A: Allocator> Drop for Queue<T, A> {
 }
 
 /// Pops until it first finds the queue empty; made by [`Queue::drain`].
+#[must_use = "pops only what it is asked for; to empty the queue, run it to its end"]
 pub struct Drain<'a, T, A: Allocator = Global> {
     /// `None` once the queue was found empty.
     queue: Option<&'a Queue<T, A>>,
@@ -342,6 +351,7 @@ impl<T, A: Allocator> fmt::Debug for Drain<'_, T, A> {
 }
 
 /// The items of a queue, front to back; made by its `into_iter`.
+#[must_use = "iterators are lazy"]
 pub struct IntoIter<T, A: Allocator = Global> {
     queue: Queue<T, A>,
 }

@@ -9,7 +9,7 @@
 //! ```text
 //!            one allocation from A
 //!   ┌──────────────┬──────────────┬──────────────────────────┬───────┬───────┬─────┬───────┐
-//!   │ tail         │ head         │ gone, layout, A          │ slot 0│ slot 1│  …  │ slot  │
+//!   │ tail         │ head         │ gone, A                  │ slot 0│ slot 1│  …  │ slot  │
 //!   │ own line     │ own line     │ own line                 │       │       │     │ mask  │
 //!   └──────▲───────┴──────▲───────┴──────▲───────────────────┴───────┴───────┴─────┴───────┘
 //!          │ stores       │ stores       │ each sets its bit once, in drop
