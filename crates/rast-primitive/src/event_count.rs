@@ -80,6 +80,9 @@ pub struct EventCount {
 }
 
 /// The registration of one waiter; dropping it cancels.
+///
+/// A key that is forgotten (`mem::forget`) stays in the line and takes a
+/// [`notify_one`](EventCount::notify_one) that nobody sees.
 #[must_use = "dropping the key cancels the registration; pass it to `wait`"]
 pub struct Key<'a> {
     event: &'a EventCount,

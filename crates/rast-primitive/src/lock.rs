@@ -183,6 +183,10 @@ impl Condvar {
     }
 
     /// Unlocks, sleeps until notified, and locks again. Blocking.
+    ///
+    /// # Panics
+    ///
+    /// When another thread waits here with the guard of another [`Mutex`].
     #[track_caller]
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         #[cfg(not(rast_loom))]
@@ -201,6 +205,10 @@ impl Condvar {
     /// locks again and says that the time ran out. That is always a legal
     /// outcome, so code that needs the notification cannot pass by luck, and
     /// models of lost wake-ups use the untimed wait.
+    ///
+    /// # Panics
+    ///
+    /// As [`wait`](Self::wait).
     #[track_caller]
     pub fn wait_timeout<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> bool {
         #[cfg(not(rast_loom))]

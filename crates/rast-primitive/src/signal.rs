@@ -87,7 +87,10 @@ impl Signal {
 
     /// Sets the event and wakes one receiver that waits.
     ///
-    /// Lock-free when it is set already; otherwise blocking for an instant.
+    /// Lock-free when it is set already, or when another sender is on its way to
+    /// set it; otherwise blocking for an instant. In the second case the event may
+    /// appear only when that other sender has gone on: a [`receive`](Self::receive)
+    /// may find nothing for a moment after this returned; a blocking one waits for it.
     #[inline]
     pub fn send(&self) {
         // Release: pairs with the Acquire in receive; publishes what the caller wrote before, also
@@ -100,8 +103,8 @@ impl Signal {
     #[cold]
     fn send_slow(&self) {
         let guard = self.lock.lock();
-        // Relaxed: continues the release sequence that the write of PROBE by this thread heads, or
-        // where a receive has broken it, the receiver had taken that write. [SG2]
+        // Relaxed: continues the release sequence that the write of PROBE by this thread heads; all
+        // changes of the state are read-modify-writes, a receive too, so nothing breaks it. [SG2]
         self.state.fetch_or(SET, Relaxed);
         self.wake.notify_one();
         drop(guard);

@@ -53,6 +53,8 @@ impl<T: Send + Sync + 'static> Snapshot<T> {
 
     /// Replaces the value; the old one is dropped later, on any thread, and those
     /// replaced last perhaps not before the process ends.
+    /// The drop runs inside of a `load` or `store` of any snapshot, so it must not
+    /// panic, nor wait for what such a caller may hold.
     /// Lock-free; never waits for a reader.
     pub fn store(&self, value: T) {
         self.0.store(value);

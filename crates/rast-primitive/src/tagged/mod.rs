@@ -12,7 +12,7 @@
 //!
 //! `rast_tagged_wide` wins over `rast_tagged_low`. loom has no 128-bit atomics, so
 //! a model takes one of the first two. An address is checked when a [`TaggedPtr`]
-//! is made, which is when memory is new; loads have no branches.
+//! is made, which is when memory is new; loads check nothing.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -275,21 +275,22 @@ impl<T> AtomicTaggedPtr<T> {
         }
     }
 
-    /// Returns both parts. Wait-free; no branches.
+    /// Returns both parts. Wait-free and without branches in the one-word layouts.
     #[inline]
     #[track_caller]
     pub fn load(&self, order: Ordering) -> TaggedPtr<T> {
         TaggedPtr::from_word(self.word.load(order))
     }
 
-    /// Replaces both parts. Wait-free.
+    /// Replaces both parts. Wait-free in the one-word layouts.
     #[inline]
     #[track_caller]
     pub fn store(&self, value: TaggedPtr<T>, order: Ordering) {
         self.word.store(value.word, order);
     }
 
-    /// Replaces both parts and returns the previous pair. Wait-free.
+    /// Replaces both parts and returns the previous pair. Wait-free in the one-word
+    /// layouts.
     #[inline]
     #[track_caller]
     pub fn swap(&self, value: TaggedPtr<T>, order: Ordering) -> TaggedPtr<T> {
