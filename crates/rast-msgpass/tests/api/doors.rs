@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{OnceLock, mpsc};
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use rast_msgpass::{
-    Cx, Egress, Ingress, IngressSender, Process, Receive, RecvTimeoutError, TryRecvError,
-    TrySendError, graph,
+    Cx, Egress, Ingress, Process, Receive, RecvTimeoutError, TryRecvError, TrySendError, graph,
 };
 
 use crate::LONG;
@@ -179,45 +178,49 @@ fn a_waker_is_enough_to_miss_nothing() {
     assert!(out.is_closed());
 }
 
-struct Runner {
-    door: Arc<OnceLock<IngressSender<Circle, Runner, u64>>>,
-    done: mpsc::Sender<()>,
-}
+struct Runner;
 
 graph! {
     graph Circle {
         processors { runner: Runner }
-        edges { ingress -> runner: u64 [cap = 8]; }
+        edges {
+            ingress -> runner: u64;
+            runner -> egress: u64;
+        }
     }
 }
 
 impl Process<Circle> for Runner {}
 impl Receive<Circle, Ingress, u64> for Runner {
-    fn receive(&mut self, left: u64, _: &mut Cx<'_, Circle, Self>) {
-        match left.checked_sub(1) {
-            Some(left) => self.door.get().unwrap().try_send(left).unwrap(),
-            None => self.done.send(()).unwrap(),
-        }
+    fn receive(&mut self, left: u64, cx: &mut Cx<'_, Circle, Self>) {
+        cx.to::<Egress>().send(left);
     }
 }
 
 #[test]
 fn messages_that_come_one_by_one_make_many_rounds_of_one_turn() {
-    // Each round of a turn finds one message, more often than the bits of a word.
-    let door = Arc::new(OnceLock::new());
-    let (done, finished) = mpsc::channel();
-    let runner = Runner {
-        door: Arc::clone(&door),
-        done,
-    };
-    let app = Circle::builder(runner)
+    let app = Circle::builder(Runner)
         .workers(1)
         .batch(200)
         .start()
         .unwrap();
-    door.get_or_init(|| app.ingress::<Runner, u64>())
-        .send(1000)
-        .unwrap();
+    let into = app.ingress::<Runner, u64>();
+    let out = Arc::new(Mutex::new(app.egress::<Runner, u64>(0)));
+    let (done, finished) = mpsc::channel();
+    // The waker runs between two rounds of a turn. It answers each message with the
+    // next one, so that each round finds one, more often than a word has bits.
+    let (from, to) = (Arc::clone(&out), into.clone());
+    out.lock().unwrap().set_waker(move || {
+        // It is called at once, too, while the lock is held here.
+        let Ok(mut out) = from.try_lock() else { return };
+        while let Ok(left) = out.try_recv() {
+            match left {
+                0 => done.send(()).unwrap(),
+                _ => to.try_send(left - 1).unwrap(),
+            }
+        }
+    });
+    into.send(1000).unwrap();
     finished.recv_timeout(LONG).unwrap();
     let report = app.drain(LONG).unwrap();
     assert_eq!(report.received_total(), 1001);
