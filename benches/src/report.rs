@@ -29,11 +29,12 @@ pub fn machine() -> String {
 /// The head of a layer's Markdown table.
 pub fn head(layer: &str) -> String {
     format!(
-        "\n## {layer}\n\n| scenario | contender | ns per operation: median [q1..q3] | time over ours: median [min..max] |\n|---|---|---|---|\n",
+        "\n## {layer}\n\n| scenario | contender | ns per operation: median [q1..q3] | time over the first: median [min..max] |\n|---|---|---|---|\n",
     )
 }
 
-/// A scenario's rows of that table: one per contender, the scenario's name in the first.
+/// A scenario's rows of that table: one per contender, the scenario's name in the first, which is
+/// ours and which the others' times are divided by.
 pub fn rows(outcome: &Outcome) -> String {
     let mut text = String::new();
     for (index, figures) in outcome.figures.iter().enumerate() {
@@ -44,7 +45,12 @@ pub fn rows(outcome: &Outcome) -> String {
             "1".to_owned()
         } else {
             let ratio = figures.ratio();
-            format!("{:.2} [{:.2}..{:.2}]", ratio.median, ratio.min, ratio.max)
+            // Two digits that count, for a ratio far below one too.
+            let digits = if ratio.median < 0.1 { 4 } else { 2 };
+            format!(
+                "{:.digits$} [{:.digits$}..{:.digits$}]",
+                ratio.median, ratio.min, ratio.max,
+            )
         };
         writeln!(
             text,
