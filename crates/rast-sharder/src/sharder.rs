@@ -54,6 +54,14 @@ impl<C: Controller> Sharder<C> {
     /// be started, or this crate's own code panicked. Either stops all workers
     /// first.
     pub fn run(self) -> Result<Outcome<C>, RunError<C>> {
+        self.run_on(thread::spawn_named)
+    }
+
+    /// Runs on threads that `spawn` starts, so that a test can refuse one.
+    fn run_on(
+        self,
+        mut spawn: impl FnMut(String, Box<dyn FnOnce() + Send>) -> io::Result<thread::JoinHandle<()>>,
+    ) -> Result<Outcome<C>, RunError<C>> {
         let Self { shared, members } = self;
         let core = shared.core.clone();
         let shared = Arc::new(shared);
@@ -65,7 +73,7 @@ impl<C: Controller> Sharder<C> {
             let worker = member.worker();
             let theirs = shared.clone();
             let name = format!("rast-worker-{}", worker.0);
-            match thread::spawn_named(name, move || run_worker(theirs, member)) {
+            match spawn(name, Box::new(move || run_worker(theirs, member))) {
                 Ok(thread) => threads.push((worker, thread)),
                 Err(source) => {
                     core.baton.stop();
@@ -227,5 +235,53 @@ impl<C: Controller> core::error::Error for RunError<C> {
             RunCause::Spawn { source, .. } => Some(source),
             RunCause::Runtime { .. } => None,
         }
+    }
+}
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use super::*;
+    use crate::{Progress, ShardId, WorkerCx};
+
+    /// Runs for ever.
+    struct Endless;
+
+    impl Controller for Endless {
+        type Shard = u32;
+        type Load = ();
+
+        fn process(
+            &self,
+            _: &mut WorkerCx<'_>,
+            _: ShardId,
+            state: &mut u32,
+            _: Option<&mut ()>,
+        ) -> Progress {
+            *state = 7;
+            Progress::Again
+        }
+
+        fn new_load(&self, _: ShardId) {}
+    }
+
+    #[test]
+    fn a_thread_that_is_refused_stops_the_others_and_is_named() {
+        let builder = Sharder::builder(Endless);
+        let sharder = builder.shards(std::vec![1; 9]).workers(4).build();
+        let sharder = sharder.expect("it builds");
+        let handle = sharder.handle();
+        let mut started = 0;
+        let ran = sharder.run_on(|name, work| {
+            started += 1;
+            match started {
+                3 => Err(io::Error::other("no more threads")),
+                _ => thread::spawn_named(name, work),
+            }
+        });
+        let error = ran.expect_err("a worker has no thread");
+        assert_eq!(error.to_string(), "no thread for worker 3: no more threads");
+        assert!(handle.is_stopped());
+        let (_, outcome) = error.into_parts();
+        assert_eq!(outcome.shards.len(), 9);
     }
 }

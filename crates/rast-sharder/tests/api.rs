@@ -252,12 +252,13 @@ fn a_balancer_that_goes_wrong_is_reported_and_changes_nothing() {
 #[test]
 fn outside_readers_see_whole_assignments_while_all_moves() {
     const READERS: usize = 2;
-    const SEEN: u32 = 300;
+    const SEEN: u32 = 100;
     let done = Arc::new(AtomicUsize::new(0));
     let mut script = hooks();
     let finished = done.clone();
     script.process = Box::new(move |cx, _, _| {
         cx.reshard();
+        std::thread::yield_now();
         if finished.load(Ordering::SeqCst) == READERS {
             cx.stop();
         }
