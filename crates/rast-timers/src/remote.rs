@@ -22,7 +22,8 @@
 //!    time, so that cancelled far deadlines do not pile up. The word alone
 //!    decides.
 //! 3. An Arm is in the queue before its handle exists, so a Cancel comes
-//!    behind its Arm.
+//!    behind its Arm. After `close` Cancels take a queue of their own, which
+//!    the owner looks into once the first is empty.
 //! 4. A wake-up follows the Arm into the queue, so an owner that polls after
 //!    each wake-up misses none.
 //! 5. What the queue refuses is given back; what it took is fired, cancelled
@@ -64,6 +65,8 @@ enum Command<T> {
 
 struct Shared<T, W> {
     commands: Queue<Command<T>>,
+    /// Cancels that came after `close`; empty before it.
+    late: Queue<Arc<Ticket>>,
     wake: W,
 }
 
@@ -104,6 +107,7 @@ pub fn channel_with<T, W: Fn(), S: DeadlineStore<Entry<T>>>(
 ) -> (RemoteTimers<T, W>, TimerOwner<T, W, S>) {
     let shared = Arc::new(Shared {
         commands: Queue::new(),
+        late: Queue::new(),
         wake,
     });
     let timers = RemoteTimers {
@@ -213,8 +217,11 @@ impl<T, W> RemoteTimer<T, W> {
         if won.is_err() {
             return Err(AlreadyFired);
         }
-        // A closed queue has no owner left to save work for.
-        let _ = self.shared.commands.push(Command::Cancel(self.ticket));
+        let refused = self.shared.commands.push(Command::Cancel(self.ticket));
+        if let Err(Closed(Command::Cancel(ticket))) = refused {
+            // Refused as well once the owner is gone: no work is left to save.
+            let _ = self.shared.late.push(ticket);
+        }
         Ok(())
     }
 }
@@ -247,7 +254,11 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     pub fn poll(&mut self, budget: usize) -> usize {
         let mut done = 0;
         while done < budget {
-            let Some(command) = self.shared.commands.pop() else {
+            let command = self.shared.commands.pop().or_else(|| {
+                // Rule 3 holds here too: behind `close`, all arms came above.
+                self.shared.late.pop().map(Command::Cancel)
+            });
+            let Some(command) = command else {
                 break;
             };
             done += 1;
@@ -350,10 +361,14 @@ fn fire<T>(expired: Expired<Entry<T>>) -> Option<(Instant, T)> {
 impl<T, W, S: DeadlineStore<Entry<T>>> Drop for TimerOwner<T, W, S> {
     fn drop(&mut self) {
         self.shared.commands.close();
+        self.shared.late.close();
         // The doors may outlive the owner, and the queue with them: the values
         // in it must not.
         while let Some(command) = self.shared.commands.pop() {
             drop(command);
+        }
+        while let Some(ticket) = self.shared.late.pop() {
+            drop(ticket);
         }
     }
 }

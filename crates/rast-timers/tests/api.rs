@@ -215,6 +215,21 @@ fn a_cancelled_far_timer_leaves_the_store() {
 }
 
 #[test]
+fn a_cancel_after_close_still_empties_the_store() {
+    let (timers, mut owner) = remote::channel(|| ());
+    let value = Arc::new(());
+    let stored = timers.arm(Instant::MAX, Arc::clone(&value)).unwrap();
+    owner.poll(9);
+    let queued = timers.arm(Instant::MAX, Arc::clone(&value)).unwrap();
+    owner.close();
+    assert_eq!((queued.cancel(), stored.cancel()), (Ok(()), Ok(())));
+    // The arm that was accepted before, then the two cancels.
+    assert_eq!(owner.poll(9), 3);
+    assert!(owner.is_empty());
+    assert_eq!(Arc::strong_count(&value), 1);
+}
+
+#[test]
 fn cancelled_timers_count_in_the_budget_and_fire_nothing() {
     let (timers, mut owner) = remote::channel(|| ());
     let armed: Vec<_> = (0..4)
