@@ -6,6 +6,8 @@
 // The parts offer what the whole example uses; these tests use less.
 #![allow(dead_code)]
 
+#[path = "../examples/kv/admin.rs"]
+mod admin;
 #[path = "../examples/kv/args.rs"]
 mod args;
 #[path = "../examples/kv/command.rs"]
@@ -34,3 +36,5 @@ mod route;
 mod shared;
 #[path = "../examples/kv/store.rs"]
 mod store;
+#[path = "../examples/kv/value.rs"]
+mod value;

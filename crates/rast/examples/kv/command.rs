@@ -11,8 +11,10 @@
 
 use std::borrow::Cow;
 
-use crate::message::{Expiry, Key, Only, Op, SetAnswer, TtlUnit, Value};
+use crate::admin;
+use crate::message::{Expiry, Key, Only, Op, SetAnswer, TtlUnit};
 use crate::resp::{Frame, integer};
+use crate::value::Value;
 
 /// A command, checked and typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +92,7 @@ pub(crate) enum Every {
 pub(crate) type Refusal = Cow<'static, str>;
 
 const NOT_AN_INTEGER: Refusal = Cow::Borrowed("ERR value is not an integer or out of range");
-const SYNTAX: Refusal = Cow::Borrowed("ERR syntax error");
+pub(crate) const SYNTAX: Refusal = Cow::Borrowed("ERR syntax error");
 
 /// One row of the table.
 pub(crate) struct Spec {
@@ -126,9 +128,9 @@ pub(crate) static TABLE: &[Spec] = table! {
         one(Op::Append(key.into(), value))
     };
     "client" -2 "noscript loading stale" (0 0 0) "connection" "Names and numbers a connection."
-        => client;
-    "command" -1 "loading stale" (0 0 0) "server" "Describes the commands." => command;
-    "config" -2 "admin noscript loading stale" (0 0 0) "server" "Shows the settings." => config;
+        => admin::client;
+    "command" -1 "loading stale" (0 0 0) "server" "Describes the commands." => admin::command;
+    "config" -2 "admin noscript loading stale" (0 0 0) "server" "Shows the settings." => admin::config;
     "dbsize" 1 "readonly fast" (0 0 0) "server" "Counts the keys."
         => |_| Ok(Command::Every(Every::Size));
     "decr" 2 "write denyoom fast" (1 1 1) "string" "Subtracts one." => |f| {
@@ -166,7 +168,7 @@ pub(crate) static TABLE: &[Spec] = table! {
         set_plain(key, value, Expiry::Clear, Only::Always, SetAnswer::Old)
     };
     "hello" -1 "noscript loading stale fast" (0 0 0) "connection" "Agrees on the protocol."
-        => hello;
+        => admin::hello;
     "incr" 2 "write denyoom fast" (1 1 1) "string" "Adds one." => |f| {
         let [_, key] = two(f);
         one(Op::Add(key.into(), 1))
@@ -290,14 +292,8 @@ fn unknown(frame: &Frame) -> Refusal {
 }
 
 #[cold]
-fn wrong_number(name: &str) -> Refusal {
+pub(crate) fn wrong_number(name: &str) -> Refusal {
     format!("ERR wrong number of arguments for '{name}' command").into()
-}
-
-#[cold]
-fn unknown_subcommand(name: &[u8], container: &str) -> Refusal {
-    let shown = String::from_utf8_lossy(&name[..name.len().min(128)]);
-    format!("ERR unknown subcommand '{shown}'. Try {container} HELP.").into()
 }
 
 #[cold]
@@ -309,7 +305,7 @@ fn one(op: Op) -> Result<Command, Refusal> {
     Ok(Command::One(op))
 }
 
-fn local(local: Local) -> Result<Command, Refusal> {
+pub(crate) fn local(local: Local) -> Result<Command, Refusal> {
     Ok(Command::Local(local))
 }
 
@@ -463,137 +459,6 @@ fn flush(frame: Frame) -> Result<Command, Refusal> {
     } else {
         Err(SYNTAX)
     }
-}
-
-fn client(frame: Frame) -> Result<Command, Refusal> {
-    let sub = frame[1].to_ascii_lowercase();
-    let wrong = |name: &str| Err(wrong_number(&format!("client|{name}")));
-    match (sub.as_slice(), frame.len()) {
-        (b"setname", 3) => Ok(Command::Local(Local::ClientSetName(client_name(
-            &frame[2],
-        )?))),
-        (b"setname", _) => wrong("setname"),
-        (b"getname", 2) => local(Local::ClientGetName),
-        (b"getname", _) => wrong("getname"),
-        (b"id", 2) => local(Local::ClientId),
-        (b"id", _) => wrong("id"),
-        (b"setinfo", 4) => {
-            client_info(&frame[2], &frame[3])?;
-            local(Local::Accepted)
-        }
-        (b"setinfo", _) => wrong("setinfo"),
-        (b"no-evict" | b"no-touch", 3) => {
-            let on = frame[2].eq_ignore_ascii_case(b"on");
-            let known = on || frame[2].eq_ignore_ascii_case(b"off");
-            if known {
-                local(Local::Accepted)
-            } else {
-                Err(SYNTAX)
-            }
-        }
-        _ => Err(unknown_subcommand(&frame[1], "CLIENT")),
-    }
-}
-
-/// Printable bytes without a space, and not past 64 KiB: they are kept for as long
-/// as the connection lives.
-fn client_name(name: &[u8]) -> Result<Vec<u8>, Refusal> {
-    if name.len() <= 1 << 16 && name.iter().all(u8::is_ascii_graphic) {
-        return Ok(name.to_vec());
-    }
-    Err("ERR Client names cannot contain spaces, newlines or special characters.".into())
-}
-
-fn client_info(option: &[u8], value: &[u8]) -> Result<(), Refusal> {
-    let lower = option.to_ascii_lowercase();
-    if lower != b"lib-name" && lower != b"lib-ver" {
-        let shown = String::from_utf8_lossy(option).into_owned();
-        return Err(format!("ERR Unrecognized option '{shown}'").into());
-    }
-    if !value.iter().all(u8::is_ascii_graphic) {
-        let shown = String::from_utf8_lossy(&lower).into_owned();
-        return Err(
-            format!("ERR {shown} cannot contain spaces, newlines or special characters.").into(),
-        );
-    }
-    Ok(())
-}
-
-fn command(frame: Frame) -> Result<Command, Refusal> {
-    let Some(sub) = frame.get(1) else {
-        return local(Local::CommandTable);
-    };
-    let sub = sub.to_ascii_lowercase();
-    match sub.as_slice() {
-        b"count" if frame.len() == 2 => local(Local::CommandCount),
-        b"count" => Err(wrong_number("command|count")),
-        b"list" if frame.len() == 2 => local(Local::CommandList),
-        b"info" if frame.len() == 2 => local(Local::CommandTable),
-        b"info" => local(Local::CommandInfo(frame.into_iter().skip(2).collect())),
-        b"docs" => local(Local::CommandDocs(frame.into_iter().skip(2).collect())),
-        _ => Err(unknown_subcommand(&frame[1], "COMMAND")),
-    }
-}
-
-fn config(frame: Frame) -> Result<Command, Refusal> {
-    let sub = frame[1].to_ascii_lowercase();
-    match sub.as_slice() {
-        b"get" if frame.len() >= 3 => local(Local::ConfigGet(frame.into_iter().skip(2).collect())),
-        b"get" => Err(wrong_number("config|get")),
-        b"set" if frame.len() >= 4 => {
-            let name = String::from_utf8_lossy(&frame[2]).into_owned();
-            Err(format!(
-                "ERR CONFIG SET failed (possibly related to argument '{name}') - \
-                 can't set immutable config"
-            )
-            .into())
-        }
-        b"set" => Err(wrong_number("config|set")),
-        _ => Err(unknown_subcommand(&frame[1], "CONFIG")),
-    }
-}
-
-fn hello(frame: Frame) -> Result<Command, Refusal> {
-    let mut arguments = frame.into_iter().skip(1);
-    if let Some(version) = arguments.next() {
-        match integer(&version) {
-            Some(2) => {}
-            Some(_) => return Err("NOPROTO unsupported protocol version".into()),
-            None => {
-                return Err("ERR Protocol version is not an integer or out of range".into());
-            }
-        }
-    }
-    let mut name = None;
-    while let Some(option) = arguments.next() {
-        match option.to_ascii_lowercase().as_slice() {
-            b"setname" => match arguments.next() {
-                Some(given) => name = Some(client_name(&given)?),
-                None => return Err(hello_syntax(&option)),
-            },
-            // There is no password, so the default user may give any.
-            b"auth" => match (arguments.next(), arguments.next()) {
-                (Some(user), Some(_password)) if user == b"default" => {}
-                (Some(_), Some(_)) => {
-                    return Err(
-                        "WRONGPASS invalid username-password pair or user is disabled.".into(),
-                    );
-                }
-                _ => return Err(hello_syntax(&option)),
-            },
-            _ => return Err(hello_syntax(&option)),
-        }
-    }
-    local(Local::Hello(name))
-}
-
-#[cold]
-fn hello_syntax(option: &[u8]) -> Refusal {
-    format!(
-        "ERR Syntax error in HELLO option '{}'",
-        String::from_utf8_lossy(option)
-    )
-    .into()
 }
 
 #[cfg(test)]

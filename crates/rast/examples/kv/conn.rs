@@ -221,6 +221,10 @@ impl Connection {
 
     /// Takes in the reply of a partition.
     pub(crate) fn reply(&mut self, to: Address, body: Body, shared: &Shared) {
+        if self.fault.is_some() {
+            // The connection is closed at its next turn; until then nothing grows.
+            return;
+        }
         debug_assert_eq!(to.connection, self.id, "a reply belongs to its connection");
         let Some(slot) = usize::try_from(to.sequence.wrapping_sub(self.first))
             .ok()
@@ -235,7 +239,13 @@ impl Connection {
         match &mut slot.answer {
             answer @ Answer::Waiting => *answer = Answer::Known(body),
             Answer::Gathering(gather) => {
-                if gather.take(body) {
+                let last = gather.take(body);
+                // Checked before the values, which are shared so far, are copied.
+                if self.held + gather.held() - before > shared.settings.limits.backlog {
+                    self.fault = Some(Fault::Backlog);
+                    return;
+                }
+                if last {
                     let mut bytes = Vec::new();
                     gather.write(shared, &mut bytes);
                     slot.answer = Answer::Written(bytes);
@@ -281,7 +291,10 @@ impl Connection {
         self.send_parked(door);
         while self.may_parse(shared) {
             match self.parser.parse(input) {
-                Ok(Some(frame)) => self.execute(frame, door, shared),
+                Ok(Some(frame)) => {
+                    self.execute(frame, door, shared);
+                    self.bound_output(shared);
+                }
                 Ok(None) => {
                     self.ending = self.last_input;
                     break;
@@ -465,7 +478,7 @@ mod tests {
                 queues: (0..PARTITIONS).map(|_| VecDeque::new()).collect(),
                 room,
                 stores: (0..PARTITIONS)
-                    .map(|_| Store::new(&memory, 1 << 20))
+                    .map(|_| Store::new(&memory, &memory, 1 << 20))
                     .collect(),
                 random: seed | 1,
                 closed: false,
@@ -694,6 +707,25 @@ mod tests {
         connection.receive(b"\r\n", &mut partitions, &shared);
         connection.sent(connection.output().len());
         assert!(connection.buffered() < 10_000, "{}", connection.buffered());
+    }
+
+    #[test]
+    fn short_requests_for_long_replies_are_bounded_at_once() {
+        let (shared, mut connection) = set_up(|settings| settings.limits.backlog = 50_000);
+        let mut partitions = Partitions::new(100, 9);
+        connection.receive(&b"COMMAND\r\n".repeat(5000), &mut partitions, &shared);
+        assert_eq!(connection.fault(), Some(Fault::Backlog));
+        assert!(connection.buffered() < 200_000, "{}", connection.buffered());
+
+        let (shared, mut connection) = set_up(|settings| settings.limits.backlog = 50_000);
+        let set = format!("SET k {}\r\n", "v".repeat(10_000));
+        connection.receive(set.as_bytes(), &mut partitions, &shared);
+        partitions.step(&mut connection, &shared);
+        let many = format!("MGET{}\r\n", " k".repeat(10_000));
+        connection.receive(many.as_bytes(), &mut partitions, &shared);
+        partitions.step(&mut connection, &shared);
+        assert_eq!(connection.fault(), Some(Fault::Backlog));
+        assert!(connection.output().len() < 100, "100 MB were never written");
     }
 
     #[test]

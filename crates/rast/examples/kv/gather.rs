@@ -5,10 +5,13 @@
 //! EXISTS are sums, MSET and FLUSHALL are done when all are. The first error of a
 //! part becomes the error of the whole, as there is one reply only.
 
+use std::sync::Arc;
+
 use crate::command::{Every, Many};
 use crate::encode;
-use crate::message::{Body, Key, Op, PartitionStats, Value};
+use crate::message::{Body, Key, Op, PartitionStats};
 use crate::route::{PARTITIONS, Router};
+use crate::value::Value;
 
 /// What is being put together.
 #[derive(Debug)]
@@ -88,7 +91,10 @@ pub(crate) fn split(many: Many, router: Router) -> (Gather, Vec<(usize, Op)>) {
 /// The parts of a command over all partitions; `most` bounds the bytes of the reply.
 pub(crate) fn spread(every: Every, most: usize) -> (Gather, Vec<(usize, Op)>) {
     let (whole, op) = match every {
-        Every::Keys(pattern) => (Whole::Keys(Vec::new()), Op::Keys { pattern, most }),
+        Every::Keys(pattern) => {
+            let pattern = Arc::new(pattern);
+            (Whole::Keys(Vec::new()), Op::Keys { pattern, most })
+        }
         Every::Size => (Whole::Sum(0), Op::Size),
         Every::Flush => (Whole::Done, Op::Flush),
         Every::Info(sections) => (
@@ -148,8 +154,8 @@ impl Gather {
             }
             (Whole::Sum(sum), Body::Int(part)) => *sum += part,
             (Whole::Keys(all), Body::Keys(some)) => {
-                self.held += some.iter().map(|key| key.len() + 32).sum::<usize>();
-                all.extend(some);
+                self.held += some.keys.iter().map(|key| key.len() + 32).sum::<usize>();
+                all.extend(some.keys);
             }
             (Whole::Info { stats, .. }, Body::Stats(part)) => stats.add(&part),
             (Whole::Done, Body::Status(_)) => {}
@@ -193,15 +199,14 @@ impl Gather {
 
 /// The bytes that a value takes in a reply, without its header.
 pub(crate) fn bytes(value: Option<&Value>) -> usize {
-    value.map_or(0, crate::store::length)
+    value.map_or(0, Value::length)
 }
 
 /// Writes a value, or nil.
 pub(crate) fn write_value(value: Option<&Value>, out: &mut Vec<u8>) {
     match value {
         None => encode::nil(out),
-        Some(Value::Int(number)) => encode::bulk_int(out, *number),
-        Some(Value::Bytes(bytes)) => encode::bulk(out, bytes),
+        Some(value) => value.write(out),
     }
 }
 

@@ -96,7 +96,7 @@ pub(crate) struct Running {
 pub(crate) fn start(shared: &Shared) -> Result<Running, String> {
     let settings = &shared.settings;
     let partition = |_| Partition {
-        store: Store::new(&shared.memory, settings.limits.frame),
+        store: Store::new(&shared.memory, &shared.buffers, settings.limits.frame),
     };
     let handle = Kv::builder((0..PARTITIONS).map(partition))
         .workers(settings.workers)

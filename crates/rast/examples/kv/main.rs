@@ -5,10 +5,11 @@
 //! cargo run --release --example kv                serve on 127.0.0.1:6380
 //! ```
 //!
-//! Reading order: `graph` (what runs where), `message`, `store`, `route`; then the
-//! way of a byte: `io`, `peer`, `conn`, `resp`, `command`, `gather`, `local`,
+//! Reading order: `graph` (what runs where), `message`, `value`, `store`, `route`; then the
+//! way of a byte: `io`, `peer`, `conn`, `resp`, `command`, `admin`, `gather`, `local`,
 //! `encode`; then `server`, `shared`, `args`; last `demo`, `load`, `histogram`.
 
+mod admin;
 mod args;
 mod command;
 mod conn;
@@ -31,6 +32,7 @@ mod server;
 mod shared;
 mod signals;
 mod store;
+mod value;
 
 use std::io::Write as _;
 use std::process::ExitCode;

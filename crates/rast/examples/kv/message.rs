@@ -11,6 +11,9 @@
 
 use std::sync::Arc;
 
+use crate::memory::Account;
+use crate::value::Value;
+
 /// A key as it is stored: exact in size.
 pub(crate) type Key = Box<[u8]>;
 
@@ -51,25 +54,6 @@ pub(crate) struct Reply {
     pub(crate) to: Address,
     /// What was found.
     pub(crate) body: Body,
-}
-
-/// A value: a number is kept as one, other bytes are shared between the store and
-/// the replies that carry them, so that a reply copies no value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
-    /// Bytes that are the canonical form of a number.
-    Int(i64),
-    /// Any other bytes.
-    Bytes(Arc<Vec<u8>>),
-}
-
-impl From<Vec<u8>> for Value {
-    fn from(bytes: Vec<u8>) -> Self {
-        match crate::resp::integer(&bytes) {
-            Some(number) => Self::Int(number),
-            None => Self::Bytes(Arc::new(bytes)),
-        }
-    }
 }
 
 /// What happens to a key's expiry when it is set.
@@ -144,8 +128,8 @@ pub(crate) enum Op {
     Exists(Vec<Key>),
     /// This partition's part of KEYS; refuses past `most` bytes.
     Keys {
-        /// The glob pattern.
-        pattern: Vec<u8>,
+        /// The glob pattern, which all partitions share.
+        pattern: Arc<Vec<u8>>,
         /// Most bytes of the keys that may be answered.
         most: usize,
     },
@@ -203,8 +187,33 @@ pub(crate) enum TtlUnit {
     Milliseconds,
 }
 
+/// Keys on their way, charged to the connections' buffers until they arrive.
+#[derive(Debug)]
+pub(crate) struct ChargedKeys {
+    /// The keys.
+    pub(crate) keys: Vec<Key>,
+    /// Gives the bytes back when the keys have arrived.
+    _charge: Account,
+}
+
+impl ChargedKeys {
+    /// Keys whose bytes `charge` holds.
+    pub(crate) fn new(keys: Vec<Key>, charge: Account) -> Self {
+        Self {
+            keys,
+            _charge: charge,
+        }
+    }
+}
+
+impl PartialEq for ChargedKeys {
+    fn eq(&self, other: &Self) -> bool {
+        self.keys == other.keys
+    }
+}
+
 /// What a partition answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Body {
     /// A status line such as `OK`.
     Status(&'static str),
@@ -217,7 +226,7 @@ pub(crate) enum Body {
     /// Values with their places in the reply.
     Values(Vec<(u32, Option<Value>)>),
     /// Keys.
-    Keys(Vec<Key>),
+    Keys(ChargedKeys),
     /// Figures for INFO.
     Stats(PartitionStats),
 }

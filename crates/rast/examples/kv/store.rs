@@ -20,11 +20,11 @@ use rast::timers::{DeadlineStore, Handle, HeapStore, Instant, Nanos};
 
 use crate::glob;
 use crate::memory::{Account, Memory};
-use crate::message::{Body, Expiry, Key, Only, Op, PartitionStats, SetAnswer, TtlUnit, Value};
-use crate::resp;
+use crate::message::{
+    Body, ChargedKeys, Expiry, Key, Only, Op, PartitionStats, SetAnswer, TtlUnit,
+};
+use crate::value::{BLOCK, Value};
 
-/// What the allocator adds to a block, in bytes.
-const BLOCK: usize = 16;
 /// What a deadline costs besides its copy of the key: heap slot and slab entry.
 const DEADLINE: usize = 64 + BLOCK;
 
@@ -46,6 +46,8 @@ pub(crate) struct Store {
     map: HashMap<Key, Entry>,
     deadlines: HeapStore<Key>,
     account: Account,
+    /// Where answers of many keys are charged while they are on their way.
+    buffers: Arc<Memory>,
     longest: usize,
     expired: u64,
     hits: u64,
@@ -54,11 +56,12 @@ pub(crate) struct Store {
 
 impl Store {
     /// An empty partition whose values hold at most `longest` bytes.
-    pub(crate) fn new(memory: &Arc<Memory>, longest: usize) -> Self {
+    pub(crate) fn new(memory: &Arc<Memory>, buffers: &Arc<Memory>, longest: usize) -> Self {
         Self {
             map: HashMap::new(),
             deadlines: HeapStore::new(),
             account: Account::new(memory),
+            buffers: Arc::clone(buffers),
             longest,
             expired: 0,
             hits: 0,
@@ -86,7 +89,7 @@ impl Store {
             Op::Append(key, bytes) => self.append(key, bytes, now),
             Op::Length(key) => Body::Int(
                 self.look_up(&key, now)
-                    .map_or(0, |value| count(length(&value))),
+                    .map_or(0, |value| count(value.length())),
             ),
             Op::Expire(key, millis, only) => self.expire(&key, millis, only, now),
             Op::Persist(key) => {
@@ -264,9 +267,9 @@ impl Store {
 
     /// Writes a value, if the memory for it is there.
     fn put(&mut self, key: Key, value: Value, expiry: Expiry, now: Instant) -> bool {
-        let old = self.map.get(&key).map(|entry| value_cost(&entry.value));
+        let old = self.map.get(&key).map(|entry| entry.value.cost());
         let needed = match old {
-            Some(old) => value_cost(&value).saturating_sub(old),
+            Some(old) => value.cost().saturating_sub(old),
             None => cost(&key, &value) + self.table_growth(1),
         };
         let timed = match expiry {
@@ -280,7 +283,7 @@ impl Store {
             self.clear_expiry(&key);
         }
         if let Some(old) = old {
-            self.account.add(value_cost(&value));
+            self.account.add(value.cost());
             self.account.sub(old);
             if let Some(entry) = self.map.get_mut(&key) {
                 entry.value = value;
@@ -348,7 +351,7 @@ impl Store {
             let set = self.put(key, bytes.into(), Expiry::Clear, now);
             return if set { Body::Int(len) } else { OUT_OF_MEMORY };
         };
-        let len = length(&entry.value) + bytes.len();
+        let len = entry.value.length() + bytes.len();
         if len > self.longest {
             return TOO_LONG;
         }
@@ -356,18 +359,9 @@ impl Store {
         if !self.account.has_room(len + bytes.len()) {
             return OUT_OF_MEMORY;
         }
-        let before = value_cost(&entry.value);
-        let mut shared = match std::mem::replace(&mut entry.value, Value::Int(0)) {
-            Value::Bytes(shared) => shared,
-            Value::Int(number) => Arc::new(number.to_string().into_bytes()),
-        };
-        Arc::make_mut(&mut shared).extend_from_slice(&bytes);
-        // The sum may read as a number now; it must then be kept as one.
-        entry.value = match resp::integer(&shared) {
-            Some(number) => Value::Int(number),
-            None => Value::Bytes(shared),
-        };
-        let after = value_cost(&entry.value);
+        let before = entry.value.cost();
+        entry.value.append(&bytes);
+        let after = entry.value.cost();
         self.account.add(after);
         self.account.sub(before);
         Body::Int(count(len))
@@ -449,31 +443,23 @@ impl Store {
 
     fn keys(&self, pattern: &[u8], most: usize, now: Instant) -> Body {
         let all = pattern == b"*";
-        let mut found = Vec::new();
+        let mut keys = Vec::new();
+        let mut charge = Account::new(&self.buffers);
         let mut bytes = 0;
         for (key, entry) in &self.map {
             let past = entry.expiry.is_some_and(|(at, _)| at <= now);
             if past || !(all || glob::matches(pattern, key)) {
                 continue;
             }
-            bytes += key.len() + BLOCK;
-            if bytes > most {
+            let more = key.len() + 2 * size_of::<Key>() + BLOCK;
+            bytes += more;
+            if bytes > most || !charge.has_room(more) {
                 return TOO_MANY_KEYS;
             }
-            found.push(key.clone());
+            charge.add(more);
+            keys.push(key.clone());
         }
-        Body::Keys(found)
-    }
-}
-
-/// The number of bytes that a value shows.
-pub(crate) fn length(value: &Value) -> usize {
-    match value {
-        Value::Int(number) => {
-            let mut digits = [0; 20];
-            crate::encode::decimal(*number, &mut digits).len()
-        }
-        Value::Bytes(bytes) => bytes.len(),
+        Body::Keys(ChargedKeys::new(keys, charge))
     }
 }
 
@@ -483,17 +469,7 @@ fn count(number: usize) -> i64 {
 
 /// What a key and its value occupy outside the table.
 fn cost(key: &[u8], value: &Value) -> usize {
-    key.len() + BLOCK + value_cost(value)
-}
-
-fn value_cost(value: &Value) -> usize {
-    match value {
-        Value::Int(_) => 0,
-        // Two blocks: the counts with the vector's words, and its bytes.
-        Value::Bytes(bytes) => {
-            2 * size_of::<usize>() + size_of::<Vec<u8>>() + BLOCK + bytes.capacity() + BLOCK
-        }
-    }
+    key.len() + BLOCK + value.cost()
 }
 
 fn deadline_cost(key: &[u8]) -> usize {
@@ -506,7 +482,7 @@ mod tests {
 
     fn store(limit: u64) -> (Arc<Memory>, Store) {
         let memory = Memory::new(limit);
-        let store = Store::new(&memory, 1000);
+        let store = Store::new(&memory, &memory, 1000);
         (memory, store)
     }
 
@@ -765,14 +741,17 @@ mod tests {
         }
         store.apply(set("ac", "v", Expiry::After(1)), at(0));
         let ask = |most| Op::Keys {
-            pattern: b"a*".to_vec(),
+            pattern: Arc::new(b"a*".to_vec()),
             most,
         };
-        let Body::Keys(mut found) = store.apply(ask(1000), at(1)) else {
+        let Body::Keys(ChargedKeys {
+            keys: mut found, ..
+        }) = store.apply(ask(1000), at(1))
+        else {
             panic!("KEYS answers keys");
         };
         found.sort();
         assert_eq!(found, [key("aa"), key("ab")]);
-        assert_eq!(store.apply(ask(20), at(1)), TOO_MANY_KEYS);
+        assert_eq!(store.apply(ask(80), at(1)), TOO_MANY_KEYS);
     }
 }

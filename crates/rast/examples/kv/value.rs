@@ -1,0 +1,115 @@
+//! A value: bytes, or a number where the bytes are the canonical form of one.
+//!
+//! Counting then parses and prints nothing, and a counter needs no block of its
+//! own. Other bytes are shared between the store and the replies that carry them,
+//! so a reply copies no value before it is written to its socket's buffer.
+
+use std::sync::Arc;
+
+use crate::encode;
+use crate::resp;
+
+/// What the allocator adds to a block, in bytes.
+pub(crate) const BLOCK: usize = 16;
+
+/// What stands under a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// Bytes that are the canonical form of a number.
+    Int(i64),
+    /// Any other bytes.
+    Bytes(Arc<Vec<u8>>),
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        match resp::integer(&bytes) {
+            Some(number) => Self::Int(number),
+            None => Self::Bytes(Arc::new(bytes)),
+        }
+    }
+}
+
+impl Value {
+    /// The number of bytes that it shows.
+    pub(crate) fn length(&self) -> usize {
+        match self {
+            Self::Int(number) => encode::decimal(*number, &mut [0; 20]).len(),
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// The bytes that it occupies outside the table.
+    pub(crate) fn cost(&self) -> usize {
+        match self {
+            Self::Int(_) => 0,
+            Self::Bytes(bytes) => {
+                // Two blocks: the counts with the vector's words, and its bytes.
+                let words = 2 * size_of::<usize>() + size_of::<Vec<u8>>();
+                words + BLOCK + bytes.capacity() + BLOCK
+            }
+        }
+    }
+
+    /// Adds bytes at the end. A value that a reply still shares is copied first.
+    pub(crate) fn append(&mut self, more: &[u8]) {
+        let mut bytes = match std::mem::replace(self, Self::Int(0)) {
+            Self::Bytes(bytes) => bytes,
+            Self::Int(number) => Arc::new(number.to_string().into_bytes()),
+        };
+        Arc::make_mut(&mut bytes).extend_from_slice(more);
+        // The sum may read as a number now; it must then be kept as one.
+        *self = match resp::integer(&bytes) {
+            Some(number) => Self::Int(number),
+            None => Self::Bytes(bytes),
+        };
+    }
+
+    /// Writes it as a bulk string.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Int(number) => encode::bulk_int(out, *number),
+            Self::Bytes(bytes) => encode::bulk(out, bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(text: &str) -> Value {
+        text.as_bytes().to_vec().into()
+    }
+
+    #[test]
+    fn bytes_come_back_as_they_were() {
+        for text in [
+            "",
+            "0",
+            "-1",
+            "007",
+            "+1",
+            "1.0",
+            "9223372036854775808",
+            "a",
+        ] {
+            let mut out = Vec::new();
+            value(text).write(&mut out);
+            assert_eq!(out, format!("${}\r\n{text}\r\n", text.len()).as_bytes());
+            assert_eq!(value(text).length(), text.len());
+        }
+    }
+
+    #[test]
+    fn appending_may_make_or_unmake_a_number() {
+        let mut one = value("1");
+        one.append(b"2");
+        assert_eq!(one, Value::Int(12));
+        one.append(b"x");
+        assert_eq!(one, value("12x"));
+        let mut minus = value("-");
+        minus.append(b"5");
+        assert_eq!(minus, Value::Int(-5));
+    }
+}
