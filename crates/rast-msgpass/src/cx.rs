@@ -144,7 +144,7 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
     /// Tells whether the graph drains: no ping comes any more, the messages
     /// that are still there are handled.
     pub fn is_draining(&self) -> bool {
-        self.core.shared.is_draining()
+        self.core.shared.calm.is_asked()
     }
 }
 
@@ -168,7 +168,7 @@ pub struct Port<'a, G, P, To> {
     types: PhantomData<fn(G, P, To)>,
 }
 
-impl<'a, G: Node<To>, P, To> Port<'a, G, P, To> {
+impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
     fn choose(self, choice: Choice) -> Chosen<'a, G, P, To> {
         Chosen {
             core: self.core,
@@ -281,7 +281,7 @@ impl<'a, G: Node<To>, P, To> Port<'a, G, P, To> {
     }
 }
 
-impl<'a, G: Node<Egress>, P> Port<'a, G, P, Egress> {
+impl<'a, G: Graph, P> Port<'a, G, P, Egress> {
     /// Chooses a lane: one of the receivers outside.
     pub fn lane(self, index: usize) -> Chosen<'a, G, P, Egress> {
         self.choose(Choice::At(index))
@@ -309,7 +309,7 @@ pub struct Chosen<'a, G, P, To> {
     types: PhantomData<fn(G, P, To)>,
 }
 
-impl<G: Node<To>, P, To> Chosen<'_, G, P, To> {
+impl<G: Graph, P, To> Chosen<'_, G, P, To> {
     #[inline]
     fn index<M: Edge<G, P, To>>(&mut self) -> usize {
         match self.choice {
@@ -386,7 +386,7 @@ pub struct All<'a, G, P, To> {
     types: PhantomData<fn(G, P, To)>,
 }
 
-impl<G: Node<To>, P, To> All<'_, G, P, To> {
+impl<G: Graph, P, To> All<'_, G, P, To> {
     /// Sends a copy to each replica; it counts as one message of the burst.
     ///
     /// # Panics

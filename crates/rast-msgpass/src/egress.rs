@@ -60,12 +60,18 @@ type Waker = Arc<Box<dyn Fn() + Send + Sync>>;
 /// this reckoning, as full as the sender saw it.
 #[inline]
 pub fn may_gate<T>(ring: &Consumer<T>, taken: usize, burst: usize) -> bool {
-    // SeqCst: pairs with the fence before the sender's last look; one of both sees what the other did. [EG1]
-    fence(Ordering::SeqCst);
+    fence_after_taking();
     holds_enough_to_gate(ring, taken, burst)
 }
 
-/// The look of [`may_gate`], after a fence of the caller's.
+/// The fence of [`may_gate`]; one serves for several rings.
+#[inline]
+pub(crate) fn fence_after_taking() {
+    // SeqCst: pairs with the fence before the sender's last look; one of both sees what the other did. [EG1]
+    fence(Ordering::SeqCst);
+}
+
+/// The look of [`may_gate`], after its fence.
 #[inline]
 pub(crate) fn holds_enough_to_gate<T>(ring: &Consumer<T>, taken: usize, burst: usize) -> bool {
     taken + ring.len() + burst > ring.capacity()

@@ -120,7 +120,7 @@ impl Run {
         for door in self.closers.iter().flatten() {
             door.close();
         }
-        self.shared.begin_drain();
+        self.shared.calm.ask();
         let shards = self.shared.stats.len();
         let parker = Parker::new();
         loop {
@@ -128,7 +128,7 @@ impl Run {
                 return true;
             }
             let spent = self.closers.iter().flatten().all(|door| door.is_spent());
-            let seen = self.shared.all_see_draining();
+            let seen = self.shared.calm.all_see();
             if spent && seen && self.shared.is_quiet() {
                 return true;
             }

@@ -21,10 +21,10 @@
 //!    often must not seem heavy to the balancer.
 
 use crate::cx::{Core, Cx};
+use crate::egress::fence_after_taking;
 use crate::graph::Graph;
 use crate::inlet::Inlet;
 use crate::panics::contain;
-use crate::primitive::sync::atomic::{Ordering, fence};
 use crate::process::{Next, Process};
 use crate::sharder::{Progress, ShardId, WorkerCx};
 use crate::timers::{Instant, MonotonicClock, Nanos, StartFinishTimer, TimerConfig};
@@ -122,7 +122,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
 
     /// Returns when the next ping is due; `None` while the graph drains.
     fn ping_due(&self) -> Option<Instant> {
-        if self.core.shared.is_draining() {
+        if self.core.shared.calm.is_asked() {
             return None;
         }
         let Some(last) = self.last_ping else {
@@ -169,8 +169,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             });
         }
         if self.ins.iter().any(|inlet| inlet.took()) {
-            // SeqCst: pairs with the fence of the sharder before is_ready; either the gated sender's look saw the slots freed above, or the looks below see all it had pushed. [MP11]
-            fence(Ordering::SeqCst);
+            fence_after_taking();
             for inlet in &mut self.ins {
                 inlet.freed(&mut |shard| {
                     if !cx.is_local(shard) {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod calm;
 mod check;
 mod counter;
 mod cx;
@@ -43,9 +44,10 @@ pub use rast_sharder::{self as sharder, alloc, primitive, queue, timers};
 /// What `graph!` and the models call; not for use.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::calm::Calm;
     pub use crate::check::{Key, Spec, check, edge_info, find, processor_info};
     pub use crate::counter::Counter;
-    pub use crate::egress::{Lane, Wake, may_gate};
+    pub use crate::egress::{EgressReceiver, Lane, Wake, may_gate};
     pub use crate::graph::{connecting, incoming, outgoing};
     pub use crate::ingress::Door;
     pub use crate::picture::{dot, mermaid};

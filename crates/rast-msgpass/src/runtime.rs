@@ -50,7 +50,7 @@ impl Controller for Runtime {
     }
 
     fn before_turn(&self, cx: &mut WorkerCx<'_>) {
-        self.shared.see_draining(cx.worker().index());
+        self.shared.calm.see(cx.worker().index());
     }
 
     fn on_panic(&self, _: ShardId, _: &mut Self::Shard, _: PanicPayload) -> PanicPolicy {

@@ -6,10 +6,10 @@
 
 use std::any::Any;
 
+use crate::calm::Calm;
 use crate::counter::Counter;
 use crate::graph::{EdgeInfo, End, Graph, ProcessorInfo};
 use crate::primitive::CachePadded;
-use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::report::PanicRecord;
 
@@ -75,9 +75,8 @@ pub(crate) struct Shared {
     panics: Mutex<Vec<PanicRecord>>,
     /// Per edge.
     undelivered: Mutex<Vec<u64>>,
-    draining: AtomicBool,
-    /// Per worker: it has begun a turn since `draining` was set.
-    seen_draining: Vec<CachePadded<AtomicBool>>,
+    /// Set when the graph drains.
+    pub(crate) calm: Calm,
 }
 
 /// How many panics are kept with their texts; further ones are counted.
@@ -111,10 +110,7 @@ impl Shared {
             on_undelivered,
             panics: Mutex::new(Vec::new()),
             undelivered: Mutex::new(vec![0; G::EDGES.len()]),
-            draining: AtomicBool::new(false),
-            seen_draining: (0..workers)
-                .map(|_| CachePadded::new(AtomicBool::new(false)))
-                .collect(),
+            calm: Calm::new(workers),
         })
     }
 
@@ -127,33 +123,6 @@ impl Shared {
     pub(crate) fn instance(&self, shard: usize) -> (usize, usize) {
         let node = self.first.partition_point(|&first| first <= shard) - 1;
         (node, shard - self.first[node])
-    }
-
-    pub(crate) fn is_draining(&self) -> bool {
-        // Relaxed: a hint for stopping pings; the proof of quiescence waits for see_draining of all workers. [MP7]
-        self.draining.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn begin_drain(&self) {
-        // Relaxed: nothing is published by it; what matters is that each worker says it saw it. [MP8]
-        self.draining.store(true, Ordering::Relaxed);
-    }
-
-    /// Called by each worker at the start of its turns: from here on this
-    /// worker starts no ping.
-    #[inline]
-    pub(crate) fn see_draining(&self, worker: usize) {
-        if self.is_draining() {
-            // Release: pairs with the Acquire in all_see_draining; the pings that this worker made, and their counts, stand above. [MP9]
-            self.seen_draining[worker].store(true, Ordering::Release);
-        }
-    }
-
-    pub(crate) fn all_see_draining(&self) -> bool {
-        self.seen_draining.iter().all(|seen| {
-            // Acquire: pairs with the Release in see_draining; the counts read after this include those of all pings. [MP10]
-            seen.load(Ordering::Acquire)
-        })
     }
 
     /// Tells whether everything that was sent within the graph, or taken from a

@@ -64,7 +64,7 @@ impl Process<Calls> for Server {}
 impl Receive<Calls, Client, Ask> for Server {
     fn receive(&mut self, ask: Ask, cx: &mut Cx<'_, Calls, Self>) {
         let sender = cx.sender();
-        if ask.0 % 7 == 0 {
+        if ask.0.is_multiple_of(7) {
             cx.to::<Client>().at(sender).waive::<Answer>();
             return;
         }

@@ -1,0 +1,338 @@
+//! The protocols of the graph under loom: doors in, lanes out, gated senders,
+//! and the counts that prove rest.
+//!
+//! The sharder's part, parking a worker and waking it, is modelled in its own
+//! crate; here an event count stands for it, with the same shape: the sleeper
+//! fences and looks once more, the waker writes, fences and looks for sleepers.
+#![cfg(rast_loom)]
+
+use rast_msgpass::__private::{Calm, Counter, Door, EgressReceiver, Lane, Wake, may_gate};
+use rast_msgpass::TrySendError;
+use rast_msgpass::primitive::sync::Arc;
+use rast_msgpass::primitive::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use rast_msgpass::primitive::{EventCount, model, thread};
+use rast_msgpass::queue::spsc;
+use rast_msgpass::sharder::ShardId;
+
+/// Stands for the sharder: shards sleep on it.
+struct Sleepers(Arc<EventCount>);
+
+impl Wake for Sleepers {
+    fn wake(&self, _: ShardId) {
+        self.0.notify_all();
+    }
+}
+
+fn receiver<M>(
+    rings: Vec<spsc::Consumer<M>>,
+    lane: &Arc<Lane>,
+    sleepers: &Arc<EventCount>,
+) -> EgressReceiver<M, Sleepers> {
+    let sleepers = Sleepers(Arc::clone(sleepers));
+    EgressReceiver::from_rings(rings, Arc::clone(lane), 0, 1, sleepers)
+}
+
+/// A receiver that blocks gets what two senders announce, whatever the moment.
+#[test]
+fn egress_wakes_a_blocked_receiver() {
+    model::model(|| {
+        let lane = Arc::new(Lane::new(2));
+        let sleepers = Arc::new(EventCount::new());
+        let (mut first, ring0) = spsc::ring::<u32>(1);
+        let (mut second, ring1) = spsc::ring::<u32>(1);
+        let mut out = receiver(vec![ring0, ring1], &lane, &sleepers);
+        let theirs = Arc::clone(&lane);
+        let sender = thread::spawn(move || {
+            first.push(1).unwrap();
+            theirs.announce(0);
+            second.push(2).unwrap();
+            theirs.announce(1);
+        });
+        let mut sum = out.recv().unwrap();
+        sum += out.recv().unwrap();
+        assert_eq!(sum, 3);
+        sender.join().unwrap();
+    });
+}
+
+/// A waker is called whenever the receiver has found the lane empty and
+/// something came since; the receiver sleeps on nothing else.
+#[test]
+fn egress_calls_the_waker() {
+    model::model(|| {
+        let lane = Arc::new(Lane::new(2));
+        let sleepers = Arc::new(EventCount::new());
+        let (mut first, ring0) = spsc::ring::<u32>(1);
+        let (mut second, ring1) = spsc::ring::<u32>(1);
+        let mut out = receiver(vec![ring0, ring1], &lane, &sleepers);
+        let loop_event = Arc::new((AtomicBool::new(false), EventCount::new()));
+        let theirs = Arc::clone(&loop_event);
+        out.set_waker(move || {
+            // A read-modify-write, as an event descriptor or an unpark is: of two
+            // plain stores one may count as older than what the loop has taken.
+            theirs.0.swap(true, Ordering::AcqRel);
+            theirs.1.notify_all();
+        });
+        let (one, two) = (Arc::clone(&lane), Arc::clone(&lane));
+        let first = thread::spawn(move || {
+            first.push(1).unwrap();
+            one.announce(0);
+        });
+        let second = thread::spawn(move || {
+            second.push(2).unwrap();
+            two.announce(1);
+        });
+        let mut sum = 0;
+        while sum < 3 {
+            // The event loop: sleep until woken, then drain until empty.
+            while !loop_event.0.swap(false, Ordering::AcqRel) {
+                let key = loop_event.1.prepare();
+                match loop_event.0.load(Ordering::Acquire) {
+                    true => loop_event.1.cancel(key),
+                    false => loop_event.1.wait(key),
+                }
+            }
+            out.drain(usize::MAX, |number| sum += number);
+        }
+        first.join().unwrap();
+        second.join().unwrap();
+    });
+}
+
+/// What was announced by a bit is in the ring when the bit is taken.
+#[test]
+fn egress_bit_publishes_the_ring() {
+    model::model(|| {
+        let lane = Arc::new(Lane::new(1));
+        let sleepers = Arc::new(EventCount::new());
+        let (mut producer, ring) = spsc::ring::<u32>(2);
+        let mut out = receiver(vec![ring], &lane, &sleepers);
+        let theirs = Arc::clone(&lane);
+        let announced = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&announced);
+        let sender = thread::spawn(move || {
+            producer.push(1).unwrap();
+            theirs.announce(0);
+            // Relaxed on purpose: the bit alone has to carry the push.
+            seen.store(1, Ordering::Relaxed);
+            producer
+        });
+        let mut taken = out.drain(2, drop);
+        let producer = sender.join().unwrap();
+        taken += out.drain(2, drop);
+        assert_eq!((taken, announced.load(Ordering::Relaxed)), (1, 1));
+        drop(producer);
+    });
+}
+
+/// A receiver that finds the lane ended takes everything that was pushed.
+#[test]
+fn egress_end_comes_last() {
+    model::model(|| {
+        let lane = Arc::new(Lane::new(1));
+        let sleepers = Arc::new(EventCount::new());
+        let (mut producer, ring) = spsc::ring::<u32>(2);
+        let mut out = receiver(vec![ring], &lane, &sleepers);
+        let theirs = Arc::clone(&lane);
+        let sender = thread::spawn(move || {
+            producer.push(1).unwrap();
+            theirs.announce(0);
+            theirs.end();
+        });
+        let mut taken = 0;
+        while out.recv().is_ok() {
+            taken += 1;
+        }
+        assert_eq!(taken, 1);
+        sender.join().unwrap();
+    });
+}
+
+/// A sender that found no room and sleeps is woken by who makes room.
+fn gated_sender(capacity: usize, burst: usize, messages: u32) {
+    let sleepers = Arc::new(EventCount::new());
+    let (mut producer, mut consumer) = spsc::ring::<u32>(capacity);
+    let theirs = Arc::clone(&sleepers);
+    let sender = thread::spawn(move || {
+        for number in 0..messages {
+            // The processor runs only with room for its burst.
+            while producer.room() < burst {
+                let key = theirs.prepare();
+                match producer.room() < burst {
+                    true => theirs.wait(key),
+                    false => theirs.cancel(key),
+                }
+            }
+            producer.push(number).unwrap();
+        }
+    });
+    let mut next = 0;
+    while next < messages {
+        let taken = consumer.pop_batch(1, |number| {
+            assert_eq!(number, next);
+            next += 1;
+        });
+        if taken == 0 {
+            thread::yield_now();
+        } else if may_gate(&consumer, taken, burst) {
+            sleepers.notify_all();
+        }
+    }
+    sender.join().unwrap();
+}
+
+#[test]
+fn gated_sender_is_woken() {
+    model::model(|| gated_sender(1, 1, 2));
+}
+
+#[test]
+fn gated_sender_with_a_burst_is_woken() {
+    model::model(|| gated_sender(2, 2, 2));
+}
+
+/// What a door accepts is taken out once, and not more than fits is accepted.
+#[test]
+fn door_is_bounded_and_loses_nothing() {
+    model::model(|| {
+        let door = Arc::new(Door::<u32>::new(1));
+        let senders: Vec<_> = (0..2)
+            .map(|number| {
+                let door = Arc::clone(&door);
+                thread::spawn(move || door.try_send(number).is_ok())
+            })
+            .collect();
+        let mut taken = 0;
+        if door.pop().is_some() {
+            taken += 1;
+            door.release(1);
+        }
+        let accepted = senders
+            .into_iter()
+            .map(|sender| usize::from(sender.join().unwrap()))
+            .sum::<usize>();
+        while door.pop().is_some() {
+            taken += 1;
+            door.release(1);
+        }
+        assert_eq!(accepted, taken);
+        assert!(accepted >= 1);
+        assert_eq!(door.len(), 0);
+    });
+}
+
+/// A sender that waits for room gets it, or gets its message back.
+#[test]
+fn door_wakes_senders_for_room_and_for_the_end() {
+    model::model(|| {
+        let door = Arc::new(Door::<u32>::new(1));
+        door.try_send(1).unwrap();
+        let theirs = Arc::clone(&door);
+        let sender = thread::spawn(move || theirs.send_until(2, None));
+        assert_eq!(door.pop(), Some(1));
+        door.release(1);
+        door.close();
+        let sent = sender.join().unwrap();
+        match sent {
+            Ok(()) => assert_eq!(door.pop(), Some(2)),
+            Err(error) => assert!(matches!(error, TrySendError::Closed(2))),
+        }
+    });
+}
+
+/// A closed door whose count is zero stays empty, and what entered is counted.
+#[test]
+fn door_that_is_spent_stays_spent() {
+    model::model(|| {
+        let door = Arc::new(Door::<u32>::new(2));
+        let entered = Arc::new(Counter::new());
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let (theirs, count) = (Arc::clone(&door), Arc::clone(&accepted));
+        let sender = thread::spawn(move || {
+            if theirs.try_send(1).is_ok() {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let (theirs, count) = (Arc::clone(&door), Arc::clone(&entered));
+        let worker = thread::spawn(move || {
+            if theirs.pop().is_some() {
+                count.add(1);
+                theirs.release(1);
+            }
+        });
+        door.close();
+        let spent = door.is_spent();
+        let seen = entered.get();
+        sender.join().unwrap();
+        worker.join().unwrap();
+        if spent {
+            assert_eq!(seen, accepted.load(Ordering::Relaxed) as u64);
+            assert!(door.pop().is_none());
+        }
+    });
+}
+
+/// Once all workers have seen that the graph drains, no ping is missing in the
+/// counts and none comes any more.
+#[test]
+fn calm_counts_every_ping() {
+    model::model(|| {
+        let calm = Arc::new(Calm::new(1));
+        let sent = Arc::new(Counter::new());
+        let (asked, count) = (Arc::clone(&calm), Arc::clone(&sent));
+        let worker = thread::spawn(move || {
+            for _ in 0..2 {
+                asked.see(0);
+                if !asked.is_asked() {
+                    count.add(1);
+                }
+            }
+            asked.see(0);
+        });
+        calm.ask();
+        let seen = calm.all_see().then(|| sent.get());
+        worker.join().unwrap();
+        if let Some(seen) = seen {
+            assert_eq!(seen, sent.get());
+        }
+    });
+}
+
+/// Received read first and sent read after, being equal, say that there was a
+/// moment of rest.
+#[test]
+fn equal_counts_mean_rest() {
+    model::model(|| {
+        let counts: Arc<[[Counter; 2]; 2]> = Arc::new([
+            [Counter::new(), Counter::new()],
+            [Counter::new(), Counter::new()],
+        ]);
+        let (mut producer, mut consumer) = spsc::ring::<u32>(1);
+        let (mut back, mut returned) = spsc::ring::<u32>(1);
+        // Message 1 is under way before the look begins.
+        counts[0][0].add(1);
+        producer.push(1).unwrap();
+        let theirs = Arc::clone(&counts);
+        let receiver = thread::spawn(move || {
+            if consumer.pop().is_some() {
+                // Its handler sends one back.
+                theirs[1][0].add(1);
+                back.push(2).unwrap();
+                theirs[1][1].add_after(1);
+            }
+        });
+        let theirs = Arc::clone(&counts);
+        let sender = thread::spawn(move || {
+            if returned.pop().is_some() {
+                theirs[0][1].add_after(1);
+            }
+        });
+        let received = counts[0][1].get_after() + counts[1][1].get_after();
+        let sent = counts[0][0].get() + counts[1][0].get();
+        if received == sent {
+            assert_eq!(received, 2, "both messages had been handled");
+        }
+        receiver.join().unwrap();
+        sender.join().unwrap();
+    });
+}

@@ -1,0 +1,15 @@
+//! A processor without a `Process` impl.
+use rast_msgpass::graph;
+
+struct Reader;
+
+graph! {
+    graph App {
+        processors { reader: Reader }
+        edges {}
+    }
+}
+
+fn main() {
+    let _ = App::builder(Reader);
+}
