@@ -1,10 +1,13 @@
-//! The baton protocol under loom: the real words, pages, holders and seats,
+//! Models of the baton protocol: the real words, pages, holders and seats,
 //! driven by threads that stand for workers.
 //!
 //! State, figures and pages are loom cells, so an access that is not excluded
 //! or not ordered fails the model; a wake-up that is lost is a deadlock, which
 //! fails it too.
-#![cfg(rast_loom)]
+//!
+//! Under `--cfg rast_loom` each runs in every interleaving; otherwise it runs as
+//! a stress on real threads.
+#![cfg(feature = "std")]
 
 use rast_sharder::primitive::cell::UnsafeCell;
 use rast_sharder::primitive::sync::Arc;

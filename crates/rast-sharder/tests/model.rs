@@ -1,6 +1,6 @@
 //! Balancers against random loads: no shard is ever lost, noise settles, skew
 //! is mended.
-#![cfg(not(rast_loom))]
+#![cfg(all(feature = "std", not(rast_loom)))]
 
 use proptest::prelude::*;
 use rast_sharder::timers::Nanos;
