@@ -30,7 +30,8 @@
 //! | Notified | out of the line, the wake-up not yet seen | `wait` or `cancel` to Free                |
 //!
 //! A waiter that cancels after `notify_one` has picked it hands the wake-up on
-//! to the next in the line: the notifier counted on somebody looking.
+//! to the next in the line: the notifier counted on somebody looking. So
+//! `wait_until` keeps its key until the condition was looked at after the sleep.
 
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
@@ -282,19 +283,10 @@ impl EventCount {
     #[cold]
     fn wait_slow(&self, key: Key<'_>, deadline: Deadline) -> bool {
         self.check_key(&key);
-        let mut table = self.table.lock();
-        let wake = Arc::clone(&table.slots[key.slot].wake);
-        let mut expired = false;
-        while table.slots[key.slot].state == State::Waiting && !expired {
-            expired = deadline.sleep(&wake, &mut table);
-        }
-        let notified = matches!(table.slots[key.slot].state, State::Notified(_));
+        let notified = self.sleep(&key, deadline);
         if notified {
-            // The wake-up is received here, so that dropping the key does not hand it on.
-            table.slots[key.slot].state = State::Notified(Call::All);
+            self.receive(key);
         }
-        drop(table);
-        drop(key);
         notified
     }
 
@@ -306,27 +298,58 @@ impl EventCount {
         mut condition: impl FnMut() -> bool,
     ) -> bool {
         let backoff = Backoff::new();
-        loop {
-            if condition() {
-                return true;
-            }
+        let mut held = condition();
+        while !held {
             if strategy.is_awake(&backoff) {
                 if deadline.is_past() {
                     return false;
                 }
                 backoff.snooze();
+                held = condition();
                 continue;
             }
             let key = self.prepare();
             if condition() {
                 return true;
             }
-            self.wait_slow(key, deadline);
+            let notified = self.sleep(&key, deadline);
+            // The key is held while the condition looks: if that panics, the wake-up is handed on.
+            held = condition();
+            if notified {
+                self.receive(key);
+            } else {
+                // A wake-up that came after the sleep ran out may have come after the look, too.
+                drop(key);
+            }
             // Also when it was woken: wake-ups that come all the time must not move the deadline.
             if deadline.is_past() {
-                return condition();
+                return held;
             }
         }
+        true
+    }
+
+    /// Sleeps until `key` is notified, or until `deadline`; returns true when it was notified.
+    /// The wake-up stays with the key.
+    fn sleep(&self, key: &Key<'_>, deadline: Deadline) -> bool {
+        let mut table = self.table.lock();
+        let wake = Arc::clone(&table.slots[key.slot].wake);
+        let mut expired = false;
+        while table.slots[key.slot].state == State::Waiting && !expired {
+            expired = deadline.sleep(&wake, &mut table);
+        }
+        table.slots[key.slot].state != State::Waiting
+    }
+
+    /// Takes back a key that was notified, and with it the wake-up, which is not handed on.
+    fn receive(&self, key: Key<'_>) {
+        let slot = key.slot;
+        core::mem::forget(key);
+        let state = self.table.lock().leave(slot);
+        debug_assert!(
+            matches!(state, State::Notified(_)),
+            "a wake-up is received once"
+        );
     }
 
     fn check_key(&self, key: &Key<'_>) {

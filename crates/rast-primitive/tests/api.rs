@@ -312,6 +312,29 @@ mod with_std {
     }
 
     #[test]
+    fn event_count_hands_on_the_wakeup_of_a_condition_that_panics() {
+        let event = EventCount::new();
+        let (mut looks, mut next) = (0, None);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            event.wait_until(WaitStrategy::Park, || {
+                looks += 1;
+                match looks {
+                    1 => {}
+                    2 => {
+                        next = Some(event.prepare());
+                        event.notify_one();
+                    }
+                    _ => panic!("the condition panics once it is woken"),
+                }
+                false
+            });
+        }))
+        .unwrap_err();
+        assert!(event.wait_timeout(next.unwrap(), SHORT), "somebody looks");
+        event.check_invariants();
+    }
+
+    #[test]
     fn event_count_wakeups_do_not_move_a_deadline() {
         let event = EventCount::new();
         let mut looks = 0;

@@ -12,7 +12,7 @@ use rast_primitive::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rast_primitive::{
     AtomicTaggedPtr, EventCount, Parker, Signal, Snapshot, TaggedPtr, WaitStrategy, thread,
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A plain number: a data race on it fails the model.
 struct Plain(UnsafeCell<u32>);
@@ -277,6 +277,33 @@ fn event_count_cancel_hands_on() {
             theirs.0.notify_one();
         });
         shared.0.cancel(quits);
+        waiter.join().unwrap();
+        notifier.join().unwrap();
+        shared.0.check_invariants();
+    });
+}
+
+#[test]
+fn event_count_timeout_hands_on() {
+    // A waiter whose time runs out may be picked after its last look: the wake-up
+    // is for the other then. One that looked in time passes it on itself.
+    model(|| {
+        let shared = Arc::new((EventCount::new(), AtomicUsize::new(0)));
+        let theirs = Arc::clone(&shared);
+        let waiter = thread::spawn(move || wait_for(&theirs.0, &theirs.1));
+        let theirs = Arc::clone(&shared);
+        let notifier = thread::spawn(move || {
+            theirs.1.store(1, Relaxed);
+            theirs.0.notify_one();
+        });
+        let held = shared
+            .0
+            .wait_until_deadline(WaitStrategy::Park, Instant::now(), || {
+                shared.1.load(Relaxed) != 0
+            });
+        if held {
+            shared.0.notify_one();
+        }
         waiter.join().unwrap();
         notifier.join().unwrap();
         shared.0.check_invariants();
