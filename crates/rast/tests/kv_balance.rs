@@ -12,12 +12,16 @@ mod kv_support;
 #[path = "../examples/kv/load.rs"]
 #[allow(dead_code)]
 mod load;
+#[path = "../examples/kv/route.rs"]
+#[allow(dead_code)]
+mod route;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kv_support::{Kv, until};
 use load::{Board, Choice};
+use route::Router;
 
 /// Runs clients that check every reply while `watch` runs.
 fn with_load(kv: &Kv, uniform: bool, watch: impl FnOnce(&Board)) {
@@ -28,7 +32,9 @@ fn with_load(kv: &Kv, uniform: bool, watch: impl FnOnce(&Board)) {
             .map(|number| {
                 let board = Arc::clone(&board);
                 let address = kv.address;
-                scope.spawn(move || load::client(number, address, &Choice::zipf(1.1), &board))
+                scope.spawn(move || {
+                    load::client(number, address, &Choice::zipf(1.1), &board, Router::new())
+                })
             })
             .collect();
         watch(&board);

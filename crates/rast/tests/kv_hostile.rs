@@ -13,6 +13,9 @@ mod kv_support;
 #[path = "../examples/kv/load.rs"]
 #[allow(dead_code)]
 mod load;
+#[path = "../examples/kv/route.rs"]
+#[allow(dead_code)]
+mod route;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -21,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kv_support::{Kv, Raw, until};
 use load::{Board, Choice};
+use route::Router;
 
 const MIB: u64 = 1 << 20;
 
@@ -34,7 +38,7 @@ fn with_a_checking_client(kv: &Kv, hostile: impl FnOnce()) {
         let checking = {
             let board = Arc::clone(&board);
             let address = kv.address;
-            scope.spawn(move || load::client(0, address, &Choice::zipf(1.0), &board))
+            scope.spawn(move || load::client(0, address, &Choice::zipf(1.0), &board, Router::new()))
         };
         hostile();
         board.stop.store(true, Ordering::Relaxed);

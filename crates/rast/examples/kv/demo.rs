@@ -1,9 +1,11 @@
 //! `--demo`: a server, a skewed load over real sockets, and a live view.
 //!
-//! The clients (see `load`) ask for few keys most of the time, and every second
-//! other keys are the hot ones. So the workers' loads part again and again, and
-//! the balancer moves partitions between them while the clients run. A phase of
-//! evenly chosen keys follows, in which moves are to cease.
+//! The clients (see `load`) ask for few keys most of the time. Every second other
+//! keys become the hot ones, and always keys of partitions that one worker owns at
+//! that moment, the next worker each time: the worst that could happen. So the
+//! workers' loads part again and again, and the balancer moves partitions between
+//! them while the clients run. A phase of evenly chosen keys follows, in which
+//! moves are to cease.
 //!
 //! The demonstration fails if a reply is missing, doubled, wrong or out of order,
 //! or if, with two workers or more, no partition moved.
@@ -28,9 +30,6 @@ use crate::signals::Signals;
 const SKEW: f64 = 1.1;
 /// How often other keys become the hot ones.
 const SHIFT: Duration = Duration::from_secs(1);
-/// How far the hot keys are shifted: a number without a factor in common with the
-/// number of keys, so that many shifts pass before keys are hot again.
-const STRIDE: u64 = 1237;
 /// How often the line is drawn on a terminal.
 const REDRAW: Duration = Duration::from_millis(250);
 /// How often a line is printed elsewhere.
@@ -42,12 +41,16 @@ pub(crate) fn run(server: Server, demo: Demo, signals: &Signals) -> Result<(), S
     let workers = server.shared().settings.workers;
     say(&format!(
         "kv on {address}: {PARTITIONS} partitions on {workers} workers, {} clients with {KEYS} \
-         keys each, Zipf {SKEW}, new hot keys every {} s\n\
+         keys each, Zipf {SKEW}, each {} s the keys of another worker are hot\n\
          load: per worker, the share of its time spent in partitions / partitions it owns",
         demo.clients,
         SHIFT.as_secs(),
     ));
+    let router = server.shared().router;
     let board = Arc::new(Board::new());
+    board
+        .hot
+        .store(owned_by(0, &server.shared().view()), Ordering::Relaxed);
     let skewed = Choice::zipf(SKEW);
     let clients: Vec<JoinHandle<Result<u64, String>>> = (0..demo.clients)
         .map(|number| {
@@ -55,7 +58,7 @@ pub(crate) fn run(server: Server, demo: Demo, signals: &Signals) -> Result<(), S
             let name = format!("kv-client-{number}");
             std::thread::Builder::new()
                 .name(name)
-                .spawn(move || load::client(number, address, &skewed, &board))
+                .spawn(move || load::client(number, address, &skewed, &board, router))
                 .map_err(|error| format!("cannot start a client: {error}"))
         })
         .collect::<Result<_, _>>()?;
@@ -67,6 +70,7 @@ pub(crate) fn run(server: Server, demo: Demo, signals: &Signals) -> Result<(), S
     watcher.phase("skewed", demo.span, true, &go_on, &view);
     let after_skewed = view();
     // Relaxed, here and below: flags of the load; nothing hangs on their order.
+    board.hot.store(0, Ordering::Relaxed);
     board.uniform.store(true, Ordering::Relaxed);
     watcher.phase("uniform", demo.span / 4, false, &go_on, &view);
     let after_uniform = view();
@@ -97,6 +101,17 @@ pub(crate) fn run(server: Server, demo: Demo, signals: &Signals) -> Result<(), S
     } else {
         Err(faults.join("; "))
     }
+}
+
+/// The partitions of one worker, a bit each; workers take turns.
+fn owned_by(turn: usize, view: &GraphView) -> u64 {
+    let worker = turn % view.workers.len().max(1);
+    let owned = view
+        .owners
+        .iter()
+        .enumerate()
+        .filter(|&(_, &owner)| owner == worker);
+    owned.fold(0, |mask, (partition, _)| mask | 1 << partition)
 }
 
 /// Draws the live view.
@@ -139,11 +154,15 @@ impl Watcher {
         };
         let mut last = (begin, self.counts());
         let mut shifted = begin;
+        let mut turn = 0;
         while begin.elapsed() < span && go_on() {
             std::thread::sleep(crate::LOOK.min(span.saturating_sub(begin.elapsed())));
             if shifting && shifted.elapsed() >= SHIFT {
                 shifted += SHIFT;
-                self.board.shift.fetch_add(STRIDE, Ordering::Relaxed);
+                turn += 1;
+                self.board
+                    .hot
+                    .store(owned_by(turn, &view()), Ordering::Relaxed);
             }
             let over = begin.elapsed() >= span && last.0.elapsed() >= every / 2;
             if over || last.0.elapsed() >= every {

@@ -199,6 +199,11 @@ impl Window {
         GraphView {
             epoch: metrics.epochs,
             moved: metrics.moves,
+            owners: metrics
+                .instances
+                .iter()
+                .map(|instance| instance.worker)
+                .collect(),
             workers: self.loads.iter().zip(&partitions).map(worker).collect(),
             messages: (
                 metrics.edges.first().map_or(0, |edge| edge.received),

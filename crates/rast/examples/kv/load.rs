@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::encode;
 use crate::histogram::Histogram;
+use crate::route::Router;
 
 /// Keys of one client.
 pub(crate) const KEYS: usize = 5000;
@@ -60,6 +61,8 @@ pub(crate) struct Board {
     pub(crate) latencies: Histogram,
     /// Shifts which keys are the hot ones.
     pub(crate) shift: AtomicU64,
+    /// The partitions, a bit each, whose keys are the hot ones; none is all.
+    pub(crate) hot: AtomicU64,
     /// Keys are chosen evenly.
     pub(crate) uniform: AtomicBool,
     /// The clients end.
@@ -72,18 +75,21 @@ impl Board {
         Self {
             latencies: Histogram::new(),
             shift: AtomicU64::new(0),
+            hot: AtomicU64::new(0),
             uniform: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         }
     }
 }
 
-/// Runs one client until the board says stop; returns the number of replies.
+/// Runs one client until the board says stop; returns the number of replies. The
+/// router tells which keys are in which partition, where the board asks for that.
 pub(crate) fn client(
     number: usize,
     address: SocketAddr,
     skewed: &Choice,
     board: &Board,
+    router: Router,
 ) -> Result<u64, String> {
     let even = Choice::zipf(0.0);
     let mut client = Client::connect(number, address)?;
@@ -95,7 +101,8 @@ pub(crate) fn client(
             skewed
         };
         let shift = board.shift.load(Ordering::Relaxed) as usize;
-        client.batch(choice, shift)?;
+        client.prefer(board.hot.load(Ordering::Relaxed), router);
+        client.batch(choice, shift);
         let start = Instant::now();
         client.exchange()?;
         board.latencies.record(start.elapsed(), DEPTH as u64);
@@ -107,6 +114,9 @@ struct Client {
     number: usize,
     stream: TcpStream,
     random: u64,
+    /// The keys by rank, and the partitions whose keys come first.
+    order: Vec<usize>,
+    hot: u64,
     /// The number written last under each key; zero is none.
     written: Vec<u64>,
     /// How far each counter has counted.
@@ -131,6 +141,8 @@ impl Client {
             number,
             stream,
             random: (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            order: (0..KEYS).collect(),
+            hot: 0,
             written: vec![0; KEYS],
             counted: vec![0; KEYS],
             requests: 0,
@@ -149,11 +161,22 @@ impl Client {
 
     fn choose(&mut self, choice: &Choice, shift: usize) -> usize {
         let drawn = (self.draw() >> 11) as f64 / (1_u64 << 53) as f64;
-        (choice.rank(drawn) + shift) % KEYS
+        self.order[(choice.rank(drawn) + shift) % KEYS]
+    }
+
+    /// Puts the keys of some partitions first in rank.
+    fn prefer(&mut self, hot: u64, router: Router) {
+        if hot != self.hot {
+            self.hot = hot;
+            let mut order = std::mem::take(&mut self.order);
+            // Stable: within both parts the keys keep their order.
+            order.sort_by_key(|&at| hot >> router.partition(self.key(at).as_bytes()) & 1 == 0);
+            self.order = order;
+        }
     }
 
     /// Writes a batch of requests and the replies that they must get.
-    fn batch(&mut self, choice: &Choice, shift: usize) -> Result<(), String> {
+    fn batch(&mut self, choice: &Choice, shift: usize) {
         self.sent.clear();
         self.expected.clear();
         for _ in 0..DEPTH {
@@ -188,7 +211,6 @@ impl Client {
                 }
             }
         }
-        Ok(())
     }
 
     fn key(&self, at: usize) -> String {

@@ -66,6 +66,8 @@ pub(crate) struct GraphView {
     pub(crate) epoch: u64,
     /// Partitions moved between workers since the start.
     pub(crate) moved: u64,
+    /// Per partition, the worker that owns it.
+    pub(crate) owners: Vec<usize>,
     /// Per worker.
     pub(crate) workers: Vec<WorkerView>,
     /// Requests and replies since the start.
