@@ -7,6 +7,8 @@ mod panics;
 mod stop;
 #[path = "api/support.rs"]
 mod support;
+#[path = "api/wake.rs"]
+mod wake;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
