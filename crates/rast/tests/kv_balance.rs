@@ -1,6 +1,13 @@
 //! `kv` moves partitions between its workers while clients run, and rests when
 //! there is nothing to gain.
-#![cfg(not(rast_loom))]
+#![cfg(all(
+    feature = "alloc",
+    feature = "queue",
+    feature = "timers",
+    feature = "sharder",
+    feature = "msgpass",
+    not(rast_loom)
+))]
 
 #[path = "../examples/kv/encode.rs"]
 #[allow(dead_code)]

@@ -1,7 +1,15 @@
 //! `kv` under clients that send garbage, half frames, or never read, and under
 //! signals: others are served on, memory stays under the stated limits, and what
 //! was read is answered.
-#![cfg(all(unix, not(rast_loom)))]
+#![cfg(all(
+    unix,
+    feature = "alloc",
+    feature = "queue",
+    feature = "timers",
+    feature = "sharder",
+    feature = "msgpass",
+    not(rast_loom)
+))]
 
 #[path = "../examples/kv/encode.rs"]
 #[allow(dead_code)]

@@ -2,7 +2,14 @@
 //! unit tests at the foot of their files.
 //!
 //! Cargo runs no tests of an example; this crate includes the files and runs them.
-#![cfg(not(rast_loom))]
+#![cfg(all(
+    feature = "alloc",
+    feature = "queue",
+    feature = "timers",
+    feature = "sharder",
+    feature = "msgpass",
+    not(rast_loom)
+))]
 // The parts offer what the whole example uses; these tests use less.
 #![allow(dead_code)]
 

@@ -1,5 +1,12 @@
 //! `kv` as a process: what its clients see, command by command.
-#![cfg(not(rast_loom))]
+#![cfg(all(
+    feature = "alloc",
+    feature = "queue",
+    feature = "timers",
+    feature = "sharder",
+    feature = "msgpass",
+    not(rast_loom)
+))]
 
 mod kv_support;
 

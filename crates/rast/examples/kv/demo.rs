@@ -197,8 +197,9 @@ impl Watcher {
         let _ = write!(line, "  moved {}  epoch {}", view.moved, view.epoch);
         if self.terminal {
             let mut out = std::io::stdout().lock();
+            // Without wrapping, so that a narrow terminal shows one line all the same.
             // The terminal may have gone; that ends nothing.
-            let _ = write!(out, "\r{line}\x1b[K").and_then(|()| out.flush());
+            let _ = write!(out, "\r\x1b[?7l{line}\x1b[K\x1b[?7h").and_then(|()| out.flush());
         } else {
             say(&line);
         }
