@@ -91,7 +91,7 @@ mod tagged {
     /// An address that each layout refuses, if it refuses any.
     fn refused() -> Option<*mut u64> {
         match TaggedPtr::<u64>::LAYOUT {
-            "high-bits" => Some(ptr::without_provenance_mut(1 << 48)),
+            "high-bits" => Some(ptr::without_provenance_mut(1 << (usize::BITS - 16))),
             "low-bits" => Some(ptr::without_provenance_mut(4)),
             _ => None,
         }

@@ -200,7 +200,7 @@ impl<T> fmt::Debug for TaggedPtr<T> {
 /// ```
 /// use rast_primitive::TaggedPtr;
 ///
-/// let tagged_by_hand = core::ptr::without_provenance_mut::<u64>(0xABCD_0000_0000_1001);
+/// let tagged_by_hand = core::ptr::without_provenance_mut::<u64>(usize::MAX);
 /// if let Err(refused) = TaggedPtr::try_new(tagged_by_hand, 0) {
 ///     assert!(refused.to_string().contains(TaggedPtr::<u64>::LAYOUT));
 /// }
