@@ -21,6 +21,9 @@ const CHECKED: [&str; 6] = [
     "rast-queue",
 ];
 
+/// The tests of the layer whose unsafe code has no unit tests, which the checkers run as well.
+const CHECKED_TESTS: [&str; 4] = ["-p", "rast-queue", "--test", "api"];
+
 /// Licences, sources and known faults of the dependencies.
 pub(crate) fn deny() -> Result<Outcome> {
     if !answers(Cmd::cargo().args(["deny", "--version"])) {
@@ -40,11 +43,14 @@ pub(crate) fn miri() -> Result<Outcome> {
         ));
     }
     let target = Workspace::load(tree::root())?.target_dir.join("miri");
-    Cmd::cargo_of("nightly")
-        .args(["miri", "test", "--lib"])
-        .args(CHECKED)
-        .env("CARGO_TARGET_DIR", target)
-        .run()?;
+    let units: Vec<&str> = ["--lib"].into_iter().chain(CHECKED).collect();
+    for tests in [units, CHECKED_TESTS.to_vec()] {
+        Cmd::cargo_of("nightly")
+            .args(["miri", "test"])
+            .args(tests)
+            .env("CARGO_TARGET_DIR", &target)
+            .run()?;
+    }
     Ok(Outcome::Passed)
 }
 
@@ -71,19 +77,21 @@ pub(crate) fn sanitizers() -> Result<Outcome> {
         ));
     }
     let target = Workspace::load(tree::root())?.target_dir.join("sanitizers");
+    let units: Vec<&str> = ["--lib"].into_iter().chain(CHECKED).collect();
     for sanitizer in ["thread", "address"] {
-        Cmd::cargo_of("nightly")
-            .args([
-                "test",
-                "-Zbuild-std",
-                "--target",
-                "x86_64-unknown-linux-gnu",
-                "--lib",
-            ])
-            .args(CHECKED)
-            .rustflags(&format!("-Zsanitizer={sanitizer}"))
-            .env("CARGO_TARGET_DIR", target.join(sanitizer))
-            .run()?;
+        for tests in [units.clone(), CHECKED_TESTS.to_vec()] {
+            Cmd::cargo_of("nightly")
+                .args([
+                    "test",
+                    "-Zbuild-std",
+                    "--target",
+                    "x86_64-unknown-linux-gnu",
+                ])
+                .args(tests)
+                .rustflags(&format!("-Zsanitizer={sanitizer}"))
+                .env("CARGO_TARGET_DIR", target.join(sanitizer))
+                .run()?;
+        }
     }
     Ok(Outcome::Passed)
 }
