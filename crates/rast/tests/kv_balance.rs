@@ -85,3 +85,24 @@ fn moves_stop_under_a_uniform_load() {
         });
     });
 }
+
+#[test]
+fn the_demonstration_checks_itself() {
+    let mut demo = kv_support::command(&["--demo", "--seconds", "2", "--reshard-ms", "50"]);
+    let output = demo.output().expect("kv runs");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}{error}");
+    for words in [
+        "req/s",
+        "p99.9",
+        "each with one reply, in order and right",
+        "moved",
+    ] {
+        assert!(printed.contains(words), "{words} is missing:\n{printed}");
+    }
+    assert!(
+        !printed.contains('\x1b'),
+        "there is no terminal:\n{printed}"
+    );
+}

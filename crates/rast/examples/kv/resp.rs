@@ -393,6 +393,58 @@ mod tests {
     }
 
     #[test]
+    fn random_streams_read_the_same_in_pieces_and_whole() {
+        let words: [&[u8]; 12] = [
+            b"*1\r\n",
+            b"*2\r\n",
+            b"$1\r\n",
+            b"$3\r\n",
+            b"a\r\n",
+            b"abc\r\n",
+            b"PING\r\n",
+            b"\r\n",
+            b"*0\r\n",
+            b"\n",
+            b"'x y'\n",
+            b"*",
+        ];
+        let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        let mut draw = |below: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 16) as usize % below
+        };
+        for _ in 0..20_000 {
+            let mut bytes = Vec::new();
+            for _ in 0..draw(12) {
+                match draw(10) {
+                    0 => bytes.push(draw(256) as u8),
+                    _ => bytes.extend_from_slice(words[draw(words.len())]),
+                }
+            }
+            let read = |pieces: Vec<&[u8]>| {
+                let mut parser = Parser::new(LIMITS);
+                let mut frames = Vec::new();
+                for mut piece in pieces {
+                    loop {
+                        match parser.parse(&mut piece) {
+                            Ok(Some(frame)) => frames.push(frame),
+                            Ok(None) => break,
+                            Err(error) => return (frames, Some(error)),
+                        }
+                    }
+                }
+                (frames, None)
+            };
+            let cut = draw(bytes.len() + 1);
+            let whole = read(vec![&bytes]);
+            assert_eq!(read(vec![&bytes[..cut], &bytes[cut..]]), whole, "{bytes:?}");
+            assert_eq!(read(bytes.chunks(1).collect()), whole, "{bytes:?}");
+        }
+    }
+
+    #[test]
     fn each_fault_has_the_words_of_redis() {
         let long = vec![b'x'; 40];
         let starred = [b"*".as_slice(), &long].concat();

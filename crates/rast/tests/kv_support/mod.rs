@@ -6,11 +6,12 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Far more than anything here takes: a guard against hanging, not a measurement.
@@ -20,6 +21,8 @@ pub(crate) const GUARD: Duration = Duration::from_secs(120);
 pub(crate) struct Kv {
     child: Child,
     lines: Receiver<String>,
+    /// The connection that asks for figures, once one was asked for.
+    asking: RefCell<Option<Raw>>,
     pub(crate) address: SocketAddr,
 }
 
@@ -78,6 +81,7 @@ impl Kv {
         Self {
             child,
             lines,
+            asking: RefCell::new(None),
             address,
         }
     }
@@ -99,7 +103,8 @@ impl Kv {
 
     /// One figure of INFO.
     pub(crate) fn info(&self, name: &str) -> String {
-        let mut raw = self.connect();
+        let mut asking = self.asking.borrow_mut();
+        let raw = asking.get_or_insert_with(|| self.connect());
         raw.send(b"INFO\r\n");
         let text = raw.bulk();
         let prefix = format!("{name}:");
@@ -130,15 +135,16 @@ impl Kv {
 
     /// Waits for the end; returns its status and what it printed since the start.
     pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
-        let start = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("kv can be waited for") {
-                break status;
+        let mut lines = Vec::new();
+        loop {
+            match self.lines.recv_timeout(GUARD) {
+                Ok(line) => lines.push(line),
+                // The output ends with the process.
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("kv does not end"),
             }
-            assert!(start.elapsed() < GUARD, "kv does not end");
-            std::thread::yield_now();
-        };
-        let lines: Vec<String> = self.lines.iter().collect();
+        }
+        let status = self.child.wait().expect("kv can be waited for");
         (status, lines.join("\n"))
     }
 }
