@@ -35,7 +35,7 @@ pub struct Closed<T>(pub T);
 pub enum TryPushError<T> {
     /// The queue is closed.
     Closed(T),
-    /// The allocator gave no memory for another segment.
+    /// The allocator gave no memory for another segment, or the queue holds `usize::MAX / 2` items.
     NoMemory(T),
 }
 

@@ -172,12 +172,15 @@ impl<T, A: Allocator> Queue<T, A> {
                 if inside.state & CLOSED != 0 {
                     return Attempt::Closed;
                 }
+                let Some(longer) = inside.state.checked_add(ONE) else {
+                    return Attempt::TooLong;
+                };
                 if !inside.list.ready(&mut fresh) {
                     return Attempt::NoSegment;
                 }
                 if let Some(item) = item.take() {
                     inside.list.push(item);
-                    inside.state += ONE;
+                    inside.state = longer;
                 }
                 Attempt::Done
             });
@@ -186,6 +189,10 @@ impl<T, A: Allocator> Queue<T, A> {
                     Ok(segment) => fresh = Some(segment),
                     Err(_) => return item.map_or(Ok(()), |item| Err(TryPushError::NoMemory(item))),
                 },
+                Attempt::TooLong => {
+                    self.free(fresh);
+                    return item.map_or(Ok(()), |item| Err(TryPushError::NoMemory(item)));
+                }
                 Attempt::Closed | Attempt::Done => {
                     self.free(fresh);
                     // What was not pushed is handed back.
@@ -297,6 +304,8 @@ enum Attempt {
     Done,
     Closed,
     NoSegment,
+    /// The length has no bits left; only short words and small items come that far.
+    TooLong,
 }
 
 /// The end of a queue: drops what stands, then frees the memory, also while a panic goes up.
@@ -426,5 +435,20 @@ impl<T, A: Allocator> fmt::Debug for Queue<T, A> {
             .field("len", &self.len())
             .field("is_closed", &self.is_closed())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_that_is_full_refuses_and_loses_nothing() {
+        let queue = Queue::new();
+        queue.push(1).unwrap();
+        queue.locked(|inside| inside.state = !CLOSED);
+        assert_eq!(queue.try_push(2), Err(TryPushError::NoMemory(2)));
+        queue.locked(|inside| inside.state = ONE);
+        assert_eq!(queue.drain().collect::<std_alloc::vec::Vec<_>>(), [1]);
     }
 }
