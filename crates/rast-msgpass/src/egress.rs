@@ -11,23 +11,25 @@
 //! SPSC throughout. A bit per ring says where to look; `notified` says whether
 //! the waker was called since the receiver last found the lane empty.
 //!
-//! No message is overlooked. Both words are changed by read-modify-writes
-//! alone, so their changes stand in one order each:
+//! No message is overlooked:
 //!
 //! ```text
 //!   sender                          receiver, finding no bit
 //!   A1 push                         B1 notified := false   (swap)
-//!   A2 words |= bit   (fetch_or)    B2 bits := words, words := 0   (swap)
-//!   A3 notified := true, if it      B3 no bit: the lane is empty
-//!      was false call the waker
+//!   A2 words |= bit   (fetch_or)    B2 look at words: no bit, the lane is empty
+//!   A3 notified := true   (swap);
+//!      was it false: call the waker
 //! ```
 //!
-//! 1. If A2 comes before B2 in the order of `words`, B2 takes the bit, and the
-//!    message with it.
-//! 2. If B2 comes before A2, then B1 comes before A3 in the order of
-//!    `notified`. Were A3 first, B1 would have read from it, would have seen
-//!    A2, and B2 would have found the bit. So A3 finds false, unless another
+//! `notified` is changed by read-modify-writes alone, so its changes stand in
+//! one order, and each reads what the one before it wrote.
+//!
+//! 1. If A3 comes before B1, then B1 reads from it, at once or through others
+//!    between, sees A2 by that, and B2 finds the bit.
+//! 2. If A3 comes after B1, it finds false and calls the waker, unless another
 //!    sender set it after B1, and that one called the waker.
+//!
+//! A bit that is found is taken by a swap, which sees A1.
 //!
 //! A receiver that blocks waits on an event count, which has an argument of its
 //! own; it is notified at each announcement, which costs a fence and a load.
@@ -146,8 +148,13 @@ impl Lane {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Takes the bits of one word.
+    /// Takes the bits of one word, if there are any: a look alone leaves the
+    /// line with its writers.
     fn take(&self, word: usize) -> u64 {
+        // Relaxed: a zero is old only if its sender will find `notified` false; see rest. [EG8]
+        if self.words[word].load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
         // Acquire: pairs with the Release in announce; the ring is looked at after this. [EG6]
         self.words[word].swap(0, Ordering::Acquire)
     }

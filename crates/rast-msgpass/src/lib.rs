@@ -1,49 +1,191 @@
-//! The typed message-passing graph.
-#![cfg(feature = "std")]
+//! A typed graph of message processors that spreads itself over threads.
+//!
+//! [`graph!`] declares processors and the messages that go between them; the
+//! declaration is the only way for a message to go, and a send that it does not
+//! allow does not compile. A running graph moves processors between threads by
+//! measured load and traffic: each is a shard of rast-sharder.
+//!
+//! # When to use
+//!
+//! Programs made of parts that run for as long as the program and pass many
+//! small messages: the partitions of a store, the stages of a pipeline, the
+//! books of an exchange. Handlers get `&mut self`, without locks; queues are
+//! bounded, and a slow part slows its senders instead of filling the memory.
+//!
+//! # When not
+//!
+//! Parts that come and go by the thousand (use an async runtime or an actor
+//! library); handlers that block (they delay everything on their thread); a
+//! request that wants its answer in the next line.
+//!
+//! # Example
+//!
+//! ```
+//! use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
+//!
+//! struct Parser;
+//! struct Counter { words: u64 }
+//!
+//! graph! {
+//!     pub graph App {
+//!         processors { parser: Parser, counter: [Counter; 4] }
+//!         edges {
+//!             ingress -> parser: String;
+//!             parser -> counter: Word [cap = 512, burst = 8];
+//!             counter -> egress: u64;
+//!         }
+//!     }
+//! }
+//! struct Word(String);
+//!
+//! impl Process<App> for Parser {}
+//! impl Receive<App, Ingress, String> for Parser {
+//!     fn receive(&mut self, line: String, cx: &mut Cx<'_, App, Self>) {
+//!         for word in line.split(' ').take(8) {
+//!             cx.to::<Counter>().key(word.len() as u64).send(Word(word.to_owned()));
+//!         }
+//!     }
+//! }
+//! impl Process<App> for Counter {}
+//! impl Receive<App, Parser, Word> for Counter {
+//!     fn receive(&mut self, word: Word, cx: &mut Cx<'_, App, Self>) {
+//!         self.words += word.0.len() as u64;
+//!         cx.to::<Egress>().send(self.words);
+//!     }
+//! }
+//!
+//! let counters = (0..4).map(|_| Counter { words: 0 });
+//! let app = App::builder(Parser, counters).workers(2).start()?;
+//! let mut totals = app.egress::<Counter, u64>(0);
+//! app.ingress::<Parser, String>().send("two by two".to_owned()).unwrap();
+//! let mut seen: Vec<u64> = (0..3).map(|_| totals.recv().unwrap()).collect();
+//! seen.sort();
+//! assert_eq!(seen, [2, 3, 6]);
+//! let report = app.drain(std::time::Duration::from_secs(10))?;
+//! assert_eq!(report.undelivered_total(), 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Sending and room
+//!
+//! - A handler runs only while every bounded edge that leaves its processor has
+//!   room for the edge's burst at each receiver, so [`Port::send`] never waits
+//!   and never fails within the burst (1 unless declared). Past it `send`
+//!   panics and says what to declare; [`Port::try_send`] goes on while there is
+//!   room and then gives the message back.
+//! - A cycle of bounded edges could fill up and stand still, so it does not
+//!   compile. One edge of it is `unbounded`, or a `reply`: its room is reserved
+//!   by the request, and each request is answered or [waived](Port::waive) once.
+//! - [`IngressSender`] is the way in for any thread, [`EgressReceiver`] the way
+//!   out. Both are bounded, and both can wait.
+//!
+//! # Guarantees
+//!
+//! - Per pair of instances and edge, messages arrive in the order of sending,
+//!   each once. What is accepted is handled, or counted in the [`Report`] and
+//!   offered to [`Builder::on_undelivered`].
+//! - Handlers of one instance run one after the other, each seeing what the
+//!   earlier ones wrote, whatever threads they are on.
+//! - After [`Builder::start`] a message allocates nothing, except in unbounded
+//!   edges and at ingress. Edges are single-producer rings owned by their
+//!   ends: no lock and no atomic read-modify-write.
+//! - A message does not wait for a timeout: who sends wakes the receiver, who
+//!   makes room wakes the sender. The arguments stand in
+//!   `docs/algorithms/msgpass.md` of the repository, the models in
+//!   `tests/loom.rs`.
+//! - A panic in a handler costs the message in hand and is reported
+//!   ([`OnPanic`] chooses what follows). With `panic = "abort"` it ends the
+//!   process.
+//! - [`Handle::drain`] handles everything that was accepted, or says what it
+//!   could not; [`Handle::stop`] works at any moment.
+//!
+//! # Features
+//!
+//! `std` (default): everything; without it the crate is empty but for the
+//! re-exports of the layers beneath.
+//!
+//! # Platforms
+//!
+//! Wherever std has threads; tested on Linux x86-64. This crate has no
+//! unsafe code.
+#![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "std")]
 mod builder;
+#[cfg(feature = "std")]
 mod calm;
+#[cfg(feature = "std")]
 mod check;
+#[cfg(feature = "std")]
 mod counter;
+#[cfg(feature = "std")]
 mod cx;
+#[cfg(feature = "std")]
 mod egress;
+#[cfg(feature = "std")]
 mod graph;
+#[cfg(feature = "std")]
 mod handle;
+#[cfg(feature = "std")]
 mod ingress;
+#[cfg(feature = "std")]
 mod inlet;
+#[cfg(feature = "std")]
 mod instance;
+#[cfg(feature = "std")]
 mod macros;
+#[cfg(feature = "std")]
 mod outlet;
+#[cfg(feature = "std")]
 mod panics;
+#[cfg(feature = "std")]
 mod picture;
+#[cfg(feature = "std")]
 mod process;
+#[cfg(feature = "std")]
 mod report;
+#[cfg(feature = "std")]
 mod runtime;
+#[cfg(feature = "std")]
 mod shared;
+#[cfg(feature = "std")]
 mod wiring;
 
+#[cfg(feature = "std")]
 pub use builder::{BuildError, Builder};
+#[cfg(feature = "std")]
 pub use cx::{All, Chosen, Cx, Port};
+#[cfg(feature = "std")]
 pub use egress::{EgressReceiver, RecvError, RecvTimeoutError, TryRecvError};
+#[cfg(feature = "std")]
 pub use graph::{
     Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node, ProcessorInfo, Replicated, Single,
 };
+#[cfg(feature = "std")]
 pub use handle::{Handle, Stopper};
+#[cfg(feature = "std")]
 pub use ingress::{IngressPort, IngressSender, TrySendError};
+#[cfg(feature = "std")]
 pub use process::{Next, Process, Receive};
+#[cfg(feature = "std")]
 pub use queue::{Closed, Full};
+#[cfg(feature = "std")]
 pub use report::{
     DrainError, EdgeMetrics, InstanceMetrics, Metrics, PanicRecord, Report, Undelivered,
 };
+#[cfg(feature = "std")]
 pub use shared::OnPanic;
 
 #[doc(hidden)]
 pub use rast_sharder::{self as sharder, alloc, primitive, queue, timers};
 
 /// What `graph!` and the models call; not for use.
+#[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod __private {
+    pub use std::string::String;
+
     pub use crate::calm::Calm;
     pub use crate::check::{Key, Spec, check, edge_info, find, processor_info};
     pub use crate::counter::Counter;
@@ -52,5 +194,4 @@ pub mod __private {
     pub use crate::ingress::Door;
     pub use crate::picture::{dot, mermaid};
     pub use crate::wiring::{Given, Wiring};
-    pub use std::string::String;
 }

@@ -125,6 +125,26 @@ fn egress_bit_publishes_the_ring() {
     });
 }
 
+/// A lane that says it is closed has nothing in it.
+#[test]
+fn egress_closed_is_empty() {
+    model::model(|| {
+        let lane = Arc::new(Lane::new(1));
+        let sleepers = Arc::new(EventCount::new());
+        let (mut producer, ring) = spsc::ring::<u32>(2);
+        let out = receiver(vec![ring], &lane, &sleepers);
+        let theirs = Arc::clone(&lane);
+        let sender = thread::spawn(move || {
+            producer.push(1).unwrap();
+            // Not announced: the fence of that would publish the push too.
+            theirs.end();
+        });
+        assert!(!out.is_closed(), "nothing was taken");
+        sender.join().unwrap();
+        assert!(!out.is_closed(), "nothing was taken");
+    });
+}
+
 /// A receiver that finds the lane ended takes everything that was pushed.
 #[test]
 fn egress_end_comes_last() {
@@ -166,8 +186,10 @@ fn gated_sender(capacity: usize, burst: usize, messages: u32) {
             producer.push(number).unwrap();
         }
     });
+    // As many as open the gate for the last message; then the sender alone goes on.
+    let enough = messages + burst as u32 - capacity as u32 - 1;
     let mut next = 0;
-    while next < messages {
+    while next < enough {
         let taken = consumer.pop_batch(1, |number| {
             assert_eq!(number, next);
             next += 1;
@@ -179,16 +201,17 @@ fn gated_sender(capacity: usize, burst: usize, messages: u32) {
         }
     }
     sender.join().unwrap();
+    assert_eq!(consumer.len() as u32, messages - enough);
 }
 
 #[test]
 fn gated_sender_is_woken() {
-    model::model(|| gated_sender(1, 1, 2));
+    model::model(|| gated_sender(2, 1, 3));
 }
 
 #[test]
 fn gated_sender_with_a_burst_is_woken() {
-    model::model(|| gated_sender(2, 2, 2));
+    model::model(|| gated_sender(4, 2, 5));
 }
 
 /// What a door accepts is taken out once, and not more than fits is accepted.
@@ -299,40 +322,33 @@ fn calm_counts_every_ping() {
 }
 
 /// Received read first and sent read after, being equal, say that there was a
-/// moment of rest.
+/// moment of rest. Here there is none: each handler sends one more message.
 #[test]
 fn equal_counts_mean_rest() {
     model::model(|| {
-        let counts: Arc<[[Counter; 2]; 2]> = Arc::new([
-            [Counter::new(), Counter::new()],
-            [Counter::new(), Counter::new()],
-        ]);
-        let (mut producer, mut consumer) = spsc::ring::<u32>(1);
-        let (mut back, mut returned) = spsc::ring::<u32>(1);
+        let sent = Arc::new([Counter::new(), Counter::new()]);
+        let received = Arc::new([Counter::new(), Counter::new()]);
+        let (mut there, mut ring) = spsc::ring::<u32>(1);
         // Message 1 is under way before the look begins.
-        counts[0][0].add(1);
-        producer.push(1).unwrap();
-        let theirs = Arc::clone(&counts);
-        let receiver = thread::spawn(move || {
-            if consumer.pop().is_some() {
-                // Its handler sends one back.
-                theirs[1][0].add(1);
-                back.push(2).unwrap();
-                theirs[1][1].add_after(1);
-            }
+        sent[0].add(1);
+        there.push(1).unwrap();
+        let (theirs, counts) = (Arc::clone(&sent), Arc::clone(&received));
+        let looks = thread::spawn(move || {
+            let received = counts[0].get_after() + counts[1].get_after();
+            let sent = theirs[0].get() + theirs[1].get();
+            assert_ne!(received, sent, "a message is under way at any moment");
         });
-        let theirs = Arc::clone(&counts);
-        let sender = thread::spawn(move || {
-            if returned.pop().is_some() {
-                theirs[0][1].add_after(1);
-            }
-        });
-        let received = counts[0][1].get_after() + counts[1][1].get_after();
-        let sent = counts[0][0].get() + counts[1][0].get();
-        if received == sent {
-            assert_eq!(received, 2, "both messages had been handled");
-        }
-        receiver.join().unwrap();
-        sender.join().unwrap();
+        let (mut back, mut returned) = spsc::ring::<u32>(1);
+        assert_eq!(ring.pop(), Some(1));
+        // The handler of the second processor sends one back.
+        sent[1].add(1);
+        back.push(2).unwrap();
+        received[1].add_after(1);
+        // The handler of the first sends another.
+        assert_eq!(returned.pop(), Some(2));
+        sent[0].add(1);
+        there.push(3).unwrap();
+        received[0].add_after(1);
+        looks.join().unwrap();
     });
 }
