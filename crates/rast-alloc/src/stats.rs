@@ -134,11 +134,19 @@ impl Counters {
         // Relaxed: figures are read one by one, as the docs of `Stats` say. [ST4]
         let current = self.0.current.load(Ordering::Relaxed);
         // Relaxed: as above. [ST5]
-        let peak = self.0.peak.load(Ordering::Relaxed);
+        let mut peak = self.0.peak.load(Ordering::Relaxed);
+        if current > peak {
+            // Relaxed: a maximum, as in `add`; the thread that raised `current` may not have come so far, and no later
+            // reading may show less than this one. [ST13]
+            peak = self
+                .0
+                .peak
+                .fetch_max(current, Ordering::Relaxed)
+                .max(current);
+        }
         Stats {
             bytes_current: current,
-            // A thread that has raised `current` may be about to raise the peak: what was read is a value that was reached.
-            bytes_peak: peak.max(current),
+            bytes_peak: peak,
             // Relaxed: as above. [ST6]
             allocations: self.0.allocations.load(Ordering::Relaxed),
             // Relaxed: as above. [ST7]
