@@ -23,12 +23,20 @@ mod load;
 #[allow(dead_code)]
 mod route;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kv_support::{Kv, until};
 use load::{Board, Choice};
 use route::Router;
+
+/// One test at a time: they share the machine's cores, and what they are about is
+/// how busy these are.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Runs clients that check every reply while `watch` runs.
 fn with_load(kv: &Kv, uniform: bool, watch: impl FnOnce(&Board)) {
@@ -55,6 +63,7 @@ fn with_load(kv: &Kv, uniform: bool, watch: impl FnOnce(&Board)) {
 
 #[test]
 fn a_skewed_load_moves_partitions_while_clients_run() {
+    let _alone = alone();
     let kv = Kv::start(&["--workers", "2", "--reshard-ms", "50"]);
     with_load(&kv, false, |board| {
         let mut shifted = 0;
@@ -72,6 +81,7 @@ fn a_skewed_load_moves_partitions_while_clients_run() {
 
 #[test]
 fn moves_stop_under_a_uniform_load() {
+    let _alone = alone();
     let kv = Kv::start(&["--workers", "2", "--reshard-ms", "50"]);
     with_load(&kv, true, |_| {
         let mut moved = u64::MAX;
@@ -88,7 +98,16 @@ fn moves_stop_under_a_uniform_load() {
 
 #[test]
 fn the_demonstration_checks_itself() {
-    let mut demo = kv_support::command(&["--demo", "--seconds", "2", "--reshard-ms", "50"]);
+    let _alone = alone();
+    let mut demo = kv_support::command(&[
+        "--demo",
+        "--seconds",
+        "2",
+        "--clients",
+        "8",
+        "--reshard-ms",
+        "50",
+    ]);
     let output = demo.output().expect("kv runs");
     let printed = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);

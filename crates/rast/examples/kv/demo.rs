@@ -68,6 +68,11 @@ pub(crate) fn run(server: Server, demo: Demo, signals: &Signals) -> Result<(), S
     let go_on = || !signals.received() && !server.has_failed() && !ended(&clients);
     let view = || server.shared().view();
     watcher.phase("skewed", demo.span, true, &go_on, &view);
+    if workers > 1 && view().moved == 0 && go_on() {
+        // The machine may be so busy elsewhere that the workers have little to do.
+        say("nothing has moved yet: the skewed load goes on once more");
+        watcher.phase("skewed", demo.span, true, &go_on, &view);
+    }
     let after_skewed = view();
     // Relaxed, here and below: flags of the load; nothing hangs on their order.
     board.hot.store(0, Ordering::Relaxed);

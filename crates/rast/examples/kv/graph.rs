@@ -135,19 +135,23 @@ impl Running {
         self.handle.is_stopped()
     }
 
-    /// Ends the graph: what it accepted is handled within `span`. The error says
-    /// what went wrong.
-    pub(crate) fn drain(self, span: Duration) -> Result<(), String> {
+    /// Ends the graph: what it accepted is handled within `span`. Returns how many
+    /// messages were not; the error says what went wrong.
+    pub(crate) fn drain(self, span: Duration) -> Result<u64, String> {
         let Some(handle) = Arc::into_inner(self.handle) else {
             return Err(
                 "the graph's figures are being read; it is stopped without a report".into(),
             );
         };
-        let report = handle.drain(span).map_err(|error| error.to_string())?;
+        let report = match handle.drain(span) {
+            Ok(report) => report,
+            // Out of time: the connections were cut off, and nobody waits any more.
+            Err(error) => *error.report,
+        };
         let panics = report.panics.iter().map(ToString::to_string);
         let faults: Vec<String> = panics.chain(report.faults.iter().cloned()).collect();
         if faults.is_empty() {
-            Ok(())
+            Ok(report.undelivered_total())
         } else {
             Err(faults.join("; "))
         }

@@ -92,12 +92,13 @@ fn serve(server: Server, signals: &Signals) -> ExitCode {
     let ending = server.drain();
     let counters = &shared.counters;
     say(&format!(
-        "ended after {} ms: {} commands from {} connections, {} cut off with replies unread; \
-         {} epochs, {} partitions moved",
+        "ended after {} ms: {} commands from {} connections, {} cut off with replies unread \
+         ({} of them in the graph); {} epochs, {} partitions moved",
         ending.took.as_millis(),
         counters.commands.get(),
         counters.accepted.get(),
         ending.cut_off,
+        ending.undelivered,
         view.epoch,
         view.moved,
     ));

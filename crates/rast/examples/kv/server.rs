@@ -69,6 +69,8 @@ pub(crate) struct Ending {
     pub(crate) took: Duration,
     /// Connections closed with replies unsent since the time was up.
     pub(crate) cut_off: u64,
+    /// Messages of those connections that were still in the graph.
+    pub(crate) undelivered: u64,
     /// What went wrong on the way.
     pub(crate) faults: Vec<String>,
 }
@@ -154,11 +156,13 @@ impl Server {
             }
         }
         let left = span.saturating_sub(start.elapsed());
-        if let Err(error) = self.running.drain(left) {
+        let undelivered = self.running.drain(left).unwrap_or_else(|error| {
             faults.push(error);
-        }
+            0
+        });
         Ending {
             took: start.elapsed(),
+            undelivered,
             cut_off: self.shared.counters.cut_off.get(),
             faults,
         }
