@@ -150,7 +150,16 @@ impl Shared {
 }
 
 /// The sections of INFO in their order.
-const SECTIONS: [&str; 6] = ["server", "clients", "memory", "stats", "rast", "keyspace"];
+const SECTIONS: [&str; 8] = [
+    "server",
+    "clients",
+    "memory",
+    "persistence",
+    "stats",
+    "replication",
+    "rast",
+    "keyspace",
+];
 
 impl Describe for Shared {
     fn info(&self, sections: &[String], stats: &PartitionStats) -> String {
@@ -210,6 +219,16 @@ impl Shared {
                 row("maxmemory", self.memory.limit().to_string());
                 row("maxmemory_policy", "noeviction".to_owned());
                 row("mem_clients_normal", self.buffers.used().to_string());
+            }
+            // Client libraries wait for the first and choose by the second.
+            "persistence" => {
+                row("#", "Persistence".to_owned());
+                row("loading", "0".to_owned());
+            }
+            "replication" => {
+                row("#", "Replication".to_owned());
+                row("role", "master".to_owned());
+                row("connected_slaves", "0".to_owned());
             }
             "stats" => {
                 row("#", "Stats".to_owned());
