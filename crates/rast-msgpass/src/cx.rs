@@ -28,6 +28,9 @@ pub(crate) struct Core {
     pub(crate) invocation: u64,
     /// The replica that sent the message in hand.
     pub(crate) sender: usize,
+    /// An invocation went past its burst: the room that others were admitted
+    /// for may be gone, so the batch ends and looks anew.
+    pub(crate) overdrawn: bool,
     pub(crate) stop: bool,
     pub(crate) retired: bool,
 }
@@ -343,9 +346,11 @@ impl<G: Graph, P, To> Chosen<'_, G, P, To> {
     pub fn try_send<M: Edge<G, P, To>>(mut self, message: M) -> Result<(), Full<M>> {
         let index = self.index::<M>();
         let invocation = self.core.invocation;
-        self.core
-            .out::<M>(M::OUT)
-            .try_send(index, message, invocation)
+        let out = self.core.out::<M>(M::OUT);
+        let result = out.try_send(index, message, invocation);
+        let overdrawn = out.is_overdrawn();
+        self.core.overdrawn |= overdrawn;
+        result
     }
 
     /// Returns how many messages [`try_send`](Self::try_send) would take now;

@@ -136,6 +136,31 @@ where
     }
 }
 
+/// Handles the messages that it is extended by, until one of the handlers has
+/// used more room than it was admitted for; the others stay in their ring.
+struct Batch<'a, G, F, P> {
+    call: Call,
+    processor: &'a mut P,
+    core: &'a mut Core,
+    types: PhantomData<fn(G, F)>,
+}
+
+impl<G, F, M, P> Extend<M> for Batch<'_, G, F, P>
+where
+    G: Graph,
+    M: Send + 'static,
+    P: Receive<G, F, M>,
+{
+    fn extend<I: IntoIterator<Item = M>>(&mut self, messages: I) {
+        for message in messages {
+            handle::<G, F, M, P>(self.call, message, self.processor, self.core);
+            if self.core.overdrawn {
+                break;
+            }
+        }
+    }
+}
+
 impl<G, F, M, P> Inlet<G, P> for In<G, F, M>
 where
     G: Graph,
@@ -165,17 +190,23 @@ where
             requests: self.requests,
         };
         let mut handled = 0;
+        core.overdrawn = false;
         let taken = match &mut self.source {
             Source::Rings(rings) => {
-                handled = rings[ring].pop_batch(max, |message| {
-                    handle::<G, F, M, P>(call, message, processor, core);
-                });
+                let mut batch = Batch::<G, F, P> {
+                    call,
+                    processor,
+                    core,
+                    types: PhantomData,
+                };
+                handled = rings[ring].pop_into(&mut batch, max);
                 handled
             }
             Source::Replies(rings) => {
                 // One by one: the slot must be free before its credit is used again.
                 let mut taken = 0;
                 while taken < max
+                    && !core.overdrawn
                     && let Some(answer) = rings[ring].pop()
                 {
                     taken += 1;
@@ -191,6 +222,7 @@ where
             }
             Source::Door(door) => {
                 while handled < max
+                    && !core.overdrawn
                     && let Some(message) = door.pop()
                 {
                     core.stats().entered[self.index].add(1);

@@ -197,6 +197,11 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
+    /// Tells whether the invocation went past its burst.
+    pub(crate) fn is_overdrawn(&self) -> bool {
+        matches!(self.info.kind, EdgeKind::Bounded) && self.used > self.info.burst
+    }
+
     /// Counts one message against the burst; returns false when that is used up.
     fn count_burst(&mut self, invocation: u64) -> bool {
         if self.invocation != invocation {

@@ -334,6 +334,7 @@ impl<G: Graph> Given<G> {
                 outs: Vec::new(),
                 invocation: 0,
                 sender: 0,
+                overdrawn: false,
                 stop: false,
                 retired: false,
             });

@@ -211,6 +211,27 @@ fn try_send_takes_what_room_there_is() {
     assert_eq!(count, report.metrics.instances[0].sent);
 }
 
+#[test]
+fn a_handler_that_takes_all_room_leaves_none_promised_to_the_next() {
+    // One worker: the door holds several messages when the first is handled, so
+    // a batch is admitted by the room that there is before the first takes it.
+    for _ in 0..200 {
+        let app = Bursts::builder(Greedy, Quiet(0))
+            .workers(1)
+            .start()
+            .unwrap();
+        let into = app.ingress::<Greedy, u64>();
+        let mut out = app.egress::<Quiet, u64>(0);
+        for count in [100, 100, 2, 100, 2, 2, 100, 2] {
+            into.send(count).unwrap();
+        }
+        let report = app.drain(LONG).unwrap();
+        assert!(report.panics.is_empty(), "{report}");
+        let sent = report.metrics.instances[0].sent as usize;
+        assert_eq!(out.drain(usize::MAX, drop), sent);
+    }
+}
+
 struct Echo {
     left: u64,
 }
