@@ -117,10 +117,12 @@ impl Lane {
 
     fn notify(&self) {
         // AcqRel: pairs with the AcqRel in rest; one that finds true leaves the bit above to the receiver that will look. [EG3]
-        if !self.notified.swap(true, Ordering::AcqRel) {
+        let was_notified = self.notified.swap(true, Ordering::AcqRel);
+        self.event.notify_all();
+        if !was_notified {
+            // Last, for it is the user's code and may panic.
             self.call_waker();
         }
-        self.event.notify_all();
     }
 
     #[cold]

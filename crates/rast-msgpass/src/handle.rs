@@ -9,6 +9,7 @@ use std::time::Instant;
 use crate::egress::{EgressReceiver, LaneParts};
 use crate::graph::{Edge, Egress, End, Graph, Ingress, Node};
 use crate::ingress::{AnyDoor, Doors, IngressSender};
+use crate::panics::{contain, text};
 use crate::primitive::Parker;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::thread::{self, JoinHandle};
@@ -31,7 +32,8 @@ struct Ending {
 
 /// A running graph: its doors, its figures, and the way to end it.
 ///
-/// `Send` and `Sync`. Dropping it stops the graph and waits for its threads.
+/// `Send` and `Sync`. Dropping it stops the graph and waits for its threads, so
+/// it must not be dropped by a handler of the same graph; a [`Stopper`] may.
 pub struct Handle<G: Graph> {
     run: Run,
     graph: PhantomData<fn(G)>,
@@ -64,17 +66,26 @@ impl Run {
             .collect();
         let lanes = outside.lanes.clone();
         let thread = thread::spawn_named(format!("rast-{}", G::NAME), move || {
-            let (ending, mut outcome) = run(sharder);
+            let (mut ending, outcome) = run(sharder);
             // From here on a sender gets its message back.
             for door in closers {
                 door.close();
             }
-            for shard in &mut outcome.shards {
-                shard.state.finish();
+            let mut contained = |step: &mut dyn FnMut()| match contain(step) {
+                Ok(()) => true,
+                Err(payload) => {
+                    ending.faults.push(format!("at the end: {}", text(payload)));
+                    false
+                }
+            };
+            for shard in outcome.shards {
+                let mut state = Some(shard.state);
+                // A destructor of a message that panics took that message with it.
+                while !contained(&mut || state.iter_mut().for_each(|state| state.finish())) {}
+                contained(&mut || drop(state.take()));
             }
-            drop(outcome);
             for lane in lanes.iter().flatten() {
-                lane.end();
+                contained(&mut || lane.end());
             }
             ending
         })?;
@@ -97,10 +108,10 @@ impl Run {
         if let Some(thread) = self.thread.take() {
             match thread.join() {
                 Ok(ending) => self.ending = ending,
-                Err(payload) => self.ending.faults.push(format!(
-                    "the graph's thread: {}",
-                    crate::panics::text(payload)
-                )),
+                Err(payload) => self
+                    .ending
+                    .faults
+                    .push(format!("the graph's thread: {}", text(payload))),
             }
         }
     }
@@ -115,7 +126,7 @@ impl Run {
     }
 
     /// Waits until nothing is under way any more; returns false when the
-    /// deadline came first.
+    /// deadline, or a stop, came first.
     fn settle(&self, deadline: Option<Instant>) -> bool {
         for door in self.closers.iter().flatten() {
             door.close();
@@ -125,7 +136,7 @@ impl Run {
         let parker = Parker::new();
         loop {
             if self.is_finished() {
-                return true;
+                return false;
             }
             let spent = self.closers.iter().flatten().all(|door| door.is_spent());
             let seen = self.shared.calm.all_see();
@@ -360,13 +371,13 @@ impl<G: Graph> Handle<G> {
     ///
     /// # Errors
     ///
-    /// [`DrainError`] when the deadline came first: the graph was stopped then,
-    /// and the report in it says what was lost.
+    /// [`DrainError`] when messages were lost because the deadline, or a stop by
+    /// somebody else, came first; the report in it says which.
     pub fn drain(mut self, deadline: Duration) -> Result<Report, DrainError> {
         let settled = self.run.settle(Instant::now().checked_add(deadline));
         self.run.stop();
         let report = self.run.report();
-        match settled {
+        match settled || report.undelivered_total() == 0 {
             true => Ok(report),
             false => Err(DrainError {
                 report: Box::new(report),

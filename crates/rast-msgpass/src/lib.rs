@@ -175,6 +175,8 @@ pub use report::{
     DrainError, EdgeMetrics, InstanceMetrics, Metrics, PanicRecord, Report, Undelivered,
 };
 #[cfg(feature = "std")]
+pub use sharder::WorkerStats;
+#[cfg(feature = "std")]
 pub use shared::OnPanic;
 
 #[doc(hidden)]

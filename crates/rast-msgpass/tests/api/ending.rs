@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use rast_msgpass::{BuildError, Cx, EdgeInfo, Ingress, Next, Process, Receive, graph};
+use rast_msgpass::{BuildError, Cx, EdgeInfo, Egress, Ingress, Next, Process, Receive, graph};
 
 use crate::LONG;
 
@@ -177,6 +177,57 @@ fn a_graph_that_is_dropped_ends() {
     drop(app);
     // The threads are gone, and with them the processors.
     assert_eq!(Arc::strong_count(&handled), 1);
+}
+
+/// A message whose destructor panics.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("a bomb");
+    }
+}
+
+struct Blocked(Arc<AtomicU64>);
+
+graph! {
+    graph Bombs {
+        processors { blocked: Blocked }
+        edges {
+            ingress -> blocked: Bomb;
+            blocked -> egress: Bomb [cap = 1];
+        }
+    }
+}
+
+impl Process<Bombs> for Blocked {}
+impl Receive<Bombs, Ingress, Bomb> for Blocked {
+    fn receive(&mut self, bomb: Bomb, cx: &mut Cx<'_, Bombs, Self>) {
+        self.0.fetch_add(1, SeqCst);
+        cx.to::<Egress>().send(bomb);
+    }
+}
+
+#[test]
+fn destructors_that_panic_do_not_keep_a_graph_from_ending() {
+    let handled = Arc::new(AtomicU64::new(0));
+    let app = Bombs::builder(Blocked(handled.clone())).start().unwrap();
+    let mut out = app.egress::<Blocked, Bomb>(0);
+    let into = app.ingress::<Blocked, Bomb>();
+    for _ in 0..5 {
+        assert!(into.send(Bomb).is_ok());
+    }
+    while handled.load(SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    let report = app.stop();
+    assert_eq!(report.undelivered_total(), 4);
+    assert_eq!(report.faults.len(), 4, "{report}");
+    assert!(report.faults[0].contains("a bomb"));
+    assert_eq!(Arc::strong_count(&handled), 1);
+    // The lane has ended, after the one that left.
+    std::mem::forget(out.recv().unwrap());
+    assert!(out.recv().is_err());
 }
 
 #[test]
