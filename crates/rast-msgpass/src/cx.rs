@@ -8,13 +8,22 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::graph::{Edge, Egress, Graph, Node, Replicated, Single};
-use crate::outlet::{Out, Outlet};
+use crate::outlet::{Out, Outlet, Spare};
 use crate::panics;
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
 use crate::report::PanicRecord;
 use crate::shared::{OnPanic, Shared, Stats};
 use crate::timers::{Clock, Instant, MonotonicClock};
+
+/// Whose answer is to be handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answering {
+    /// The outlet of the requests.
+    pub(crate) out: usize,
+    /// The target that answered.
+    pub(crate) target: usize,
+}
 
 /// What one instance of a processor owns, apart from the processor itself and
 /// its inlets.
@@ -40,14 +49,16 @@ impl Core {
         &self.shared.stats[self.shard]
     }
 
-    /// Returns how many invocations are sure to find room. `answering` is the
-    /// outlet of the requests, when answers are to be handled.
-    pub(crate) fn allow(&mut self, answering: Option<usize>) -> usize {
+    /// Returns how many invocations are sure to find room; `answering` says
+    /// whose answers are to be handled by them, if they are answers.
+    pub(crate) fn allow(&mut self, answering: Option<Answering>) -> usize {
         let mut least = usize::MAX;
-        for (index, out) in self.outs.iter_mut().enumerate() {
-            let mut allow = out.allow();
-            if allow == 0 && answering == Some(index) {
-                allow = out.allow_answering();
+        for index in 0..self.outs.len() {
+            let mut allow = self.outs[index].allow();
+            if allow == 0
+                && let Some(answering) = answering
+            {
+                allow = self.allow_answering(index, answering);
             }
             least = least.min(allow);
         }
@@ -55,13 +66,26 @@ impl Core {
     }
 
     /// Tells whether the instance may not run, by a fresh look.
-    pub(crate) fn is_gated(&self, answering: Option<usize>) -> bool {
-        for (index, out) in self.outs.iter().enumerate() {
-            if out.is_gated() && (answering != Some(index) || out.allow_answering() == 0) {
-                return true;
-            }
+    pub(crate) fn is_gated(&self, answering: Option<Answering>) -> bool {
+        self.outs.iter().enumerate().any(|(index, out)| {
+            out.is_gated()
+                && answering.is_none_or(|answering| self.allow_answering(index, answering) == 0)
+        })
+    }
+
+    /// Returns how many answers may be handled as far as one outlet goes, which
+    /// may ask beyond its credit then: to handle answers is what brings credit
+    /// back, so it must not wait for credit.
+    fn allow_answering(&self, index: usize, answering: Answering) -> usize {
+        let Answering { out, target } = answering;
+        if self.outs[out].is_at_limit(target) {
+            // Its own answers alone bring this target back, whatever the others owe.
+            return self.outs[index].allow_answering(Spare::All).min(1);
         }
-        false
+        match index == out {
+            true => self.outs[index].allow_answering(Spare::One(target)),
+            false => self.outs[index].allow_answering(Spare::None),
+        }
     }
 
     fn out<M: Send + 'static>(&mut self, index: usize) -> &mut Out<M> {

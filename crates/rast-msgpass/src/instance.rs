@@ -20,7 +20,7 @@
 //! 4. Only turns that do work are timed: an idle processor that is looked at
 //!    often must not seem heavy to the balancer.
 
-use crate::cx::{Core, Cx};
+use crate::cx::{Answering, Core, Cx};
 use crate::egress::fence_after_taking;
 use crate::graph::Graph;
 use crate::inlet::Inlet;
@@ -205,7 +205,10 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                     return;
                 }
                 let inlet = &mut self.ins[at];
-                let allow = self.core.allow(inlet.answering());
+                let out = inlet.answering();
+                let allow = self
+                    .core
+                    .allow(out.map(|out| Answering { out, target: ring }));
                 if allow == 0 {
                     found.gated = true;
                     break;
@@ -278,9 +281,12 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// no credit left: handling them is what brings it back.
     fn has_answer_to_handle(&self) -> bool {
         self.ins.iter().any(|inlet| {
-            inlet.answering().is_some()
-                && (0..inlet.rings()).any(|ring| inlet.has_any(ring))
-                && !self.core.is_gated(inlet.answering())
+            inlet.answering().is_some_and(|out| {
+                (0..inlet.rings()).any(|target| {
+                    let answering = Some(Answering { out, target });
+                    inlet.has_any(target) && !self.core.is_gated(answering)
+                })
+            })
         })
     }
 

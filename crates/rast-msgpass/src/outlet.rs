@@ -19,6 +19,9 @@
 //! 4. A request is sent only within the credit of its reply edge, and reserves
 //!    a slot there until the answer, or its waiver, has been taken out.
 //! 5. An answer is pushed only against a debt, so it finds the slot reserved.
+//! 6. The handling of an answer may go beyond the credit, up to what the ring of
+//!    answers holds: twice the credit. Near that only the answers of the target
+//!    itself are handled, so that one request per answer always fits.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -34,8 +37,13 @@ use crate::shared::Shared;
 pub(crate) trait Outlet: Any + Send {
     /// Returns how many invocations are sure to find room for their burst.
     fn allow(&mut self) -> usize;
-    /// As `allow`, without regard to credit: for the handling of an answer.
-    fn allow_answering(&self) -> usize;
+    /// As `allow`, for the handling of answers: within what the rings of answers
+    /// hold rather than within the credit, and for the spared targets not even
+    /// that.
+    fn allow_answering(&self, spare: Spare) -> usize;
+    /// Tells whether a target owes so many answers that asking it once more has
+    /// to wait until one has come.
+    fn is_at_limit(&self, index: usize) -> bool;
     /// Tells whether the sender may not run, by a fresh look.
     fn is_gated(&self) -> bool;
     /// Moves what was spilled into the rings.
@@ -55,6 +63,15 @@ pub(crate) trait Outlet: Any + Send {
     fn waive(&mut self, index: usize);
     /// Gives up what was spilled, at the end.
     fn abandon(&mut self);
+}
+
+/// Which targets may be asked beyond what is kept for the handling of answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spare {
+    None,
+    /// This one, whose own answer is in hand.
+    One(usize),
+    All,
 }
 
 /// Who takes messages out at the other end.
@@ -212,6 +229,20 @@ impl<M: Send + 'static> Out<M> {
         self.used <= self.info.burst
     }
 
+    /// The most answers that a target may owe before only its own answers are
+    /// handled. What is left up to [`answers_held`] is for those.
+    fn limit(&self) -> usize {
+        let Some(credit) = self.credit else {
+            return usize::MAX;
+        };
+        let held = answers_held(credit);
+        let kept = self.targets.len().saturating_mul(self.info.burst);
+        match held.saturating_sub(kept) {
+            limit if limit >= credit + self.info.burst => limit,
+            _ => held,
+        }
+    }
+
     #[inline]
     pub(crate) fn send(&mut self, index: usize, message: M, invocation: u64) {
         if matches!(self.info.kind, EdgeKind::Bounded) && !self.count_burst(invocation) {
@@ -351,12 +382,24 @@ impl<M: Send + 'static> Outlet for Out<M> {
         self.slack / burst
     }
 
-    fn allow_answering(&self) -> usize {
+    fn allow_answering(&self, spare: Spare) -> usize {
         if !matches!(self.info.kind, EdgeKind::Bounded) {
             return usize::MAX;
         }
-        let least = self.targets.iter().map(Target::room).min();
+        let limit = self.limit();
+        let room = |(index, target): (usize, &Target<M>)| {
+            if spare == Spare::All || spare == Spare::One(index) {
+                target.room()
+            } else {
+                target.room().min(limit.saturating_sub(target.debt))
+            }
+        };
+        let least = self.targets.iter().enumerate().map(room).min();
         least.unwrap_or(usize::MAX) / self.info.burst
+    }
+
+    fn is_at_limit(&self, index: usize) -> bool {
+        self.limit().saturating_sub(self.targets[index].debt) < self.info.burst
     }
 
     fn is_gated(&self) -> bool {
