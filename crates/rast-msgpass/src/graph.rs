@@ -75,7 +75,8 @@ pub struct EdgeInfo {
     pub to_type: &'static str,
     /// The type of the message, as written.
     pub message: &'static str,
-    /// Messages that each ring of the edge, or each door, holds.
+    /// Messages that each ring of the edge, or each door, holds at least; rings
+    /// are rounded up to a power of two.
     pub capacity: usize,
     /// Messages that one invocation of the sender may `send`.
     pub burst: usize,

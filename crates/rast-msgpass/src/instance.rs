@@ -158,11 +158,14 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     }
 
     /// Announces what was sent, and wakes senders that may stand gated.
-    fn wake(&mut self, cx: &mut WorkerCx<'_>) {
+    /// Returns whether something was sent within the graph.
+    fn wake(&mut self, cx: &mut WorkerCx<'_>) -> bool {
+        let mut sent = false;
         let wakes = &mut self.wakes;
         wakes.clear();
         for out in &mut self.core.outs {
             out.announce(&mut |shard| {
+                sent = true;
                 if !cx.is_local(shard) {
                     wakes.push(shard);
                 }
@@ -181,6 +184,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if !wakes.is_empty() {
             cx.fence_and_notify(wakes.iter().copied());
         }
+        sent
     }
 
     /// Handles what waits at one inlet, up to the batch.
@@ -265,8 +269,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
         if pings {
             self.ping(now);
-            found.worked = self.next == Next::Again;
-            self.wake(cx);
+            // What it sent to a processor of this worker wants a turn soon.
+            found.worked = self.wake(cx) || self.next == Next::Again;
         }
         self.drain_inlets(cx, load, found);
         if let (Some(load), Some(before)) = (load, before) {
@@ -339,7 +343,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             }
         }
         // What was refilled above is announced too.
-        self.wake(cx);
+        found.worked |= self.wake(cx);
         if core::mem::take(&mut self.core.stop) {
             cx.stop();
         }
