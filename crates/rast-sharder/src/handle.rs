@@ -84,6 +84,12 @@ impl Handle {
         self.core.baton.notify_each(shards);
     }
 
+    /// Wakes every worker that sleeps, also one that holds no shard: each takes a
+    /// turn, with [`before_turn`](crate::Controller::before_turn).
+    pub fn notify_all(&self) {
+        self.core.baton.notify_all();
+    }
+
     /// Returns the assignment in force. Lock-free; stops nobody, and stays as
     /// it is while the guard lives.
     pub fn assignment(&self) -> SnapshotGuard<'_, Published> {

@@ -153,6 +153,11 @@ impl Baton {
         }
     }
 
+    /// Wakes all workers that sleep.
+    pub fn notify_all(&self) {
+        self.wake_all(None);
+    }
+
     /// Returns who holds `shard` right now: a hint, old when it arrives.
     pub fn holder(&self, shard: ShardId) -> Option<WorkerId> {
         // Relaxed: a hint; nothing is read through it. [HO2]
