@@ -32,8 +32,9 @@ struct Ending {
 
 /// A running graph: its doors, its figures, and the way to end it.
 ///
-/// `Send` and `Sync`. Dropping it stops the graph and waits for its threads, so
-/// it must not be dropped by a handler of the same graph; a [`Stopper`] may.
+/// `Send` and `Sync`. Dropping it stops the graph and waits for its threads.
+/// Dropped, or asked to end the graph, by a handler of the same graph, it stops
+/// the graph and waits for nobody: the handler has to return first.
 pub struct Handle<G: Graph> {
     run: Run,
     graph: PhantomData<fn(G)>,
@@ -65,7 +66,9 @@ impl Run {
             .map(|door| door.boxed())
             .collect();
         let lanes = outside.lanes.clone();
+        let own = Arc::clone(&shared);
         let thread = thread::spawn_named(format!("rast-{}", G::NAME), move || {
+            own.enter_thread();
             let (mut ending, outcome) = run(sharder);
             // From here on a sender gets its message back.
             for door in closers {
@@ -106,6 +109,12 @@ impl Run {
 
     fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
+            if self.shared.is_own_thread() {
+                self.sharder.stop();
+                let text = "a handler of the graph ended it, so the report comes before the end";
+                self.ending.faults.push(text.to_owned());
+                return;
+            }
             match thread.join() {
                 Ok(ending) => self.ending = ending,
                 Err(payload) => self
@@ -132,7 +141,6 @@ impl Run {
             door.close();
         }
         self.shared.calm.ask();
-        let shards = self.shared.stats.len();
         let parker = Parker::new();
         loop {
             if self.is_finished() {
@@ -147,10 +155,8 @@ impl Run {
                 return false;
             }
             if !seen {
-                // A worker that sleeps has not seen it; it also wakes by itself.
-                for shard in 0..shards {
-                    self.sharder.notify(ShardId::from_index(shard));
-                }
+                // A worker that sleeps has not seen it, also one that holds no shard.
+                self.sharder.notify_all();
             }
             parker.park_timeout(LOOK);
         }
@@ -228,6 +234,7 @@ impl Run {
 
     fn report(&self) -> Report {
         let lost = self.shared.undelivered();
+        let shared_faults = self.shared.faults();
         let undelivered = self.shared.edges.iter().zip(lost);
         Report {
             metrics: self.metrics(),
@@ -237,7 +244,7 @@ impl Run {
                 .map(|(edge, messages)| Undelivered { edge, messages })
                 .collect(),
             rejections: self.ending.rejections.clone(),
-            faults: self.ending.faults.clone(),
+            faults: [shared_faults, self.ending.faults.clone()].concat(),
         }
     }
 }

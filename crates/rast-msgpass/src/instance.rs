@@ -164,12 +164,18 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         let wakes = &mut self.wakes;
         wakes.clear();
         for out in &mut self.core.outs {
-            out.announce(&mut |shard| {
-                sent = true;
-                if !cx.is_local(shard) {
-                    wakes.push(shard);
-                }
+            let announced = contain(|| {
+                out.announce(&mut |shard| {
+                    sent = true;
+                    if !cx.is_local(shard) {
+                        wakes.push(shard);
+                    }
+                });
             });
+            if let Err(payload) = announced {
+                // A waker of a lane. The other receivers are told all the same.
+                self.core.shared.record_fault("a waker", payload);
+            }
         }
         if self.ins.iter().any(|inlet| inlet.took()) {
             fence_after_taking();
@@ -294,18 +300,23 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         })
     }
 
-    fn give_up_inputs(&mut self, cx: &mut WorkerCx<'_>) -> usize {
-        let mut taken = 0;
+    /// Gives up what waits, and the answers it owes: it is retired and must hold
+    /// nobody up. Returns whether there was anything.
+    fn give_up(&mut self, cx: &mut WorkerCx<'_>) -> bool {
+        let mut any = false;
         for inlet in &mut self.ins {
-            taken += inlet.give_up(&mut self.core);
+            any |= inlet.give_up(&mut self.core) > 0;
+        }
+        for out in &mut self.core.outs {
+            any |= out.waive_all();
         }
         self.wake(cx);
-        taken
+        any
     }
 
     /// Says when the next turn is wanted.
     fn progress(&self, found: Found) -> Progress {
-        if found.worked || found.more {
+        if found.worked || found.more || self.core.retired {
             return Progress::Again;
         }
         if found.gated {
@@ -325,9 +336,9 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             out.refill();
         }
         if self.core.retired {
-            return match self.give_up_inputs(cx) {
-                0 => Progress::Idle,
-                _ => Progress::Again,
+            return match self.give_up(cx) {
+                true => Progress::Again,
+                false => Progress::Idle,
             };
         }
         let now = cx.now();
@@ -351,11 +362,11 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
     }
 
     fn is_ready(&self) -> bool {
-        if self.core.retired {
-            return self.has_input();
-        }
         if self.core.outs.iter().any(|out| out.can_refill()) {
             return true;
+        }
+        if self.core.retired {
+            return self.has_input();
         }
         if self.core.is_gated(None) {
             return self.has_answer_to_handle();

@@ -61,6 +61,9 @@ pub(crate) trait Outlet: Any + Send {
     fn owed(&self, index: usize) -> usize;
     /// Gives back the credit of one request of target `index`.
     fn waive(&mut self, index: usize);
+    /// Gives back the credit of all requests that were not answered; returns
+    /// whether there were any.
+    fn waive_all(&mut self) -> bool;
     /// Gives up what was spilled, at the end.
     fn abandon(&mut self);
 }
@@ -486,6 +489,20 @@ impl<M: Send + 'static> Outlet for Out<M> {
         }
         target.dirty = true;
         self.dirty = true;
+    }
+
+    fn waive_all(&mut self) -> bool {
+        if !matches!(self.info.kind, EdgeKind::Reply { .. }) {
+            return false;
+        }
+        let mut any = false;
+        for index in 0..self.targets.len() {
+            while self.targets[index].debt > 0 {
+                self.waive(index);
+                any = true;
+            }
+        }
+        any
     }
 
     fn abandon(&mut self) {

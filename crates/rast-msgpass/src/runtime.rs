@@ -49,6 +49,10 @@ impl Controller for Runtime {
         instance.is_ready()
     }
 
+    fn on_acquire(&self, _: &mut WorkerCx<'_>, _: ShardId, _: &mut Self::Shard) {
+        self.shared.enter_thread();
+    }
+
     fn before_turn(&self, cx: &mut WorkerCx<'_>) {
         self.shared.calm.see(cx.worker().index());
     }

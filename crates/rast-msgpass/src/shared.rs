@@ -9,8 +9,10 @@ use std::any::Any;
 use crate::calm::Calm;
 use crate::counter::Counter;
 use crate::graph::{EdgeInfo, End, Graph, ProcessorInfo};
+use crate::panics::{self, contain};
 use crate::primitive::CachePadded;
 use crate::primitive::sync::{Arc, Mutex};
+use crate::primitive::thread::{self, ThreadId};
 use crate::report::PanicRecord;
 
 /// What becomes of a processor whose handler panicked.
@@ -73,10 +75,14 @@ pub(crate) struct Shared {
     pub(crate) on_panic: OnPanic,
     pub(crate) on_undelivered: Option<Undelivered>,
     panics: Mutex<Vec<PanicRecord>>,
+    /// What panicked outside of handlers.
+    faults: Mutex<Vec<String>>,
     /// Per edge.
     undelivered: Mutex<Vec<u64>>,
     /// Set when the graph drains.
     pub(crate) calm: Calm,
+    /// The threads that run handlers.
+    threads: Mutex<Vec<ThreadId>>,
 }
 
 /// How many panics are kept with their texts; further ones are counted.
@@ -109,8 +115,10 @@ impl Shared {
             on_panic,
             on_undelivered,
             panics: Mutex::new(Vec::new()),
+            faults: Mutex::new(Vec::new()),
             undelivered: Mutex::new(vec![0; G::EDGES.len()]),
             calm: Calm::new(workers),
+            threads: Mutex::new(Vec::new()),
         })
     }
 
@@ -157,6 +165,36 @@ impl Shared {
         }
     }
 
+    /// Says that the calling thread runs user code of this graph.
+    #[cold]
+    pub(crate) fn enter_thread(&self) {
+        let id = thread::current_id();
+        let mut threads = self.threads.lock();
+        if !threads.contains(&id) {
+            threads.push(id);
+        }
+    }
+
+    /// Tells whether the calling thread is one of this graph, which cannot wait
+    /// for the graph's end.
+    pub(crate) fn is_own_thread(&self) -> bool {
+        self.threads.lock().contains(&thread::current_id())
+    }
+
+    /// Takes note of a panic of user code that is no handler.
+    #[cold]
+    pub(crate) fn record_fault(&self, what: &str, payload: Box<dyn Any + Send>) {
+        let text = panics::text(payload);
+        let mut faults = self.faults.lock();
+        if faults.len() < PANICS_KEPT {
+            faults.push(format!("{what} panicked: {text}"));
+        }
+    }
+
+    pub(crate) fn faults(&self) -> Vec<String> {
+        self.faults.lock().clone()
+    }
+
     pub(crate) fn panics(&self) -> Vec<PanicRecord> {
         self.panics.lock().clone()
     }
@@ -165,8 +203,13 @@ impl Shared {
     #[cold]
     pub(crate) fn give_up<M: Send + 'static>(&self, edge: usize, message: M) {
         self.count_undelivered(edge, 1);
-        if let Some(hook) = &self.on_undelivered {
-            hook(&self.edges[edge], Box::new(message));
+        let given_up = contain(|| match &self.on_undelivered {
+            Some(hook) => hook(&self.edges[edge], Box::new(message)),
+            None => drop(message),
+        });
+        if let Err(payload) = given_up {
+            // The message counts as taken: others behind it are given up in turn.
+            self.record_fault("giving a message up", payload);
         }
     }
 

@@ -1,6 +1,8 @@
 //! The public interface: examples and edges.
 #![cfg(not(rast_loom))]
 
+#[path = "api/corners.rs"]
+mod corners;
 #[path = "api/credit.rs"]
 mod credit;
 #[path = "api/doors.rs"]
