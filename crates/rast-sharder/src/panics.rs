@@ -1,7 +1,8 @@
 //! Containing panics of user code, and the record of them.
 //!
 //! Everything that a user wrote is called through [`contain`]: process and the
-//! other hooks, `on_panic` itself, the balancer. What is caught is recorded,
+//! other hooks, `on_panic` itself, the balancer, the destructors of what a run
+//! does not give back. What is caught is recorded,
 //! the first [`KEPT`] of them in words, the rest as a count.
 
 use std::any::Any;
@@ -41,6 +42,8 @@ pub enum Hook {
     /// [`Balancer::begin`](crate::Balancer::begin) or
     /// [`Balancer::step`](crate::Balancer::step).
     Balancer,
+    /// The destructor of figures or of the balancer, when the run is over.
+    Drop,
 }
 
 /// A panic that was contained.

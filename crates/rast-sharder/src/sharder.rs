@@ -8,10 +8,10 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use crate::builder::Builder;
-use crate::controller::Controller;
+use crate::controller::{Controller, PanicPayload};
 use crate::handle::Handle;
-use crate::ids::WorkerId;
-use crate::panics::PanicRecord;
+use crate::ids::{ShardId, WorkerId};
+use crate::panics::{Hook, PanicRecord, contain, discard, message};
 use crate::primitive::sync::Arc;
 use crate::primitive::thread;
 use crate::protocol::Member;
@@ -142,6 +142,24 @@ pub struct Outcome<C: Controller> {
 impl<C: Controller> Outcome<C> {
     fn new(shared: Shared<C>) -> Self {
         let core = &shared.core;
+        let contained = |shard, drops: Result<(), PanicPayload>| {
+            if let Err(payload) = drops {
+                let text = message(&*payload);
+                discard(payload);
+                core.panicked(WorkerId(0), shard, Hook::Drop, text);
+            }
+        };
+        contained(None, contain(|| drop(shared.desk)));
+        let shards = shared.slots.into_parts().enumerate();
+        let shards = shards.map(|(at, (slot, measure))| {
+            let shard = Some(ShardId::from_index(at));
+            contained(shard, contain(|| drop(measure)));
+            ShardExit {
+                state: slot.state,
+                retired: slot.retired,
+            }
+        });
+        let shards = shards.collect();
         let log = core::mem::take(&mut *core.log.lock());
         let report = Report {
             stats: core.stats(),
@@ -149,12 +167,8 @@ impl<C: Controller> Outcome<C> {
             rejections: log.rejections,
             assignment: core.published.load().assignment.clone(),
         };
-        let shards = shared.slots.into_slots().map(|slot| ShardExit {
-            state: slot.state,
-            retired: slot.retired,
-        });
         Self {
-            shards: shards.collect(),
+            shards,
             controller: shared.controller,
             report,
         }
@@ -241,7 +255,7 @@ impl<C: Controller> core::error::Error for RunError<C> {
 #[cfg(all(test, not(rast_loom)))]
 mod tests {
     use super::*;
-    use crate::{Progress, ShardId, WorkerCx};
+    use crate::{Progress, WorkerCx};
 
     /// Runs for ever.
     struct Endless;

@@ -139,11 +139,12 @@ impl<S: Send, L: Send> Slots<S, L> {
         })
     }
 
-    /// Takes everything apart after the run.
-    pub(crate) fn into_slots(self) -> impl Iterator<Item = Slot<S>> {
-        self.cells
-            .into_vec()
-            .into_iter()
-            .map(|cells| cells.into_inner().slot.into_inner())
+    /// Takes everything apart after the run: the slots by number, each with
+    /// its figures, whose destructors are the caller's to contain.
+    pub(crate) fn into_parts(self) -> impl Iterator<Item = (Slot<S>, Measure<L>)> {
+        self.cells.into_vec().into_iter().map(|cells| {
+            let Cells { slot, measure } = cells.into_inner();
+            (slot.into_inner(), measure.into_inner())
+        })
     }
 }

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rast_sharder::primitive::WaitStrategy;
-use rast_sharder::{Hook, Outcome, PanicPolicy, Progress, ShardId, Sharder};
+use rast_sharder::{
+    Assignment, Balancer, Controller, Decision, Hook, LoadView, Outcome, PanicPolicy, Progress,
+    ShardId, Sharder, WorkerCx,
+};
 
 use crate::support::{Rotate, Scripted, hooks};
 
@@ -201,4 +204,51 @@ fn a_payload_that_panics_when_dropped_is_contained() {
         outcome.report.panics[0].message,
         "a payload that is no text"
     );
+}
+
+/// Destructors of figures and of the balancer, when the run is over.
+#[test]
+fn destructors_that_panic_cost_no_state() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+    impl Balancer for Bomb {
+        fn begin(&mut self, _: &LoadView, _: &Assignment) {}
+        fn step(&mut self, _: &LoadView, _: &Assignment, _: usize) -> Decision {
+            Decision::Keep
+        }
+    }
+    struct Armed;
+    impl Controller for Armed {
+        type Shard = u64;
+        type Load = Bomb;
+        fn process(
+            &self,
+            cx: &mut WorkerCx<'_>,
+            _: ShardId,
+            state: &mut u64,
+            _: Option<&mut Bomb>,
+        ) -> Progress {
+            *state += 1;
+            cx.stop();
+            Progress::Again
+        }
+        fn new_load(&self, _: ShardId) -> Bomb {
+            Bomb
+        }
+        fn restart_load(&self, _: ShardId, _: &mut Bomb) {}
+    }
+    let builder = Sharder::builder(Armed).shards(vec![7; 3]).workers(1);
+    let sharder = builder.balancer(Bomb).build().expect("it builds");
+    let outcome = sharder.run().expect("the run itself went well");
+    let states: u64 = outcome.shards.iter().map(|shard| shard.state).sum();
+    assert_eq!(states, 3 * 7 + 1);
+    let panics = &outcome.report.panics;
+    assert!(panics.iter().all(|panic| panic.hook == Hook::Drop));
+    let shards: Vec<_> = panics.iter().map(|panic| panic.shard).collect();
+    let all = (0..3).map(|shard| Some(ShardId(shard)));
+    assert_eq!(shards, [None].into_iter().chain(all).collect::<Vec<_>>());
 }
