@@ -202,3 +202,19 @@ fn an_idle_machine_and_short_windows_move_nothing() {
     );
     assert_exactly_once(&decide(&mut Greedy::new(), &odd, &now, 8), 8, 2);
 }
+
+#[test]
+fn a_shard_that_is_never_measured_does_not_hold_up_the_others() {
+    let mut now = Assignment::new(vec![WorkerId(0); 8], 2).expect("worker 0 exists");
+    let mut view = view_of(2, &[0.1; 8], &[]);
+    view.set(ShardId(3), 0.0, Nanos::ZERO);
+    let mut greedy = Greedy::new();
+    let first = decide(&mut greedy, &view, &now, 8);
+    assert_eq!(first, now, "at first everybody is waited for");
+    for _ in 0..20 {
+        now = decide(&mut greedy, &view, &now, 8);
+    }
+    assert_eq!(now.owner(ShardId(3)), WorkerId(0), "no load, no move");
+    let moved = now.shards_of(WorkerId(1)).count();
+    assert!((3..=4).contains(&moved), "{moved} of 7 moved");
+}

@@ -20,6 +20,10 @@ const NEWEST: f64 = 0.5;
 /// share of its load.
 const FIRST_NOISE: f64 = 0.05;
 
+/// After so many windows the decision waits no longer for shards that were
+/// never measured: what cannot be measured counts as no load.
+const PATIENCE: u32 = 8;
+
 /// Traffic below so many messages per second is forgotten.
 const LEAST_TRAFFIC: f64 = 1e-3;
 
@@ -32,13 +36,16 @@ pub(super) struct Rates {
     pub(super) noise: Vec<f64>,
     /// Whether a window of the shard was ever long enough.
     known: Vec<bool>,
+    /// Windows taken in, up to [`PATIENCE`].
+    windows: u32,
     /// Messages per second by sender and receiver.
     pub(super) traffic: HashMap<(u32, u32), f64>,
 }
 
 impl Rates {
     /// Takes a view in. Windows shorter than `least` say nothing and leave the
-    /// old rates. Returns whether every shard is known by now.
+    /// old rates. Returns whether every shard is known by now, or was waited
+    /// for long enough.
     pub(super) fn update(&mut self, view: &LoadView, least: Nanos) -> bool {
         let shards = view.shards();
         if self.loads.len() != shards {
@@ -46,6 +53,7 @@ impl Rates {
                 loads: std::vec![0.0; shards],
                 noise: std::vec![0.0; shards],
                 known: std::vec![false; shards],
+                windows: 0,
                 traffic: HashMap::new(),
             };
         }
@@ -84,7 +92,8 @@ impl Rates {
             self.loads[shard] += (fresh - self.loads[shard]) * weight(self.known[shard]);
             self.known[shard] = true;
         }
-        self.known.iter().all(|&known| known)
+        self.windows = PATIENCE.min(self.windows + 1);
+        self.windows == PATIENCE || self.known.iter().all(|&known| known)
     }
 }
 
