@@ -107,6 +107,9 @@ impl<C: Controller> Builder<C> {
 
     /// Sets how long a worker that has work measures before it asks for a
     /// resharding. Zero: on request only. Default: 100 ms.
+    ///
+    /// [`Greedy`] takes no account of windows shorter than its
+    /// [`least_window`](Greedy::least_window), 1 ms by default.
     #[must_use]
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period;

@@ -18,6 +18,10 @@ use crate::timers::Instant;
 pub type PanicPayload = Box<dyn Any + Send + 'static>;
 
 /// What a turn of a shard came to.
+///
+/// The difference is more than the next turn: a worker all of whose turns find
+/// nothing to do counts as unused and asks for no resharding. So a turn that
+/// worked says [`Again`](Self::Again), also when it knows that nothing is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// It worked, or has more to do: its worker runs again at once.
@@ -44,8 +48,10 @@ pub enum PanicPolicy {
 ///
 /// All calls for one shard happen one after the other, each seeing what the
 /// earlier ones wrote, whatever threads they are on.
-/// Every call is contained: a panic in it is recorded and answered by
-/// [`on_panic`](Self::on_panic).
+/// Every call is contained: a panic in it is recorded, and one in a call that
+/// belongs to a shard and its holder is answered by [`on_panic`](Self::on_panic).
+/// The other two are [`before_turn`](Self::before_turn), which its worker then
+/// leaves out, and [`report`](Self::report), whose shard says nothing that time.
 /// With `panic = "abort"` there is nothing to contain and the process ends.
 ///
 /// A call that takes long delays the shards of its own worker and no others;

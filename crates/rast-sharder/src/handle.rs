@@ -91,7 +91,8 @@ impl Handle {
     }
 
     /// Returns the assignment in force. Lock-free; stops nobody, and stays as
-    /// it is while the guard lives.
+    /// it is while the guard lives. Drop the guard soon: assignments that are
+    /// replaced meanwhile stay in memory.
     pub fn assignment(&self) -> SnapshotGuard<'_, Published> {
         self.core.published.load()
     }
