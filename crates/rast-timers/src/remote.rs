@@ -125,8 +125,9 @@ impl<T, W: Fn()> RemoteTimers<T, W> {
     /// Arms a timer: the owner gets `value` once its time has come.
     ///
     /// A deadline in the past fires at the owner's next poll;
-    /// [`Instant::MAX`] never does, but can be cancelled. Lock-free; one
-    /// allocation, one push and one call of the owner's wake.
+    /// [`Instant::MAX`] never does, but can be cancelled. One allocation, one
+    /// push and one call of the owner's wake; its progress is that of
+    /// [`Queue::push`], which is blocking for now.
     ///
     /// # Errors
     ///
@@ -196,8 +197,9 @@ impl<T, W> RemoteTimer<T, W> {
     /// Cancels the timer, decided on the spot.
     ///
     /// After `Ok` the owner never hands the value out; the owner's thread
-    /// drops it, at its next poll or with the store. Lock-free; the owner is
-    /// not woken.
+    /// drops it, at its next poll or with the store; the owner is not woken.
+    /// The decision is wait-free, the push behind it as in
+    /// [`arm`](RemoteTimers::arm).
     ///
     /// # Errors
     ///
