@@ -102,6 +102,7 @@ pub(crate) enum Asked {
 /// Reads the arguments behind the program's name; the error says what is wrong.
 pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
     let mut settings = Settings::default();
+    let mut port = None;
     let mut demo = false;
     let mut seconds = None;
     let mut clients = None;
@@ -120,7 +121,7 @@ pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Result<Asked, Str
         let limits = &mut settings.limits;
         match flag.as_str() {
             "--help" | "-h" => return Ok(Asked::Help(help())),
-            "--port" | "-p" => settings.port = number(&flag, &value()?, 0, u16::MAX)?,
+            "--port" | "-p" => port = Some(number(&flag, &value()?, 0, u16::MAX)?),
             "--workers" => settings.workers = number(&flag, &value()?, 1, 64)?,
             "--io-threads" => settings.io_threads = number(&flag, &value()?, 1, LANES)?,
             "--max-connections" => limits.connections = number(&flag, &value()?, 1, 1 << 20)?,
@@ -151,8 +152,10 @@ pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Result<Asked, Str
     if !demo && (seconds.is_some() || clients.is_some()) {
         return Err("--seconds and --clients belong to --demo".to_owned());
     }
+    if let Some(port) = port.or(demo.then_some(0)) {
+        settings.port = port;
+    }
     if demo {
-        settings.port = 0;
         let span = Duration::from_secs(seconds.unwrap_or(8));
         settings.demo = Some(Demo {
             span,
@@ -268,7 +271,7 @@ fn help() -> String {
         ),
         (
             "--demo",
-            "drive a server of its own with a skewed load, watch it, check it",
+            "drive a server on a free port with a skewed load, watch it, check it",
             "off".to_owned(),
         ),
         (
@@ -323,6 +326,8 @@ mod tests {
             .demo
             .expect("a demo");
         assert_eq!(demo.span, Duration::from_secs(2));
+        assert_eq!(given("--demo").expect("well-formed").port, 0);
+        assert_eq!(given("--port 7 --demo").expect("well-formed").port, 7);
     }
 
     #[test]
