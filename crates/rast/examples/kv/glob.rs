@@ -3,27 +3,34 @@
 //! `*` any run of bytes, `?` one byte, `[abc]`, `[a-z]`, `[^a]` one byte of a set,
 //! `\x` the byte itself. Only the last `*` is ever retried, so a match costs at
 //! most pattern times text steps; the recursive form of the same rules takes
-//! exponential time on patterns such as `a*a*a*a*b`.
+//! exponential time on patterns such as `a*a*a*a*b`. Both may be megabytes long
+//! here, so steps are counted, and a match ends when they are used up.
 
-/// Whether the whole of `text` matches `pattern`.
-pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+/// Whether the whole of `text` matches `pattern`; `None` when that takes more than
+/// `steps`, from which the steps taken are subtracted.
+pub(crate) fn matches(pattern: &[u8], text: &[u8], steps: &mut usize) -> Option<bool> {
     let (mut p, mut t) = (0, 0);
     // Where to go on when the text after the last star does not match: the pattern
     // behind that star, and the text one byte further than last time.
     let mut retry: Option<(usize, usize)> = None;
     loop {
+        *steps = steps.checked_sub(1)?;
         if pattern.get(p) == Some(&b'*') {
             p += 1;
             retry = Some((p, t));
             continue;
         }
         if t == text.len() && p == pattern.len() {
-            return true;
+            return Some(true);
         }
-        if let Some(next) = text.get(t).and_then(|&byte| one(pattern, p, byte)) {
-            p = next;
-            t += 1;
-            continue;
+        if let Some(&byte) = text.get(t) {
+            let (matches, next) = one(pattern, p, byte);
+            *steps = steps.saturating_sub(next - p);
+            if matches {
+                p = next;
+                t += 1;
+                continue;
+            }
         }
         match retry {
             Some((star, from)) if from < text.len() => {
@@ -31,24 +38,25 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
                 p = star;
                 t = from + 1;
             }
-            _ => return false,
+            _ => return Some(false),
         }
     }
 }
 
-/// The position behind the pattern element at `p` if it matches `byte`.
-fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
-    match *pattern.get(p)? {
-        b'?' => Some(p + 1),
-        b'[' => set(pattern, p + 1, byte),
-        b'\\' if p + 1 < pattern.len() => (pattern[p + 1] == byte).then_some(p + 2),
-        other => (other == byte).then_some(p + 1),
+/// Whether the pattern element at `p` matches `byte`, and the position behind it.
+fn one(pattern: &[u8], p: usize, byte: u8) -> (bool, usize) {
+    match pattern.get(p) {
+        None => (false, p),
+        Some(b'?') => (true, p + 1),
+        Some(b'[') => set(pattern, p + 1, byte),
+        Some(b'\\') if p + 1 < pattern.len() => (pattern[p + 1] == byte, p + 2),
+        Some(&other) => (other == byte, p + 1),
     }
 }
 
-/// The position behind a set whose first element is at `p`, if `byte` is in it. A
-/// set that is not closed ends with the pattern.
-fn set(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
+/// Whether `byte` is in the set whose first element is at `p`, and the position
+/// behind it. A set that is not closed ends with the pattern.
+fn set(pattern: &[u8], mut p: usize, byte: u8) -> (bool, usize) {
     let negated = pattern.get(p) == Some(&b'^');
     if negated {
         p += 1;
@@ -75,7 +83,7 @@ fn set(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
             }
         }
     }
-    (found != negated).then_some(p)
+    (found != negated, p)
 }
 
 #[cfg(test)]
@@ -109,19 +117,32 @@ mod tests {
             ("user:*:name", "user:17:name", true),
         ];
         for (pattern, text, expected) in cases {
-            let found = matches(pattern.as_bytes(), text.as_bytes());
-            assert_eq!(found, expected, "{pattern} against {text}");
+            let found = matches(pattern.as_bytes(), text.as_bytes(), &mut 100);
+            assert_eq!(found, Some(expected), "{pattern} against {text}");
         }
     }
 
     #[test]
     fn many_stars_stay_cheap() {
+        let matches = |pattern: &[u8], text: &[u8]| matches(pattern, text, &mut 20_000);
         let pattern = b"a*".repeat(40);
         let mut text = vec![b'a'; 4000];
-        assert!(matches(&pattern, &text));
+        assert_eq!(matches(&pattern, &text), Some(true));
         text[0] = b'b';
-        assert!(!matches(&pattern, &text));
+        assert_eq!(matches(&pattern, &text), Some(false));
         let pattern = [b"*a".repeat(40), b"b".to_vec()].concat();
-        assert!(!matches(&pattern, &vec![b'a'; 4000]));
+        assert_eq!(matches(&pattern, &vec![b'a'; 4000]), Some(false));
+    }
+
+    #[test]
+    fn a_match_ends_when_its_steps_are_used_up() {
+        let text = vec![b'a'; 1 << 20];
+        let long = [b"*".to_vec(), vec![b'a'; 1 << 19], b"b".to_vec()].concat();
+        let wide = [b"*[".to_vec(), vec![b'b'; 1 << 20], b"]".to_vec()].concat();
+        for pattern in [long, wide] {
+            let mut steps = 10_000_000;
+            assert_eq!(matches(&pattern, &text, &mut steps), None);
+            assert_eq!(steps, 0);
+        }
     }
 }

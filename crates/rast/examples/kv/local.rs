@@ -131,14 +131,20 @@ fn docs(names: &[Vec<u8>], out: &mut Vec<u8>) {
     }
 }
 
+/// Steps that the patterns of one CONFIG GET may take; what they do not reach
+/// does not match.
+const CONFIG_STEPS: usize = 1 << 20;
+
 fn config_get(patterns: &[Vec<u8>], shared: &Shared, out: &mut Vec<u8>) {
-    let settings = shared.config();
-    let wanted = |name: &str| {
+    let mut steps = CONFIG_STEPS;
+    let mut found = shared.config();
+    let patterns: Vec<_> = patterns.iter().map(|p| p.to_ascii_lowercase()).collect();
+    found.retain(|(name, _)| {
+        let mut matches = |pattern: &Vec<u8>| glob::matches(pattern, name.as_bytes(), &mut steps);
         patterns
             .iter()
-            .any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
-    };
-    let found: Vec<_> = settings.iter().filter(|(name, _)| wanted(name)).collect();
+            .any(|pattern| matches(pattern) == Some(true))
+    });
     encode::array(out, found.len() * 2);
     for (name, value) in found {
         encode::bulk(out, name.as_bytes());

@@ -28,10 +28,16 @@ use crate::value::{BLOCK, Value};
 /// What a deadline costs besides its copy of the key: heap slot and slab entry.
 const DEADLINE: usize = 64 + BLOCK;
 
+/// Steps that the pattern of KEYS may take in one partition, some tens of
+/// milliseconds; and four for each byte that stands, which suffices for patterns
+/// that do not go back and forth.
+const KEYS_STEPS: usize = 1 << 25;
+
 const OUT_OF_MEMORY: Body = Body::Error("OOM command not allowed when used memory > 'maxmemory'.");
 const NOT_AN_INTEGER: Body = Body::Error("ERR value is not an integer or out of range");
 const OVERFLOW: Body = Body::Error("ERR increment or decrement would overflow");
 const TOO_LONG: Body = Body::Error("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+const TOO_SLOW: Body = Body::Error("ERR the pattern takes too long over the keys that stand");
 const TOO_MANY_KEYS: Body = Body::Error("ERR the reply would exceed the output limit");
 
 #[derive(Debug)]
@@ -443,13 +449,23 @@ impl Store {
 
     fn keys(&self, pattern: &[u8], most: usize, now: Instant) -> Body {
         let all = pattern == b"*";
+        let mut steps = KEYS_STEPS.max(usize::try_from(self.account.held()).unwrap_or(0) * 4);
         let mut keys = Vec::new();
         let mut charge = Account::new(&self.buffers);
         let mut bytes = 0;
         for (key, entry) in &self.map {
             let past = entry.expiry.is_some_and(|(at, _)| at <= now);
-            if past || !(all || glob::matches(pattern, key)) {
+            if past {
                 continue;
+            }
+            let found = match all {
+                true => Some(true),
+                false => glob::matches(pattern, key, &mut steps),
+            };
+            match found {
+                Some(true) => {}
+                Some(false) => continue,
+                None => return TOO_SLOW,
             }
             let more = key.len() + 2 * size_of::<Key>() + BLOCK;
             bytes += more;
@@ -753,5 +769,17 @@ mod tests {
         found.sort();
         assert_eq!(found, [key("aa"), key("ab")]);
         assert_eq!(store.apply(ask(80), at(1)), TOO_MANY_KEYS);
+    }
+
+    #[test]
+    fn keys_gives_a_pattern_up_that_takes_too_long() {
+        let (_memory, mut store) = store(1 << 24);
+        store.apply(set(&"a".repeat(1 << 20), "v", Expiry::Clear), at(0));
+        let pattern = format!("*{}b", "a".repeat(1 << 19));
+        let op = Op::Keys {
+            pattern: Arc::new(pattern.into_bytes()),
+            most: 1 << 20,
+        };
+        assert_eq!(store.apply(op, at(1)), TOO_SLOW);
     }
 }
