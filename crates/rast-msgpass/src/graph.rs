@@ -164,6 +164,13 @@ pub trait Node<P>: Graph {
     const TYPE_NAME: &'static str;
 }
 
+/// States which type the end number `N` in `graph!` is.
+#[doc(hidden)]
+pub trait At<const N: usize> {
+    /// The type.
+    type End;
+}
+
 /// States that `P` has one instance in the graph; implemented by
 /// [`graph!`](crate::graph) alone.
 #[diagnostic::on_unimplemented(

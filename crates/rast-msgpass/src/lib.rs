@@ -192,7 +192,7 @@ pub mod __private {
     pub use crate::check::{Key, Spec, check, edge_info, find, processor_info};
     pub use crate::counter::Counter;
     pub use crate::egress::{EgressReceiver, Lane, Wake, may_gate};
-    pub use crate::graph::{connecting, incoming, outgoing};
+    pub use crate::graph::{At, connecting, incoming, outgoing};
     pub use crate::ingress::Door;
     pub use crate::picture::{dot, mermaid};
     pub use crate::wiring::{Given, Wiring};

@@ -4,8 +4,9 @@
 //! its own, so hundreds of them stay within the default recursion limit. What
 //! needs to know its own position, the index of an edge, looks it up in a
 //! constant table at compile time.
-//! Names of ends (`reader`, `ingress`) become type aliases inside a `const _`
-//! block and leak nowhere. Everything is called by `$crate`, so the crate may
+//! Names of ends (`reader`, `ingress`) become variants of an enum inside a
+//! `const _` block, so they leak nowhere and hide no module of the same name;
+//! `At` leads from the number of a variant to the type. Everything is called by `$crate`, so the crate may
 //! be known under any name, or only through a re-export.
 
 /// Declares a graph: its processors, its edges, and the type that names it.
@@ -84,24 +85,14 @@ macro_rules! graph {
         )? )+
 
         const _: () = {
-            $(
-                $( #[allow(non_camel_case_types)] type $n = $many; )?
-                $( #[allow(non_camel_case_types)] type $n = $new; )?
-                $( #[allow(non_camel_case_types)] type $n = $one; )?
-            )+
-            #[allow(non_camel_case_types, dead_code)]
-            type ingress = $crate::Ingress;
-            #[allow(non_camel_case_types, dead_code)]
-            type egress = $crate::Egress;
-
             #[allow(non_camel_case_types, dead_code, clippy::upper_case_acronyms)]
-            enum __RastIndex { $($n),+ }
+            enum __EndsOfGraph { $($n,)+ ingress, egress }
 
             /// The ends and the message of each edge: what an edge finds itself by.
             const __RAST_KEYS: &[$crate::__private::Key] = &[ $(
                 (
-                    <$g as $crate::Node<$f>>::ID,
-                    <$g as $crate::Node<$t>>::ID,
+                    __EndsOfGraph::$f as usize,
+                    __EndsOfGraph::$t as usize,
                     stringify!($msg),
                 ),
             )* ];
@@ -116,21 +107,34 @@ macro_rules! graph {
                     ),
                 )+ ];
                 const EDGES: &'static [$crate::EdgeInfo] = &[ $(
-                    $crate::__private::edge_info::<$g, $f, $t>(
+                    $crate::__private::edge_info::<
+                        $g,
+                        <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$f as usize }>>::End,
+                        <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$t as usize }>>::End,
+                    >(
                         stringify!($msg),
                         $crate::__edge_spec!($g $f $t ($crate::__private::Spec::new()) $($($attr)*)?),
                     ),
                 )* ];
 
                 fn wire(wiring: &mut $crate::__private::Wiring) {
-                    $( <$msg as $crate::Edge<$g, $f, $t>>::wire(wiring); )*
+                    $(
+                        <$msg as $crate::Edge<
+                            $g,
+                            <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$f as usize }>>::End,
+                            <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$t as usize }>>::End,
+                        >>::wire(wiring);
+                    )*
                 }
             }
 
             $(
-                impl $crate::Node<$n> for $g {
-                    const END: $crate::End = $crate::End::Processor(__RastIndex::$n as usize);
-                    const ID: usize = __RastIndex::$n as usize;
+                impl $crate::__private::At<{ __EndsOfGraph::$n as usize }> for __EndsOfGraph {
+                    type End = $( $many )? $( $new )? $( $one )?;
+                }
+                impl $crate::Node<<__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$n as usize }>>::End> for $g {
+                    const END: $crate::End = $crate::End::Processor(__EndsOfGraph::$n as usize);
+                    const ID: usize = __EndsOfGraph::$n as usize;
                     const TYPE_NAME: &'static str =
                         concat!( $( stringify!($many), )? $( stringify!($new), )? $( stringify!($one), )? );
                 }
@@ -139,6 +143,12 @@ macro_rules! graph {
                 $( impl $crate::Single<$one> for $g {} )?
             )+
 
+            impl $crate::__private::At<{ __EndsOfGraph::ingress as usize }> for __EndsOfGraph {
+                type End = $crate::Ingress;
+            }
+            impl $crate::__private::At<{ __EndsOfGraph::egress as usize }> for __EndsOfGraph {
+                type End = $crate::Egress;
+            }
             impl $crate::Node<$crate::Ingress> for $g {
                 const END: $crate::End = $crate::End::Ingress;
                 const ID: usize = usize::MAX - 1;
@@ -152,15 +162,24 @@ macro_rules! graph {
             impl $crate::Single<$crate::Egress> for $g {}
 
             $(
-                impl $crate::Edge<$g, $f, $t> for $msg {
+                impl $crate::Edge<
+                    $g,
+                    <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$f as usize }>>::End,
+                    <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$t as usize }>>::End,
+                > for $msg {
                     const ID: usize = $crate::__private::find(
                         __RAST_KEYS,
-                        <$g as $crate::Node<$f>>::ID,
-                        <$g as $crate::Node<$t>>::ID,
+                        __EndsOfGraph::$f as usize,
+                        __EndsOfGraph::$t as usize,
                         stringify!($msg),
                     );
                     fn wire(wiring: &mut $crate::__private::Wiring) {
-                        wiring.edge::<$g, $f, $t, $msg>();
+                        wiring.edge::<
+                            $g,
+                            <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$f as usize }>>::End,
+                            <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$t as usize }>>::End,
+                            $msg,
+                        >();
                     }
                 }
             )*
@@ -250,7 +269,13 @@ macro_rules! __edge_spec {
     ($g:ident $f:ident $t:ident ($spec:expr) reply = $request:ty $(, $($rest:tt)*)?) => {
         $crate::__edge_spec!(
             $g $f $t
-            ($spec.reply(<$request as $crate::Edge<$g, $t, $f>>::ID))
+            ($spec.reply(
+                <$request as $crate::Edge<
+                    $g,
+                    <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$t as usize }>>::End,
+                    <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$f as usize }>>::End,
+                >>::ID
+            ))
             $($($rest)*)?
         )
     };

@@ -93,3 +93,54 @@ fn pictures_show_every_processor_and_edge() {
     assert!(mermaid.contains("Vec&lt;u8&gt;"), "{mermaid}");
     assert_eq!(mermaid.lines().count(), 1 + 2 + 2 + 5);
 }
+
+mod modules {
+    //! Processors and messages that live in modules of their processor's name.
+    pub(super) mod reader {
+        pub(in crate::tables) struct Reader;
+        pub(in crate::tables) struct Line(pub(in crate::tables) u64);
+    }
+    pub(super) mod parser {
+        pub(in crate::tables) struct Parser(pub(in crate::tables) u64);
+    }
+
+    use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
+
+    graph! {
+        pub(super) graph Named {
+            processors { reader: reader::Reader, parser: [parser::Parser; 2] }
+            edges {
+                ingress -> reader: reader::Line;
+                reader -> parser: reader::Line;
+            }
+        }
+    }
+
+    impl Process<Named> for reader::Reader {}
+    impl Receive<Named, Ingress, reader::Line> for reader::Reader {
+        fn receive(&mut self, line: reader::Line, cx: &mut Cx<'_, Named, Self>) {
+            cx.to::<parser::Parser>().key(line.0).send(line);
+        }
+    }
+    impl Process<Named> for parser::Parser {}
+    impl Receive<Named, reader::Reader, reader::Line> for parser::Parser {
+        fn receive(&mut self, line: reader::Line, _: &mut Cx<'_, Named, Self>) {
+            self.0 += line.0;
+        }
+    }
+}
+
+#[test]
+fn a_processor_may_have_the_name_of_its_module() {
+    use modules::{
+        Named,
+        parser::Parser,
+        reader::{Line, Reader},
+    };
+    let app = Named::builder(Reader, [Parser(0), Parser(0)])
+        .workers(1)
+        .start()
+        .unwrap();
+    app.ingress::<Reader, Line>().send(Line(3)).unwrap();
+    assert_eq!(app.drain(crate::LONG).unwrap().received_total(), 2);
+}
