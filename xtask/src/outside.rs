@@ -8,6 +8,7 @@ use crate::verify::Outcome;
 use crate::{Result, tree};
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -54,46 +55,67 @@ pub(crate) fn miri() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Data races and memory errors, as far as the sanitizers see them.
-pub(crate) fn sanitizers() -> Result<Outcome> {
-    let sysroot = Cmd::new("rustup")
-        .args(["run", "nightly", "rustc", "--print", "sysroot"])
-        .quiet()
-        .read();
-    let Some(sysroot) = sysroot.ok().filter(|o| o.success) else {
-        return Ok(Outcome::NotRun("no nightly toolchain".into()));
+/// The crates and tests that the address sanitizer runs: everything beneath the graph, where the unsafe code stands.
+const ADDRESSED: &str = "-p rast-primitive -p rast-alloc -p rast-queue -p rast-timers -p rast-sharder \
+     --lib --test api --test model";
+
+/// Memory errors and leaks, as far as the address sanitizer sees them. std itself need not be built for it.
+pub(crate) fn address() -> Result<Outcome> {
+    if let Err(reason) = nightly() {
+        return Ok(Outcome::NotRun(reason));
+    }
+    let target = Workspace::load(tree::root())?.target_dir.join("sanitizers");
+    Cmd::cargo_of("nightly")
+        .args(["test", "--target", SANITIZED, "--no-fail-fast"])
+        .args(ADDRESSED.split_whitespace())
+        .rustflags("-Zsanitizer=address")
+        // Tests that ask for more than there is expect the null that the system gives.
+        .env("ASAN_OPTIONS", "allocator_may_return_null=1")
+        .env("CARGO_TARGET_DIR", target.join("address"))
+        .run()?;
+    Ok(Outcome::Passed)
+}
+
+/// Data races, as far as the thread sanitizer sees them. It needs a std that is built for it.
+pub(crate) fn threads() -> Result<Outcome> {
+    let library = match nightly() {
+        Ok(sysroot) => sysroot.join("lib/rustlib/src/rust/library"),
+        Err(reason) => return Ok(Outcome::NotRun(reason)),
     };
-    if !std::path::Path::new(sysroot.text.trim())
-        .join("lib/rustlib/src/rust/library")
-        .exists()
-    {
+    if !library.exists() {
         return Ok(Outcome::NotRun(
             "the nightly toolchain has no component rust-src".into(),
         ));
     }
-    if !(cfg!(target_os = "linux") && cfg!(target_arch = "x86_64")) {
-        return Ok(Outcome::NotRun(
-            "the sanitizers are run on Linux x86-64 alone".into(),
-        ));
-    }
     let target = Workspace::load(tree::root())?.target_dir.join("sanitizers");
     let units: Vec<&str> = ["--lib"].into_iter().chain(CHECKED).collect();
-    for sanitizer in ["thread", "address"] {
-        for tests in [units.clone(), CHECKED_TESTS.to_vec()] {
-            Cmd::cargo_of("nightly")
-                .args([
-                    "test",
-                    "-Zbuild-std",
-                    "--target",
-                    "x86_64-unknown-linux-gnu",
-                ])
-                .args(tests)
-                .rustflags(&format!("-Zsanitizer={sanitizer}"))
-                .env("CARGO_TARGET_DIR", target.join(sanitizer))
-                .run()?;
-        }
+    for tests in [units, CHECKED_TESTS.to_vec()] {
+        Cmd::cargo_of("nightly")
+            .args(["test", "-Zbuild-std", "--target", SANITIZED])
+            .args(tests)
+            .rustflags("-Zsanitizer=thread")
+            .env("CARGO_TARGET_DIR", target.join("thread"))
+            .run()?;
     }
     Ok(Outcome::Passed)
+}
+
+/// The one target that the sanitizers are run on.
+const SANITIZED: &str = "x86_64-unknown-linux-gnu";
+
+/// Where the nightly toolchain stands, or why the sanitizers cannot use it.
+fn nightly() -> std::result::Result<PathBuf, String> {
+    if !(cfg!(target_os = "linux") && cfg!(target_arch = "x86_64")) {
+        return Err("the sanitizers are run on Linux x86-64 alone".into());
+    }
+    let sysroot = Cmd::new("rustup")
+        .args(["run", "nightly", "rustc", "--print", "sysroot"])
+        .quiet()
+        .read();
+    match sysroot {
+        Ok(output) if output.success => Ok(PathBuf::from(output.text.trim())),
+        _ => Err("no nightly toolchain".into()),
+    }
 }
 
 /// A build for a target whose standard library may not be installed.
