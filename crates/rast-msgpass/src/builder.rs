@@ -183,8 +183,9 @@ impl<G: Graph> Builder<G> {
     }
 
     /// Has `hook` called with each message that was accepted and cannot be
-    /// handled any more. Not with one in the hand of a handler that panicked:
-    /// that one is gone. It is called by workers, and at the end of the graph.
+    /// handled any more. Not with one in the hand of a handler that panicked, or
+    /// in a lane whose receiver is gone: those are gone too, and counted. It is
+    /// called by workers, and at the end of the graph.
     #[must_use]
     pub fn on_undelivered(
         mut self,

@@ -39,6 +39,7 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::any::Any;
 use std::error::Error;
 use std::time::Instant;
 
@@ -243,6 +244,18 @@ pub(crate) struct LaneParts<M> {
     /// The shard of the sender of the first ring; the others follow.
     pub(crate) first: usize,
     pub(crate) burst: usize,
+}
+
+/// The rings into one lane, whose message type is not known.
+pub(crate) trait AnyLaneParts: Any + Send {
+    /// Returns how many messages wait.
+    fn waiting(&self) -> u64;
+}
+
+impl<M: Send + 'static> AnyLaneParts for LaneParts<M> {
+    fn waiting(&self) -> u64 {
+        self.rings.iter().map(|ring| ring.len() as u64).sum()
+    }
 }
 
 /// Receives messages of type `M` that leave the graph on one lane.

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::marker::PhantomData;
 use core::time::Duration;
+use std::any::Any;
 use std::io;
 use std::time::Instant;
 
@@ -44,7 +45,7 @@ pub struct Handle<G: Graph> {
 pub(crate) struct Run {
     shared: Arc<Shared>,
     sharder: sharder::Handle,
-    doors: Vec<Option<Box<dyn std::any::Any + Send + Sync>>>,
+    doors: Vec<Option<Box<dyn Any + Send + Sync>>>,
     closers: Vec<Vec<Box<dyn AnyDoor>>>,
     lanes: Vec<Vec<Arc<crate::egress::Lane>>>,
     receivers: Mutex<Lanes>,
@@ -122,6 +123,11 @@ impl Run {
                     .faults
                     .push(format!("the graph's thread: {}", text(payload))),
             }
+            // Nobody can ask for these receivers any more.
+            for (edge, lanes) in self.receivers.lock().drain(..).enumerate() {
+                let waiting = lanes.iter().flatten().map(|parts| parts.waiting());
+                self.shared.count_undelivered(edge, waiting.sum());
+            }
         }
     }
 
@@ -166,6 +172,7 @@ impl Run {
         let shared = &self.shared;
         let stats = self.sharder.stats();
         let published = self.sharder.assignment();
+        let lost = shared.undelivered();
         let mut edges: Vec<EdgeMetrics> = shared
             .edges
             .iter()
@@ -221,7 +228,13 @@ impl Run {
                 .iter()
                 .map(|door| door.len() as u64)
                 .sum();
-            counts.depth = counts.sent.saturating_sub(counts.received) + doors;
+            // On the way out, what was lost is not among the received.
+            let lost = match counts.edge.to {
+                End::Egress => lost[edge],
+                End::Ingress | End::Processor(_) => 0,
+            };
+            let gone = counts.received + lost;
+            counts.depth = counts.sent.saturating_sub(gone) + doors;
         }
         Metrics {
             instances,
@@ -301,6 +314,7 @@ impl<G: Graph> Handle<G> {
     {
         let mut receivers = self.run.receivers.lock();
         let parts = receivers[<M as Edge<G, P, Egress>>::ID][lane].take()?;
+        let parts: Box<dyn Any> = parts;
         let Ok(parts) = parts.downcast::<LaneParts<M>>() else {
             unreachable!("a lane is made for its edge's message");
         };
@@ -356,7 +370,8 @@ impl<G: Graph> Handle<G> {
 
     /// Stops the graph and waits for its threads. Handlers that run end; what
     /// waits in rings and doors counts as undelivered. What left by egress
-    /// stays there for its receivers. Blocking.
+    /// stays there for its receivers, and counts as undelivered where no receiver
+    /// was ever taken. Blocking.
     #[must_use = "the report says what was lost"]
     pub fn stop(mut self) -> Report {
         self.run.stop();

@@ -291,6 +291,7 @@ impl<M: Send + 'static> Out<M> {
         match &mut target.ring {
             Ring::Plain(ring) => {
                 if matches!(target.receiver, Receiver::Lane { .. }) && ring.is_closed() {
+                    sent.add(1);
                     self.shared.give_up(self.edge, message);
                     return;
                 }
@@ -509,6 +510,13 @@ impl<M: Send + 'static> Outlet for Out<M> {
         for target in &mut self.targets {
             for message in target.spill.drain(..) {
                 self.shared.give_up(self.edge, message);
+            }
+            // What its receiver left there is dropped with the ring.
+            if let (Ring::Plain(ring), Receiver::Lane { .. }) = (&target.ring, &target.receiver)
+                && ring.is_closed()
+            {
+                let left = ring.capacity() - ring.room();
+                self.shared.count_undelivered(self.edge, left as u64);
             }
         }
     }

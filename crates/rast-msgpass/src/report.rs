@@ -102,8 +102,8 @@ pub struct Report {
     /// The first 256 panics of handlers.
     pub panics: Vec<PanicRecord>,
     /// The edges on which messages were lost: still waiting at a stop, in the
-    /// hand of a handler that panicked, sent to a retired processor or to a
-    /// receiver that is gone.
+    /// hand of a handler that panicked, sent to a retired processor, or to a
+    /// receiver that is gone or was never taken.
     pub undelivered: Vec<Undelivered>,
     /// Why decisions of the balancer were refused.
     pub rejections: Vec<String>,

@@ -13,7 +13,7 @@
 use std::any::Any;
 
 use crate::cx::Core;
-use crate::egress::{Lane, LaneParts};
+use crate::egress::{AnyLaneParts, Lane, LaneParts};
 use crate::graph::{Edge, EdgeKind, End, Graph};
 use crate::ingress::{AnyDoor, Door, Doors};
 use crate::inlet::{In, Inlet, Place, Source};
@@ -36,7 +36,7 @@ pub(crate) struct Parts {
 }
 
 /// Per edge to egress, per lane: its `LaneParts<M>`, until it is handed out.
-pub(crate) type Lanes = Vec<Vec<Option<Box<dyn Any + Send>>>>;
+pub(crate) type Lanes = Vec<Vec<Option<Box<dyn AnyLaneParts>>>>;
 
 /// What outside threads hold of a graph's doors.
 #[derive(Default)]

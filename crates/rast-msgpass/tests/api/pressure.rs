@@ -111,8 +111,34 @@ fn a_receiver_that_nobody_takes_gates_and_a_gone_one_does_not() {
     assert_eq!(report.metrics.instances[1].received, 100);
     let lost = &report.undelivered[0];
     assert_eq!(lost.edge.message, "u64");
-    // At most what the ring held was accepted for the receiver.
-    assert!(lost.messages >= 99 && lost.messages <= 100, "{report}");
+    // Also what the ring held when its receiver went.
+    assert_eq!(lost.messages, 100, "{report}");
+    let edges = report.metrics.edges.iter();
+    let out = edges
+        .filter(|counts| counts.edge == lost.edge)
+        .last()
+        .unwrap();
+    assert_eq!((out.sent, out.received, out.depth), (100, 0, 0));
+}
+
+#[test]
+fn what_no_receiver_was_ever_taken_for_counts_as_undelivered() {
+    let source = Source {
+        next: 0,
+        end: 1,
+        sent: Arc::new(AtomicU64::new(0)),
+    };
+    let sink = Sink {
+        next: 0,
+        sent: source.sent.clone(),
+        furthest: Arc::default(),
+    };
+    let app = Slow::builder(source, sink).workers(1).start().unwrap();
+    while app.metrics().instances[1].sent < 1 {
+        std::thread::yield_now();
+    }
+    let report = app.drain(LONG).unwrap();
+    assert_eq!(report.undelivered_total(), 1, "{report}");
 }
 
 struct Greedy;
