@@ -113,11 +113,8 @@ fn a_receiver_that_nobody_takes_gates_and_a_gone_one_does_not() {
     assert_eq!(lost.edge.message, "u64");
     // Also what the ring held when its receiver went.
     assert_eq!(lost.messages, 100, "{report}");
-    let edges = report.metrics.edges.iter();
-    let out = edges
-        .filter(|counts| counts.edge == lost.edge)
-        .last()
-        .unwrap();
+    let mut edges = report.metrics.edges.iter();
+    let out = edges.find(|counts| counts.edge == lost.edge).unwrap();
     assert_eq!((out.sent, out.received, out.depth), (100, 0, 0));
 }
 
