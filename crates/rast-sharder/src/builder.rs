@@ -160,38 +160,14 @@ impl<C: Controller> Builder<C> {
     ///
     /// # Errors
     ///
-    /// [`BuildError`]; the shards are dropped.
+    /// As [`check`](Self::check); the shards are dropped then.
     pub fn build(self) -> Result<Sharder<C>, BuildError> {
+        self.check()?;
         let shards = self.shards.len();
-        if shards == 0 {
-            return Err(BuildError::NoShards);
-        }
-        if u32::try_from(shards).is_err() {
-            return Err(BuildError::TooManyShards(shards));
-        }
-        if self.workers == Some(0) {
-            return Err(BuildError::NoWorkers);
-        }
-        if self.idle_limit.is_zero() {
-            return Err(BuildError::NoIdleLimit);
-        }
-        let workers = self
-            .workers
-            .unwrap_or_else(thread::available_parallelism)
-            .min(shards);
-        if workers > MAX_WORKERS {
-            return Err(BuildError::TooManyWorkers(workers));
-        }
-        let assignment = match self.assignment {
-            None => Assignment::round_robin(shards, workers),
-            Some(first) if first.shards() == shards && first.workers() == workers => first,
-            Some(first) => {
-                return Err(BuildError::Assignment {
-                    shards: (first.shards(), shards),
-                    workers: (first.workers(), workers),
-                });
-            }
-        };
+        let workers = self.worker_count();
+        let assignment = self
+            .assignment
+            .unwrap_or_else(|| Assignment::round_robin(shards, workers));
         let slots = Slots::new(&self.controller, self.shards);
         let (baton, members) = Baton::new(assignment.clone());
         let core = Arc::new(Core::new(baton, self.clock, assignment));
@@ -210,6 +186,48 @@ impl<C: Controller> Builder<C> {
             },
             members,
         })
+    }
+
+    /// Tells whether [`build`](Self::build) would make a sharder: for shards
+    /// that must not be lost to a wrong number.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] says what is wrong.
+    pub fn check(&self) -> Result<(), BuildError> {
+        let shards = self.shards.len();
+        if shards == 0 {
+            return Err(BuildError::NoShards);
+        }
+        if u32::try_from(shards).is_err() {
+            return Err(BuildError::TooManyShards(shards));
+        }
+        let workers = self.worker_count();
+        if workers == 0 {
+            return Err(BuildError::NoWorkers);
+        }
+        if self.idle_limit.is_zero() {
+            return Err(BuildError::NoIdleLimit);
+        }
+        if workers > MAX_WORKERS {
+            return Err(BuildError::TooManyWorkers(workers));
+        }
+        match &self.assignment {
+            Some(first) if first.shards() != shards || first.workers() != workers => {
+                Err(BuildError::Assignment {
+                    shards: (first.shards(), shards),
+                    workers: (first.workers(), workers),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns how many workers there will be.
+    fn worker_count(&self) -> usize {
+        self.workers
+            .unwrap_or_else(thread::available_parallelism)
+            .min(self.shards.len())
     }
 }
 

@@ -66,6 +66,19 @@ fn what_cannot_run_is_refused_by_name() {
 }
 
 #[test]
+fn a_builder_tells_before_it_takes() {
+    let builder = Sharder::builder(hooks()).shards(vec![3, 4]).workers(0);
+    assert_eq!(builder.check(), Err(BuildError::NoWorkers));
+    let builder = builder.workers(1);
+    assert_eq!(builder.check(), Ok(()));
+    let sharder = builder.build().expect("it builds");
+    sharder.handle().stop();
+    let outcome = sharder.run().expect("it runs");
+    let states: Vec<_> = outcome.shards.iter().map(|shard| shard.state).collect();
+    assert_eq!(states, [3, 4]);
+}
+
+#[test]
 fn an_explicit_count_of_workers_wins_and_shards_cap_it() {
     let workers = |shards: usize, workers: usize| {
         let builder = Sharder::builder(hooks()).shards(vec![0; shards]);
