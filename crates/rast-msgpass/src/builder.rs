@@ -202,29 +202,11 @@ impl<G: Graph> Builder<G> {
     ///
     /// # Errors
     ///
-    /// See [`BuildError`].
+    /// As [`check`](Self::check), and [`BuildError::Thread`]; the processors are
+    /// dropped then.
     pub fn start(self) -> Result<Handle<G>, BuildError> {
-        if let Some((node, given)) = self.given.mismatch() {
-            return Err(BuildError::Replicas {
-                processor: G::PROCESSORS[node].name,
-                declared: G::PROCESSORS[node].replicas,
-                given,
-            });
-        }
-        if self.workers == Some(0) {
-            return Err(BuildError::NoWorkers);
-        }
-        if self.batch == 0 {
-            return Err(BuildError::NoBatch);
-        }
-        if self.idle_ping.is_zero() {
-            return Err(BuildError::NoIdlePing);
-        }
-        let shards: usize = G::PROCESSORS.iter().map(|info| info.replicas).sum();
-        let workers = self
-            .workers
-            .unwrap_or_else(thread::available_parallelism)
-            .min(shards);
+        self.check()?;
+        let workers = self.worker_count();
         let settings = Settings {
             batch: self.batch,
             idle_ping: self.idle_ping.into(),
@@ -252,6 +234,45 @@ impl<G: Graph> Builder<G> {
             .build()
             .map_err(BuildError::Sharder)?;
         Run::start(shared, sharder, outside).map_err(BuildError::Thread)
+    }
+
+    /// Tells whether [`start`](Self::start) would start the graph, if the system
+    /// gives it a thread: for processors that must not be lost to a wrong number.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] says what is wrong.
+    pub fn check(&self) -> Result<(), BuildError> {
+        if let Some((node, given)) = self.given.mismatch() {
+            return Err(BuildError::Replicas {
+                processor: G::PROCESSORS[node].name,
+                declared: G::PROCESSORS[node].replicas,
+                given,
+            });
+        }
+        if self.workers == Some(0) {
+            return Err(BuildError::NoWorkers);
+        }
+        if self.batch == 0 {
+            return Err(BuildError::NoBatch);
+        }
+        if self.idle_ping.is_zero() {
+            return Err(BuildError::NoIdlePing);
+        }
+        let workers = self.worker_count();
+        if workers > sharder::MAX_WORKERS {
+            let cause = sharder::BuildError::TooManyWorkers(workers);
+            return Err(BuildError::Sharder(cause));
+        }
+        Ok(())
+    }
+
+    /// Returns how many workers there will be.
+    fn worker_count(&self) -> usize {
+        let shards = G::PROCESSORS.iter().map(|info| info.replicas).sum();
+        self.workers
+            .unwrap_or_else(thread::available_parallelism)
+            .min(shards)
     }
 }
 

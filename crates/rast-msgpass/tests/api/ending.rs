@@ -276,6 +276,12 @@ fn a_graph_that_cannot_start_says_why() {
         build().workers(0).start().unwrap_err(),
         BuildError::NoWorkers
     ));
+    let refused = build().workers(0);
+    assert!(matches!(refused.check(), Err(BuildError::NoWorkers)));
+    let mended = refused.workers(1);
+    assert!(mended.check().is_ok());
+    let report = mended.start().unwrap().stop();
+    assert_eq!(report.received_total(), 0);
     assert!(matches!(
         build().batch(0).start().unwrap_err(),
         BuildError::NoBatch
