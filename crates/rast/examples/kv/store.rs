@@ -28,10 +28,10 @@ use crate::value::{BLOCK, Value};
 /// What a deadline costs besides its copy of the key: heap slot and slab entry.
 const DEADLINE: usize = 64 + BLOCK;
 
-/// Steps that the pattern of KEYS may take in one partition, some tens of
-/// milliseconds; and four for each byte that stands, which suffices for patterns
+/// Steps that the pattern of KEYS may take in one partition: so many, a few
+/// milliseconds, or four for each byte that stands, which suffices for patterns
 /// that do not go back and forth.
-const KEYS_STEPS: usize = 1 << 25;
+const KEYS_STEPS: usize = 1 << 20;
 
 const OUT_OF_MEMORY: Body = Body::Error("OOM command not allowed when used memory > 'maxmemory'.");
 const NOT_AN_INTEGER: Body = Body::Error("ERR value is not an integer or out of range");
