@@ -147,6 +147,29 @@ fn half_frames_hold_no_more_than_the_buffers_limit() {
 }
 
 #[test]
+fn small_connections_of_one_thread_do_not_pay_for_large_ones_of_another() {
+    let kv = Kv::start(&[&LIMITS[..], &["--io-threads", "2"]].concat());
+    // Connections go to the two threads in turn.
+    let mut small: Vec<Raw> = Vec::new();
+    let mut large: Vec<Raw> = Vec::new();
+    for _ in 0..60 {
+        small.push(kv.connect());
+        let mut raw = kv.connect();
+        push(&mut raw.stream, b"*2\r\n$4\r\nECHO\r\n$900000\r\n");
+        push(&mut raw.stream, &vec![b'x'; 800_000]);
+        large.push(raw);
+        for raw in &mut small {
+            raw.send(b"PING\r\n");
+            raw.expect("+PONG\r\n");
+        }
+    }
+    until("the largest are closed", || {
+        kv.figure("client_output_buffer_limit_disconnections") > 10
+    });
+    assert!(kv.figure("mem_clients_normal") <= 34 * MIB);
+}
+
+#[test]
 fn a_full_store_refuses_writes_and_serves_reads() {
     let kv = Kv::start(&LIMITS);
     let mut raw = kv.connect();

@@ -101,6 +101,10 @@ pub(crate) struct IoThread {
     lane: u16,
     poll: Poll,
     mailbox: Arc<Mailbox>,
+    /// The other I/O threads.
+    others: Vec<Arc<Mailbox>>,
+    /// They were woken since the buffers went past their limit.
+    told: bool,
     listener: Option<Listener>,
     entrance: Entrance,
     exit: Exit,
@@ -151,6 +155,8 @@ impl IoThread {
             lane,
             poll,
             mailbox,
+            others: Vec::new(),
+            told: false,
             listener: None,
             entrance,
             exit,
@@ -169,6 +175,14 @@ impl IoThread {
     /// The way to this thread.
     pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
         Arc::clone(&self.mailbox)
+    }
+
+    /// Tells which I/O threads there are, this one among them.
+    pub(crate) fn meet(&mut self, threads: &[Arc<Mailbox>]) {
+        let others = threads
+            .iter()
+            .filter(|other| !Arc::ptr_eq(other, &self.mailbox));
+        self.others = others.cloned().collect();
     }
 
     /// Makes this the thread that accepts for `threads`.
@@ -371,20 +385,30 @@ impl IoThread {
 
     /// Closes the connections with the largest buffers while all connections
     /// together hold more than they may: the one that asks for much pays, not the
-    /// one that asks next.
+    /// one that asks next. One that holds no more than its share pays for none;
+    /// who holds more may be another thread's.
     fn bound_buffers(&mut self) {
         if !self.shared.buffers.is_exceeded() {
+            self.told = false;
             return;
         }
+        let share = self.shared.buffers.limit() / self.shared.counters.connected.get().max(1);
         let mut sizes: Vec<(u64, u32)> = Vec::new();
         for slot in self.table.occupied() {
             if let Some(peer) = self.table.at(slot) {
-                sizes.push((peer.connection.buffered(), slot));
+                let held = peer.connection.buffered();
+                if held >= share {
+                    sizes.push((held, slot));
+                }
             }
         }
         sizes.sort_unstable();
         while self.shared.buffers.is_exceeded() {
             let Some((_, slot)) = sizes.pop() else {
+                // Once, or two threads without anything to close keep each other awake.
+                if !std::mem::replace(&mut self.told, true) {
+                    self.others.iter().for_each(|other| other.wake());
+                }
                 return;
             };
             self.close(slot, Some(Fault::Buffers));

@@ -95,6 +95,7 @@ impl Server {
             .collect::<io::Result<Vec<_>>>()
             .map_err(StartError::System)?;
         let mailboxes: Vec<_> = io.iter().map(IoThread::mailbox).collect();
+        io.iter_mut().for_each(|thread| thread.meet(&mailboxes));
         let address = match io.first_mut() {
             Some(first) => first
                 .listen(listener, mailboxes.clone())
