@@ -46,7 +46,7 @@ pub trait Process<G: Graph>: Sized + Send + 'static {
 ///
 /// `impl<F> Receive<App, F, M> for P` takes them from anyone.
 #[diagnostic::on_unimplemented(
-    message = "processor `{Self}` does not receive `{M}` from `{From}`",
+    message = "processor `{Self}` of graph `{G}` does not receive `{M}` from `{From}`",
     label = "declared as an edge, but there is no `Receive` impl",
     note = "write `impl Receive<{G}, {From}, {M}> for {Self}`"
 )]
