@@ -33,7 +33,7 @@
 //! | --- | --- | --- |
 //! | a graph of typed processors over threads, balanced by measured load | `rast-msgpass` | [`msgpass::graph!`] |
 //! | your own units of work, moved between threads while they run | `rast-sharder` | [`sharder::Sharder`] |
-//! | to time every message for a few nanoseconds, with a stated error | `rast-timers` | [`timers::PeriodicTimer`], [`timers::StartFinishTimer`] |
+//! | to time every message without a clock reading for each, with a stated error | `rast-timers` | [`timers::PeriodicTimer`], [`timers::StartFinishTimer`] |
 //! | deadlines that can be cancelled, from other threads too | `rast-timers` | [`timers::DeadlineStore`], [`timers::remote`] |
 //! | a bounded ring between two threads | `rast-queue` | [`queue::spsc`] |
 //! | an unbounded queue between many threads | `rast-queue` | [`queue::Queue`] |
