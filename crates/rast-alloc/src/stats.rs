@@ -35,6 +35,7 @@ pub struct Stats {
 
 impl Stats {
     /// Returns how many blocks are in use.
+    #[must_use]
     pub fn live(&self) -> u64 {
         self.allocations.saturating_sub(self.frees)
     }
@@ -75,6 +76,7 @@ impl Counters {
         clippy::new_without_default,
         reason = "hidden: for the static and the models alone"
     )]
+    #[must_use]
     pub const fn new() -> Self {
         Self(CachePadded::new(Words {
             current: AtomicUsize::new(0),

@@ -55,6 +55,7 @@ pub struct Backoff {
 impl Backoff {
     /// Starts at the shortest pause.
     #[inline]
+    #[must_use]
     pub fn new() -> Self {
         Self {
             step: Cell::new(0),

@@ -123,6 +123,7 @@ struct Table {
 impl EventCount {
     /// Makes an event count that nobody waits on.
     #[cfg(not(rast_loom))]
+    #[must_use]
     pub const fn new() -> Self {
         Self {
             waiters: AtomicUsize::new(0),

@@ -172,6 +172,7 @@ pub struct Condvar(imp::Condvar);
 impl Condvar {
     /// Makes a condition that nobody waits for.
     #[cfg(not(rast_loom))]
+    #[must_use]
     pub const fn new() -> Self {
         Self(imp::Condvar::new())
     }

@@ -87,6 +87,7 @@ pub struct Unparker {
 
 impl Parker {
     /// Makes a parker without a token.
+    #[must_use]
     pub fn new() -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -99,6 +100,7 @@ impl Parker {
     }
 
     /// Returns a handle that wakes this parker.
+    #[must_use]
     pub fn unparker(&self) -> Unparker {
         Unparker {
             inner: Arc::clone(&self.inner),

@@ -67,6 +67,7 @@ pub struct Signal {
 impl Signal {
     /// Makes a signal that is not set.
     #[cfg(not(rast_loom))]
+    #[must_use]
     pub const fn new() -> Self {
         Self {
             state: AtomicU8::new(EMPTY),

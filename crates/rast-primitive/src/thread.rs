@@ -45,6 +45,7 @@ where
 }
 
 /// Returns the identity of the calling thread.
+#[must_use]
 pub fn current_id() -> ThreadId {
     imp::current().id()
 }

@@ -82,6 +82,7 @@ impl Assignment {
     ///
     /// When `workers` is zero or more than [`MAX_WORKERS`], or `shards` is
     /// past `u32::MAX`.
+    #[must_use]
     pub fn round_robin(shards: usize, workers: usize) -> Self {
         let owners = (0..shards)
             .map(|shard| WorkerId::from_index(shard % workers))
@@ -93,11 +94,13 @@ impl Assignment {
     }
 
     /// Returns how many shards it covers.
+    #[must_use]
     pub fn shards(&self) -> usize {
         self.owners.len()
     }
 
     /// Returns for how many workers it is made; some may own nothing.
+    #[must_use]
     pub fn workers(&self) -> usize {
         self.workers
     }
@@ -108,11 +111,13 @@ impl Assignment {
     ///
     /// When there is no such shard.
     #[inline]
+    #[must_use]
     pub fn owner(&self, shard: ShardId) -> WorkerId {
         self.owners[shard.index()]
     }
 
     /// Returns the owner of every shard, by number.
+    #[must_use]
     pub fn owners(&self) -> &[WorkerId] {
         &self.owners
     }
@@ -132,6 +137,7 @@ impl Assignment {
     /// # Panics
     ///
     /// When the two cover different numbers of shards.
+    #[must_use]
     pub fn moved_from(&self, old: &Self) -> usize {
         assert_eq!(
             self.shards(),

@@ -23,12 +23,14 @@ pub struct WorkerCx<'a> {
 impl WorkerCx<'_> {
     /// Returns which worker runs the call.
     #[inline]
+    #[must_use]
     pub fn worker(&self) -> WorkerId {
         self.member.worker
     }
 
     /// Returns the epoch that the worker is in. It wraps.
     #[inline]
+    #[must_use]
     pub fn epoch(&self) -> u32 {
         self.member.epoch
     }
@@ -36,6 +38,7 @@ impl WorkerCx<'_> {
     /// Returns the worker's tick, for the amortised timers of
     /// [`timers`](crate::timers). Published about once per turn.
     #[inline]
+    #[must_use]
     pub fn tick(&self) -> &Tick {
         self.tick
     }
@@ -43,12 +46,14 @@ impl WorkerCx<'_> {
     /// Returns the time of the worker's last reading of the clock: free, and
     /// at most some turns old.
     #[inline]
+    #[must_use]
     pub fn now(&self) -> Instant {
         self.now
     }
 
     /// Returns the clock, for a fresh reading.
     #[inline]
+    #[must_use]
     pub fn clock(&self) -> &(dyn Clock + Send + Sync) {
         &*self.core.clock
     }
@@ -60,6 +65,7 @@ impl WorkerCx<'_> {
     ///
     /// When there is no such shard.
     #[inline]
+    #[must_use]
     pub fn is_local(&self, shard: ShardId) -> bool {
         self.member.local[shard.index()]
     }
@@ -69,6 +75,7 @@ impl WorkerCx<'_> {
     /// # Panics
     ///
     /// When there is no such shard.
+    #[must_use]
     pub fn holder(&self, shard: ShardId) -> Option<WorkerId> {
         self.member.baton.holder(shard)
     }
@@ -123,6 +130,7 @@ impl WorkerCx<'_> {
 
     /// Tells whether all workers are to leave.
     #[inline]
+    #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.member.baton.is_stopping()
     }

@@ -54,6 +54,7 @@ impl Handle {
     }
 
     /// Tells whether the workers were asked to leave.
+    #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.core.baton.is_stopping()
     }
@@ -98,11 +99,13 @@ impl Handle {
     }
 
     /// Returns the number of workers.
+    #[must_use]
     pub fn workers(&self) -> usize {
         self.core.tallies.len()
     }
 
     /// Reads the counters.
+    #[must_use]
     pub fn stats(&self) -> Stats {
         self.core.stats()
     }

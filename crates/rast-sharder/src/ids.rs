@@ -19,6 +19,7 @@ pub struct ShardId(pub u32);
 impl ShardId {
     /// Returns the number as an index into a table of shards.
     #[inline]
+    #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -29,6 +30,7 @@ impl ShardId {
     ///
     /// When `index` is past `u32::MAX`.
     #[inline]
+    #[must_use]
     pub const fn from_index(index: usize) -> Self {
         assert!(index <= u32::MAX as usize, "a shard's number fits 32 bits");
         Self(index as u32)
@@ -54,6 +56,7 @@ pub struct WorkerId(pub u16);
 impl WorkerId {
     /// Returns the number as an index into a table of workers.
     #[inline]
+    #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -64,6 +67,7 @@ impl WorkerId {
     ///
     /// When `index` is past `u16::MAX`.
     #[inline]
+    #[must_use]
     pub const fn from_index(index: usize) -> Self {
         assert!(index <= u16::MAX as usize, "a worker's number fits 16 bits");
         Self(index as u16)

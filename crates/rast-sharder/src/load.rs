@@ -51,6 +51,7 @@ pub struct LoadView {
 
 impl LoadView {
     /// Makes a view of `shards` shards without load on `workers` workers.
+    #[must_use]
     pub fn new(workers: usize, shards: usize) -> Self {
         Self {
             workers,
@@ -60,11 +61,13 @@ impl LoadView {
     }
 
     /// Returns the number of workers.
+    #[must_use]
     pub fn workers(&self) -> usize {
         self.workers
     }
 
     /// Returns the number of shards.
+    #[must_use]
     pub fn shards(&self) -> usize {
         self.loads.len()
     }
@@ -74,6 +77,7 @@ impl LoadView {
     /// # Panics
     ///
     /// When there is no such shard.
+    #[must_use]
     pub fn busy(&self, shard: ShardId) -> f64 {
         self.loads[shard.index()].busy
     }
@@ -83,17 +87,20 @@ impl LoadView {
     /// # Panics
     ///
     /// When there is no such shard.
+    #[must_use]
     pub fn window(&self, shard: ShardId) -> Nanos {
         self.loads[shard.index()].window
     }
 
     /// Returns the load of each shard, by number.
+    #[must_use]
     pub fn loads(&self) -> &[ShardLoad] {
         &self.loads
     }
 
     /// Returns who sends to whom, in the order of the reports. A pair may
     /// occur more than once; the rates then add up.
+    #[must_use]
     pub fn traffic(&self) -> &[Traffic] {
         &self.traffic
     }
@@ -178,6 +185,7 @@ impl LoadReport<'_> {
     }
 
     /// Returns how long the shard was measured.
+    #[must_use]
     pub fn window(&self) -> Nanos {
         self.view.window(self.shard)
     }

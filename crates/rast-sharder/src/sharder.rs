@@ -212,11 +212,13 @@ pub struct RunError<C: Controller> {
 
 impl<C: Controller> RunError<C> {
     /// Returns why.
+    #[must_use]
     pub fn cause(&self) -> &RunCause {
         &self.cause
     }
 
     /// Returns the cause, the controller, the shards and the report.
+    #[must_use]
     pub fn into_parts(self) -> (RunCause, Outcome<C>) {
         (self.cause, *self.outcome)
     }

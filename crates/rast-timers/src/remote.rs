@@ -155,6 +155,7 @@ impl<T, W: Fn()> RemoteTimers<T, W> {
     }
 
     /// Tells whether the owner is gone or has closed the door.
+    #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.commands.is_closed()
     }

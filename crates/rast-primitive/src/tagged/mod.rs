@@ -77,6 +77,7 @@ impl<T> TaggedPtr<T> {
     pub const LAYOUT: &'static str = layout::NAME;
 
     /// A null pointer with count 0.
+    #[must_use]
     pub const fn null() -> Self {
         Self {
             word: layout::NULL,
@@ -116,12 +117,14 @@ impl<T> TaggedPtr<T> {
 
     /// Returns the pointer.
     #[inline]
+    #[must_use]
     pub fn ptr(self) -> *mut T {
         layout::pointer(self.word)
     }
 
     /// Returns the count.
     #[inline]
+    #[must_use]
     pub fn count(self) -> u64 {
         layout::count::<T>(self.word)
     }
@@ -135,6 +138,7 @@ impl<T> TaggedPtr<T> {
 
     /// Returns true when the pointer is null, whatever the count.
     #[inline]
+    #[must_use]
     pub fn is_null(self) -> bool {
         self.ptr().is_null()
     }
@@ -212,6 +216,7 @@ pub struct AddressTooWide {
 
 impl AddressTooWide {
     /// Returns the address that was refused.
+    #[must_use]
     pub const fn address(self) -> usize {
         self.address
     }
@@ -258,6 +263,7 @@ pub struct AtomicTaggedPtr<T> {
 impl<T> AtomicTaggedPtr<T> {
     /// Holds `value`.
     #[cfg(not(rast_loom))]
+    #[must_use]
     pub const fn new(value: TaggedPtr<T>) -> Self {
         Self {
             word: layout::AtomicWord::new(value.word),

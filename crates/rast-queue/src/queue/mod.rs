@@ -96,6 +96,7 @@ impl<T, A: Allocator> RefUnwindSafe for Queue<T, A> {}
 impl<T> Queue<T> {
     /// Makes an empty queue in the global allocator; allocates nothing.
     #[cfg(not(rast_loom))]
+    #[must_use]
     pub const fn new() -> Self {
         Self::new_in(Global)
     }

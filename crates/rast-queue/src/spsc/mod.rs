@@ -76,6 +76,7 @@ use raw::Block;
 ///
 /// If the capacity, rounded up, or its size in bytes overflows.
 /// Aborts on lack of memory, as std's collections do.
+#[must_use]
 pub fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     ring_in(capacity, Global)
 }
@@ -124,6 +125,7 @@ pub fn try_ring_in<T, A: Allocator>(
 
 /// A ring whose indices begin at `start`: tests put it just below the wrap of `usize`.
 #[doc(hidden)]
+#[must_use]
 pub fn ring_at<T>(capacity: usize, start: usize) -> (Producer<T>, Consumer<T>) {
     match Block::new(rounded(capacity), start, Global) {
         Ok(block) => halves(block, start),

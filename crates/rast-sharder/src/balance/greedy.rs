@@ -92,6 +92,7 @@ pub struct Greedy {
 
 impl Greedy {
     /// Makes one with the default settings.
+    #[must_use]
     pub fn new() -> Self {
         Self {
             penalty: PENALTY,
