@@ -43,6 +43,7 @@
 //!
 //! Wherever std runs and has 64-bit atomics; without `std`, wherever `alloc` is.
 #![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "std")]
 extern crate std;

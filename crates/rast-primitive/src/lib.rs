@@ -58,6 +58,10 @@
 //!   `docs/verification.md`.
 //! - Sequential consistency is asked of fences only, which loom models.
 //! - Nothing poisons, and no user code runs under a lock of this crate.
+//! - Progress: what waits for others says so in its name (`lock`, `park`, `wait`,
+//!   `receive_blocking`). Waking takes the sleeper's lock for some instructions
+//!   where there is a sleeper, and so does `EventCount::prepare`; everything else
+//!   is lock-free.
 //!
 //! # Features and private cfgs
 //!
@@ -79,6 +83,7 @@
 //! the double word come from `portable-atomic` where the target has none. Models
 //! run on 64-bit hosts.
 #![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 extern crate alloc as std_alloc;
 #[cfg(any(feature = "std", rast_loom))]

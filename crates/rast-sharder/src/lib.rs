@@ -91,6 +91,9 @@
 //!   balancer that panics or returns nonsense leaves the assignment in force.
 //!   With `panic = "abort"` the first panic ends the process instead.
 //! - `run` gives the controller and every shard's state back.
+//! - Progress: [`WorkerCx`] and [`Handle`] never wait for a running call.
+//!   What wakes a worker that sleeps takes that worker's parking lock for some
+//!   instructions and enters the system; everything else is lock-free.
 //! - No lost wake-up: see `docs/algorithms/sharder.md` and its loom models.
 //!
 //! # Features

@@ -76,6 +76,10 @@
 //! - Remote: each accepted value is fired, cancelled, or dropped with its owner,
 //!   exactly one of these, and a cancel is told at once which.
 //!
+//! - Progress: timers, ticks and stores belong to one thread, or are one load or
+//!   store of a word; a store costs O(log n), and allocates where it grows.
+//!   [`remote`] has the progress of the queue beneath it.
+//!
 //! The crate has no unsafe code and no lock of its own. The proofs, and the
 //! faults of the source document that they answer, stand in
 //! `docs/algorithms/timers.md`.
@@ -94,6 +98,7 @@
 //!
 //! Runs wherever `rast-primitive` does; 64-bit atomics come from there.
 #![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 extern crate alloc as std_alloc;
