@@ -396,6 +396,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
             let burst = self.burst;
             let ring = &mut self.rings[slot];
             let mut freed = Freed {
+                lane: &self.lane,
                 taken: 0,
                 burst,
                 shard: ShardId::from_index(self.first + slot),
@@ -404,7 +405,6 @@ impl<M, W: Wake> EgressReceiver<M, W> {
             };
             let taken = freed.take(wanted, &mut each);
             drop(freed);
-            self.lane.taken.add(taken as u64);
             total += taken;
             self.turn += taken;
             if taken < wanted {
@@ -477,8 +477,10 @@ impl<M, W: Wake> EgressReceiver<M, W> {
     }
 }
 
-/// Wakes the sender when the taking ends, by return or by panic.
+/// Counts what was taken and wakes the sender when the taking ends, by return or
+/// by panic.
 struct Freed<'a, M, W: Wake> {
+    lane: &'a Lane,
     ring: &'a mut Consumer<M>,
     taken: usize,
     burst: usize,
@@ -498,6 +500,7 @@ impl<M, W: Wake> Freed<'_, M, W> {
 
 impl<M, W: Wake> Drop for Freed<'_, M, W> {
     fn drop(&mut self) {
+        self.lane.taken.add(self.taken as u64);
         if self.taken > 0 && may_gate(self.ring, self.taken, self.burst) {
             self.wake.wake(self.shard);
         }

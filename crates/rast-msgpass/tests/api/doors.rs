@@ -118,6 +118,31 @@ fn a_full_door_says_so_and_a_closed_one_too() {
 }
 
 #[test]
+fn a_panic_while_messages_are_taken_costs_one_of_them() {
+    let app = Store::builder(parts()).workers(1).start().unwrap();
+    let into = app.ingress::<Part, Put>();
+    let mut out = app.egress::<Part, Put>(0);
+    for number in [0, 4, 8] {
+        into.at(0).send(Put { client: 0, number }).unwrap();
+    }
+    while app.metrics().edges[1].sent < 3 {
+        std::thread::yield_now();
+    }
+    let mut seen = Vec::new();
+    let taking = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        out.drain(3, |put| {
+            assert!(put.number != 4, "the second");
+            seen.push(put.number);
+        })
+    }));
+    assert!(taking.is_err());
+    out.drain(3, |put| seen.push(put.number));
+    assert_eq!(seen, [0, 8]);
+    assert_eq!(app.metrics().edges[1].received, 3);
+    assert_eq!(app.metrics().edges[1].depth, 0);
+}
+
+#[test]
 fn what_left_is_there_after_the_end() {
     let app = Store::builder(parts()).workers(2).start().unwrap();
     let into = app.ingress::<Part, Put>();
