@@ -34,6 +34,7 @@ pub enum Progress {
 
 /// What becomes of a shard after its code panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PanicPolicy {
     /// It goes on: the state is taken to be sound.
     Continue,

@@ -16,6 +16,7 @@ use crate::timers::{Clock, Instant, Nanos};
 
 /// The assignment as outside readers see it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Published {
     /// The epoch that brought this assignment. Later epochs that kept it do
     /// not count.

@@ -14,6 +14,7 @@ use crate::timers::Nanos;
 
 /// The messages that one shard took from another, per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Traffic {
     /// The sender.
     pub from: ShardId,
@@ -25,6 +26,7 @@ pub struct Traffic {
 
 /// The load of one shard in its window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ShardLoad {
     /// The share of the window spent working, 1.0 being a whole worker.
     pub busy: f64,

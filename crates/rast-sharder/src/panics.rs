@@ -48,6 +48,7 @@ pub enum Hook {
 
 /// A panic that was contained.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PanicRecord {
     /// The shard whose code panicked, if it was a shard's.
     pub shard: Option<ShardId>,

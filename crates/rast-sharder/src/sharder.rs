@@ -121,6 +121,7 @@ impl<C: Controller> fmt::Debug for Sharder<C> {
 
 /// What is left of a shard after the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ShardExit<S> {
     /// Its state, as its last call left it.
     pub state: S,
@@ -130,6 +131,7 @@ pub struct ShardExit<S> {
 }
 
 /// What a run gives back.
+#[non_exhaustive]
 pub struct Outcome<C: Controller> {
     /// The controller.
     pub controller: C,

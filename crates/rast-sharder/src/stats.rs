@@ -14,6 +14,7 @@ use crate::timers::Nanos;
 
 /// What one worker did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WorkerStats {
     /// Turns taken.
     pub turns: u64,
@@ -27,6 +28,7 @@ pub struct WorkerStats {
 
 /// What the sharder did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Epochs published.
     pub epochs: u64,
@@ -49,6 +51,7 @@ pub struct Stats {
 
 /// What a run came to.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// The counters at the end.
     pub stats: Stats,
