@@ -20,7 +20,7 @@ pub const USAGE: &str = "usage: rast-benches [LAYER] [--smoke] [--json FILE] [--
   LAYER      primitive, alloc, queue, timers, sharder or msgpass; all of them by default
   --smoke    tiny sizes, one round, ours only: proves that the benches run
   --json     writes every sample to FILE
-  --rounds   rounds that count (default 11); one warm-up round comes before them";
+  --rounds   rounds that count (default 15); one warm-up round comes before them";
 
 impl Options {
     /// Reads the arguments after the program's name.
@@ -32,7 +32,7 @@ impl Options {
         let mut options = Self {
             layer: None,
             smoke: false,
-            rounds: 11,
+            rounds: 15,
             json: None,
         };
         while let Some(argument) = arguments.next() {
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn the_forms_of_the_command_line() {
         let all = parse("").unwrap();
-        assert_eq!((all.layer, all.smoke, all.rounds), (None, false, 11));
+        assert_eq!((all.layer, all.smoke, all.rounds), (None, false, 15));
         let one = parse("queue --rounds 3 --json out.json").unwrap();
         assert_eq!(one.layer.as_deref(), Some("queue"));
         assert_eq!(one.rounds, 3);
