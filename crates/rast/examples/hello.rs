@@ -1,4 +1,4 @@
-//! A graph in twenty lines: lines come in, words are counted by four replicas, counts come out.
+//! A first graph: lines come in, words are counted by four replicas, counts come out.
 //!
 //! `cargo run --release --example hello`
 
