@@ -85,20 +85,20 @@ impl<T> fmt::Debug for TryPushError<T> {
 
 impl<T> fmt::Display for Full<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the ring is full")
+        f.write_str("there is no room for the item")
     }
 }
 
 impl<T> fmt::Display for Closed<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the queue is closed")
+        f.write_str("closed: no item is taken any more")
     }
 }
 
 impl<T> fmt::Display for TryPushError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Closed(_) => "the queue is closed",
+            Self::Closed(_) => "closed: no item is taken any more",
             Self::NoMemory(_) => "no memory for another segment of the queue",
         })
     }

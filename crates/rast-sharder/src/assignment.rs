@@ -182,7 +182,7 @@ impl fmt::Display for AssignmentError {
             Self::Workers(n) => {
                 write!(f, "an assignment has 1 to {MAX_WORKERS} workers, not {n}")
             }
-            Self::Shards(n) => write!(f, "{n} shards are more than 32-bit numbers"),
+            Self::Shards(n) => write!(f, "{n} shards are more than a 32-bit number counts"),
             Self::UnknownWorker {
                 shard,
                 worker,

@@ -270,7 +270,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoShards => f.write_str("a sharder needs at least one shard"),
-            Self::TooManyShards(n) => write!(f, "{n} shards are more than 32-bit numbers"),
+            Self::TooManyShards(n) => write!(f, "{n} shards are more than a 32-bit number counts"),
             Self::NoWorkers => f.write_str("a sharder needs at least one worker"),
             Self::TooManyWorkers(n) => {
                 write!(f, "{n} workers are more than the most, {MAX_WORKERS}")

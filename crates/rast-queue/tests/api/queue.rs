@@ -243,7 +243,7 @@ fn errors_ask_nothing_of_the_item() {
     let error = TryPushError::from(Closed(Plain));
     assert_eq!(
         format!("{error:?} {error}"),
-        "Closed(..) the queue is closed"
+        "Closed(..) closed: no item is taken any more"
     );
     assert_eq!(
         format!("{:?}", TryPushError::NoMemory(Plain)),

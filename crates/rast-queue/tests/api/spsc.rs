@@ -300,7 +300,7 @@ fn debug_asks_nothing_of_the_item() {
     );
     assert_eq!(
         format!("{:?} {}", Full(Plain), Full(Plain)),
-        "Full(..) the ring is full"
+        "Full(..) there is no room for the item"
     );
 }
 
