@@ -100,6 +100,8 @@ pub(crate) struct Connection {
     first: u64,
     /// Bytes of arguments under way.
     under_way: usize,
+    /// Requests that entered a partition and were not answered.
+    entered: usize,
     /// Bytes of replies that wait in the ring.
     held: usize,
     output: Vec<u8>,
@@ -129,6 +131,7 @@ impl Connection {
             ring: VecDeque::new(),
             first: 0,
             under_way: 0,
+            entered: 0,
             held: 0,
             output: Vec::new(),
             output_at: 0,
@@ -226,6 +229,7 @@ impl Connection {
 
     /// Takes in the reply of a partition.
     pub(crate) fn reply(&mut self, to: Address, body: Body, shared: &Shared) {
+        self.entered -= 1;
         if self.fault.is_some() {
             // The connection is closed at its next turn; until then nothing grows.
             return;
@@ -265,6 +269,13 @@ impl Connection {
         }
         self.bound_output(shared);
         self.charge();
+    }
+
+    /// Leaves what its requests hold in the partitions until they are answered: how
+    /// many they are, and the account that is charged with their arguments.
+    pub(crate) fn leave(mut self) -> Option<(usize, Account)> {
+        self.buffers.set(self.under_way);
+        (self.entered > 0).then_some((self.entered, self.buffers))
     }
 
     /// Bytes that this connection's buffers hold.
@@ -319,7 +330,7 @@ impl Connection {
     fn send_parked(&mut self, door: &mut dyn Door) {
         while let Some((partition, request)) = self.outbox.pop_front() {
             match door.enter(partition, request) {
-                Ok(()) => {}
+                Ok(()) => self.entered += 1,
                 Err(Refused::Full(request)) => {
                     self.outbox.push_front((partition, request));
                     return;
@@ -728,6 +739,20 @@ mod tests {
             connection.sent(connection.output().len() - 1);
         }
         assert!(connection.buffered() < 500_000, "{}", connection.buffered());
+    }
+
+    #[test]
+    fn what_a_closed_connection_left_in_the_partitions_stays_charged() {
+        let (shared, mut connection) = set_up(|_| {});
+        let mut partitions = Partitions::new(100, 9);
+        let set = format!("SET k {}\r\n", "v".repeat(20_000));
+        connection.receive(set.repeat(3).as_bytes(), &mut partitions, &shared);
+        partitions.step(&mut connection, &shared);
+        let (missing, account) = connection.leave().expect("two were not answered");
+        assert_eq!(missing, 2);
+        assert!((40_000..50_000).contains(&shared.buffers.used()));
+        drop(account);
+        assert_eq!(shared.buffers.used(), 0);
     }
 
     #[test]

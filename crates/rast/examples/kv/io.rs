@@ -19,10 +19,12 @@
 //!    own that hold most.
 //!
 //! A request that finds its partition's door full stays on its connection, which
-//! is not read meanwhile; such connections are tried again each [`RETRY`].
+//! is not read meanwhile, and none is read while the buffers are past their limit;
+//! such connections are tried again each [`RETRY`].
 //!
 //! Thread 0 accepts too, and hands sockets out in turn.
 
+use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,6 +39,8 @@ use rast::queue::Queue;
 use crate::conn::{Connection, Fault};
 use crate::encode;
 use crate::graph::{Entrance, Exit};
+use crate::memory::{Account, STEP};
+use crate::message::ConnectionId;
 use crate::peer::{LINGER, Outcome, Peer, Table};
 use crate::shared::Shared;
 
@@ -45,6 +49,8 @@ const LISTEN: Token = Token(usize::MAX - 1);
 
 /// How soon a full partition is tried again.
 const RETRY: Duration = Duration::from_millis(1);
+/// How often other threads are woken while the buffers are past their limit.
+const TELL: Duration = Duration::from_millis(10);
 /// How soon a failed accept is tried again: the process is short of descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Replies taken from the lane in one turn.
@@ -103,20 +109,23 @@ pub(crate) struct IoThread {
     mailbox: Arc<Mailbox>,
     /// The other I/O threads.
     others: Vec<Arc<Mailbox>>,
-    /// They were woken since the buffers went past their limit.
-    told: bool,
+    /// When they were last woken since the buffers were past their limit.
+    told: Option<Instant>,
     listener: Option<Listener>,
     entrance: Entrance,
     exit: Exit,
     shared: Arc<Shared>,
     control: Arc<Control>,
     table: Table,
+    /// Closed connections whose requests are still in the partitions: how many, and
+    /// what is charged for them. Or else who closes at once pays for nothing.
+    left: HashMap<ConnectionId, (usize, Account)>,
     /// Slots to be served in this turn.
     due: Vec<u32>,
     /// Slots whose requests wait for room.
     parked: Vec<u32>,
     /// Slots that linger, with the time when that ends; the earliest first.
-    lingering: std::collections::VecDeque<(Instant, crate::message::ConnectionId)>,
+    lingering: std::collections::VecDeque<(Instant, ConnectionId)>,
     scratch: Box<[u8]>,
     drain_until: Option<Instant>,
     /// The lane or the listener has more than one turn takes.
@@ -156,13 +165,14 @@ impl IoThread {
             poll,
             mailbox,
             others: Vec::new(),
-            told: false,
+            told: None,
             listener: None,
             entrance,
             exit,
             shared: Arc::clone(shared),
             control: Arc::clone(control),
             table: Table::default(),
+            left: HashMap::new(),
             due: Vec::new(),
             parked: Vec::new(),
             lingering: std::collections::VecDeque::new(),
@@ -330,15 +340,22 @@ impl IoThread {
         let Self {
             exit,
             table,
+            left,
             due,
             shared,
             ..
         } = self;
         let taken = exit.drain(REPLIES, |reply| {
-            // A reply to a connection that was closed meanwhile has no reader.
-            if let Some(peer) = table.get(reply.to.connection) {
+            let id = reply.to.connection;
+            if let Some(peer) = table.get(id) {
                 peer.connection.reply(reply.to, reply.body, shared);
-                enqueue(due, reply.to.connection.slot, peer);
+                enqueue(due, id.slot, peer);
+            } else if let Some((missing, _)) = left.get_mut(&id) {
+                // The connection was closed meanwhile: the reply has no reader.
+                *missing -= 1;
+                if *missing == 0 {
+                    left.remove(&id);
+                }
             }
         });
         self.more |= taken == REPLIES;
@@ -381,6 +398,10 @@ impl IoThread {
         self.shared.counters.connected.sub(1);
         // The socket is closed next, which takes it off the poll in any case.
         let _ = self.poll.registry().deregister(&mut peer.stream);
+        let id = peer.connection.id();
+        if let Some(left) = peer.connection.leave() {
+            self.left.insert(id, left);
+        }
     }
 
     /// Closes the connections with the largest buffers while all connections
@@ -389,7 +410,6 @@ impl IoThread {
     /// who holds more may be another thread's.
     fn bound_buffers(&mut self) {
         if !self.shared.buffers.is_exceeded() {
-            self.told = false;
             return;
         }
         let share = self.shared.buffers.limit() / self.shared.counters.connected.get().max(1);
@@ -397,7 +417,8 @@ impl IoThread {
         for slot in self.table.occupied() {
             if let Some(peer) = self.table.at(slot) {
                 let held = peer.connection.buffered();
-                if held >= share {
+                // The figure of all lags behind by a step per connection.
+                if held + STEP.unsigned_abs() >= share {
                     sizes.push((held, slot));
                 }
             }
@@ -405,8 +426,10 @@ impl IoThread {
         sizes.sort_unstable();
         while self.shared.buffers.is_exceeded() {
             let Some((_, slot)) = sizes.pop() else {
-                // Once, or two threads without anything to close keep each other awake.
-                if !std::mem::replace(&mut self.told, true) {
+                // Not each time, or threads with nothing to close keep each other awake.
+                let now = Instant::now();
+                if self.told.is_none_or(|told| now - told >= TELL) {
+                    self.told = Some(now);
                     self.others.iter().for_each(|other| other.wake());
                 }
                 return;

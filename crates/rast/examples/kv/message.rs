@@ -19,7 +19,7 @@ pub(crate) type Key = Box<[u8]>;
 
 /// Names one connection of one I/O thread; the generation tells a late reply to a
 /// closed connection from a reply to the one that took over its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ConnectionId {
     /// The slot in the I/O thread's table.
     pub(crate) slot: u32,

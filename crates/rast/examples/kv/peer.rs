@@ -32,6 +32,8 @@ pub(crate) struct Peer {
     pub(crate) connection: Connection,
     readable: bool,
     writable: bool,
+    /// It is not read while the buffers of all are past their limit.
+    paused: bool,
     /// The client has shut its sending side, or more.
     read_closed: bool,
     /// The last reply was sent.
@@ -47,7 +49,7 @@ pub(crate) enum Outcome {
     Wait,
     /// It has more to do now.
     Again,
-    /// Its requests wait for room in a partition.
+    /// Its requests wait for room in a partition, or it waits for memory.
     Parked,
     /// Its last reply was sent: it lingers from now on.
     Linger,
@@ -63,6 +65,7 @@ impl Peer {
             connection,
             readable: true,
             writable: true,
+            paused: false,
             read_closed: false,
             lingering: false,
             queued: false,
@@ -108,7 +111,7 @@ impl Peer {
                 other => other,
             };
         }
-        match (again, self.connection.is_parked()) {
+        match (again, self.paused || self.connection.is_parked()) {
             (true, _) => Outcome::Again,
             (false, true) => Outcome::Parked,
             (false, false) => Outcome::Wait,
@@ -122,8 +125,15 @@ impl Peer {
         door: &mut dyn Door,
         shared: &Shared,
     ) -> io::Result<bool> {
+        self.paused = false;
         for _ in 0..READS {
             if !self.readable || !self.connection.wants_input(shared) {
+                return Ok(false);
+            }
+            if shared.buffers.is_exceeded() {
+                // Until who holds most is closed, or the partitions have answered
+                // what closed connections left there.
+                self.paused = true;
                 return Ok(false);
             }
             match self.stream.read(scratch) {
