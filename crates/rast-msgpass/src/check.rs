@@ -17,10 +17,12 @@ const CAPACITY: usize = 256;
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     capacity: Option<usize>,
-    burst: usize,
+    burst: Option<usize>,
     lanes: Option<usize>,
     unbounded: bool,
     reply: Option<usize>,
+    /// An attribute that was given more than once.
+    twice: bool,
 }
 
 #[allow(clippy::new_without_default, missing_docs)]
@@ -28,35 +30,47 @@ impl Spec {
     pub const fn new() -> Self {
         Self {
             capacity: None,
-            burst: 1,
+            burst: None,
             lanes: None,
             unbounded: false,
             reply: None,
+            twice: false,
         }
     }
 
     pub const fn capacity(mut self, capacity: usize) -> Self {
+        self = self.once(self.capacity.is_some());
         self.capacity = Some(capacity);
         self
     }
 
     pub const fn burst(mut self, burst: usize) -> Self {
-        self.burst = burst;
+        self = self.once(self.burst.is_some());
+        self.burst = Some(burst);
         self
     }
 
     pub const fn lanes(mut self, lanes: usize) -> Self {
+        self = self.once(self.lanes.is_some());
         self.lanes = Some(lanes);
         self
     }
 
     pub const fn unbounded(mut self) -> Self {
+        self = self.once(self.unbounded);
         self.unbounded = true;
         self
     }
 
     pub const fn reply(mut self, request: usize) -> Self {
+        self = self.once(self.reply.is_some());
         self.reply = Some(request);
+        self
+    }
+
+    /// Notes an attribute that stands there already.
+    const fn once(mut self, stands: bool) -> Self {
+        self.twice |= stands;
         self
     }
 }
@@ -88,7 +102,10 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
             Some(capacity) => capacity,
             None => CAPACITY,
         },
-        burst: spec.burst,
+        burst: match spec.burst {
+            Some(burst) => burst,
+            None => 1,
+        },
         lanes: match spec.lanes {
             Some(lanes) => lanes,
             None => 1,
@@ -99,6 +116,15 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
             (None, false) => EdgeKind::Bounded,
         },
     };
+    if spec.twice {
+        fault::<G>(&info, "has the same attribute twice: keep one");
+    }
+    if spec.burst.is_some() && !matches!(info.kind, EdgeKind::Bounded) {
+        fault::<G>(
+            &info,
+            "has a `burst`, which says nothing on an edge that is `unbounded` or a `reply`",
+        );
+    }
     if spec.reply.is_some() && spec.unbounded {
         fault::<G>(&info, "is both `reply` and `unbounded`: keep one");
     }

@@ -33,6 +33,7 @@
 /// Attributes of an edge: `cap = N` messages of room (256), `burst = N`
 /// messages that one invocation of the sender may `send` (1), `unbounded`,
 /// `reply = Request`, and `lanes = N` receivers of an edge to `egress` (1).
+/// Each at most once. Documentation comments may stand above every entry.
 ///
 /// The graph's type gets `PROCESSORS`, `EDGES`, `builder(..)` (one argument per
 /// processor, in order; replicas by anything that iterates over them), `dot()`
@@ -42,23 +43,24 @@
 ///
 /// A type that is listed twice, an edge that is listed twice (both as
 /// conflicting implementations), an edge whose receiver has no
-/// [`Receive`](crate::Receive), a burst past the capacity, and a cycle of edges
-/// that are all plainly bounded: such a cycle can fill up and stand still, so
-/// one of its edges has to be `unbounded` or a `reply`.
+/// [`Receive`](crate::Receive), an attribute given twice or where it says
+/// nothing, a burst past the capacity, and a cycle of edges that are all plainly
+/// bounded: such a cycle can fill up and stand still, so one of its edges has to
+/// be `unbounded` or a `reply`.
 #[macro_export]
 macro_rules! graph {
     (
         $(#[$meta:meta])*
         $v:vis graph $g:ident {
             processors {
-                $( $n:ident :
+                $( $(#[doc = $about:literal])* $n:ident :
                     $( [ $many:path ; $count:expr ] )?
                     $( ( struct $new:ident ( $old:path ) ) )?
                     $( $one:path )?
                 ),+ $(,)?
             }
             edges {
-                $( $f:ident -> $t:ident : $msg:ty $( [ $($attr:tt)* ] )? ; )*
+                $( $(#[doc = $says:literal])* $f:ident -> $t:ident : $msg:ty $( [ $($attr:tt)* ] )? ; )*
             }
         }
     ) => {

@@ -189,8 +189,13 @@ mod owing {
 
     graph! {
         pub(super) graph Owing {
-            processors { front: Front, back: Back }
+            processors {
+                /// Documentation may stand above every entry.
+                front: Front,
+                back: Back,
+            }
             edges {
+                /// Above an edge as well.
                 ingress -> front: u64;
                 front -> back: Ask;
                 back -> front: Answer [cap = 4, reply = Ask];
