@@ -136,8 +136,8 @@ impl<M> Door<M> {
             match deadline {
                 None => self.room.wait(key),
                 Some(deadline) => {
-                    let notified = self.room.wait_deadline(key, deadline);
-                    if !notified && Instant::now() >= deadline {
+                    self.room.wait_deadline(key, deadline);
+                    if Instant::now() >= deadline {
                         return self.try_send(message);
                     }
                 }
@@ -414,5 +414,35 @@ impl<M> IngressPort<'_, M> {
 impl<M> fmt::Debug for IngressPort<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("IngressPort").field(self.door).finish()
+    }
+}
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    //! What the public interface cannot bring about.
+
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn a_send_ends_at_its_deadline_however_often_it_is_woken() {
+        let door = Door::new(1);
+        door.try_send(1).expect("there is room for one");
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let waker = scope.spawn(|| {
+                let give_up = Instant::now() + Duration::from_secs(10);
+                while !ended.load(Ordering::Relaxed) && Instant::now() < give_up {
+                    door.room.notify_all();
+                }
+                ended.load(Ordering::Relaxed)
+            });
+            let deadline = Instant::now() + Duration::from_millis(20);
+            let refused = door.send_until(2, Some(deadline));
+            ended.store(true, Ordering::Relaxed);
+            assert!(matches!(refused, Err(TrySendError::Full(2))));
+            let in_time = waker.join().expect("the waker only wakes");
+            assert!(in_time, "the send went on for as long as it was woken");
+        });
     }
 }
