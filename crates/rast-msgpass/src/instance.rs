@@ -88,7 +88,7 @@ pub(crate) struct Instance<G, P> {
     /// The inlet that comes first, and per inlet the ring that does.
     first: usize,
     first_rings: Vec<usize>,
-    /// Kept for its memory.
+    /// Whom to wake after a chunk: kept for its memory, which holds all of them.
     wakes: Vec<ShardId>,
 }
 
@@ -107,6 +107,9 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         core: Core,
         settings: Settings,
     ) -> Self {
+        // Each receiver once, and each sender.
+        let receivers: usize = core.outs.iter().map(|out| out.targets()).sum();
+        let senders: usize = ins.iter().map(|inlet| inlet.rings()).sum();
         Self {
             processor,
             first_rings: vec![0; ins.len()],
@@ -116,7 +119,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             next: Next::Again,
             last_ping: None,
             first: 0,
-            wakes: Vec::new(),
+            wakes: Vec::with_capacity(receivers + senders),
         }
     }
 

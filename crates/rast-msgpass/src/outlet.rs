@@ -35,6 +35,8 @@ use crate::shared::Shared;
 
 /// An outlet whose message type is not known.
 pub(crate) trait Outlet: Any + Send {
+    /// Returns the number of receivers.
+    fn targets(&self) -> usize;
     /// Returns how many invocations are sure to find room for their burst.
     fn allow(&mut self) -> usize;
     /// As `allow`, for the handling of answers: within what the rings of answers
@@ -174,10 +176,6 @@ impl<M: Send + 'static> Out<M> {
             dirty: false,
             spilled: false,
         }
-    }
-
-    pub(crate) fn targets(&self) -> usize {
-        self.targets.len()
     }
 
     /// Picks the next target in turn, preferring one with room.
@@ -374,6 +372,10 @@ pub(crate) const fn answers_held(credit: usize) -> usize {
 }
 
 impl<M: Send + 'static> Outlet for Out<M> {
+    fn targets(&self) -> usize {
+        self.targets.len()
+    }
+
     fn allow(&mut self) -> usize {
         if !matches!(self.info.kind, EdgeKind::Bounded) {
             return usize::MAX;
