@@ -18,7 +18,47 @@
 //! The middle holds because a message is counted as sent before it is pushed,
 //! and as received only after its handler, and what that sent, is done.
 
+use core::ops::Index;
+
+use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts in one padded place.
+const PER_PLACE: usize = size_of::<CachePadded<u64>>() / size_of::<u64>();
+
+/// Some counts of one writer, on cache lines that hold nothing else.
+///
+/// In a plain boxed slice they would lie between those of other processors, and
+/// each message of one would take the line from the other.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    places: Box<[CachePadded<[Counter; PER_PLACE]>]>,
+    len: usize,
+}
+
+impl Counters {
+    /// Makes so many counts of zero.
+    pub(crate) fn new(len: usize) -> Self {
+        let place = |_| CachePadded::new(core::array::from_fn(|_| Counter::new()));
+        Self {
+            places: (0..len.div_ceil(PER_PLACE)).map(place).collect(),
+            len,
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Counter> {
+        (0..self.len).map(|index| &self[index])
+    }
+}
+
+impl Index<usize> for Counters {
+    type Output = Counter;
+
+    #[inline]
+    fn index(&self, index: usize) -> &Counter {
+        &self.places[index / PER_PLACE][index % PER_PLACE]
+    }
+}
 
 /// A count with one writer at a time.
 #[derive(Debug, Default)]
@@ -62,5 +102,24 @@ impl Counter {
     pub fn get_after(&self) -> u64 {
         // Acquire: pairs with the Release in add_after; counts of sends read later include those of the handlers counted here. [MP6]
         self.0.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_two_writers_share_no_line() {
+        let lines = |counters: &Counters| -> Vec<usize> {
+            let line = |counter| core::ptr::from_ref::<Counter>(counter).addr() / 128;
+            counters.iter().map(line).collect()
+        };
+        for len in [0, 1, PER_PLACE, PER_PLACE + 1] {
+            let (one, other) = (Counters::new(len), Counters::new(len));
+            assert_eq!(one.iter().count(), len);
+            let (one, other) = (lines(&one), lines(&other));
+            assert!(one.iter().all(|line| !other.contains(line)));
+        }
     }
 }

@@ -7,7 +7,7 @@
 use std::any::Any;
 
 use crate::calm::Calm;
-use crate::counter::Counter;
+use crate::counter::{Counter, Counters};
 use crate::graph::{EdgeInfo, End, Graph, ProcessorInfo};
 use crate::panics::{self, contain};
 use crate::primitive::CachePadded;
@@ -35,11 +35,11 @@ pub(crate) type Undelivered = Box<dyn Fn(&'static EdgeInfo, Box<dyn Any + Send>)
 #[derive(Debug)]
 pub(crate) struct Stats {
     /// Per edge that leaves, in the order of the declaration.
-    pub(crate) sent: Box<[Counter]>,
+    pub(crate) sent: Counters,
     /// Per edge that enters: handled, or given up.
-    pub(crate) received: Box<[Counter]>,
+    pub(crate) received: Counters,
     /// Per edge that enters: taken from a door. Zero for edges within the graph.
-    pub(crate) entered: Box<[Counter]>,
+    pub(crate) entered: Counters,
     pub(crate) pings: Counter,
     pub(crate) turns: Counter,
     pub(crate) gated: Counter,
@@ -49,11 +49,10 @@ pub(crate) struct Stats {
 
 impl Stats {
     fn new(outgoing: usize, incoming: usize) -> Self {
-        let counters = |count| (0..count).map(|_| Counter::new()).collect();
         Self {
-            sent: counters(outgoing),
-            received: counters(incoming),
-            entered: counters(incoming),
+            sent: Counters::new(outgoing),
+            received: Counters::new(incoming),
+            entered: Counters::new(incoming),
             pings: Counter::new(),
             turns: Counter::new(),
             gated: Counter::new(),
@@ -138,7 +137,7 @@ impl Shared {
     pub(crate) fn is_quiet(&self) -> bool {
         let mut received = 0_u64;
         for stats in &self.stats {
-            for counter in &stats.received {
+            for counter in stats.received.iter() {
                 received = received.wrapping_add(counter.get_after());
             }
         }
@@ -146,12 +145,12 @@ impl Shared {
         for (shard, stats) in self.stats.iter().enumerate() {
             let end = End::Processor(self.instance(shard).0);
             let outgoing = self.edges.iter().filter(|edge| edge.from == end);
-            for (edge, counter) in outgoing.zip(&stats.sent) {
+            for (edge, counter) in outgoing.zip(stats.sent.iter()) {
                 if edge.to != End::Egress {
                     sent = sent.wrapping_add(counter.get());
                 }
             }
-            for counter in &stats.entered {
+            for counter in stats.entered.iter() {
                 sent = sent.wrapping_add(counter.get());
             }
         }
