@@ -115,6 +115,7 @@ impl core::error::Error for BuildError {
 impl<G: Graph> Builder<G> {
     /// Begins from the processors.
     #[doc(hidden)]
+    #[must_use]
     pub fn new(given: Given<G>) -> Self {
         Self {
             given,

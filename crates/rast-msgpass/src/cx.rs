@@ -146,6 +146,7 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
 
     /// Returns the index of this instance among the replicas of its processor;
     /// 0 for a processor without.
+    #[must_use]
     pub fn replica(&self) -> usize {
         self.core.replica
     }
@@ -153,11 +154,13 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
     /// Returns the index of the replica that sent the message in hand: where an
     /// answer goes. 0 from a processor without replicas, from ingress, and in
     /// a ping.
+    #[must_use]
     pub fn sender(&self) -> usize {
         self.core.sender
     }
 
     /// Reads the clock.
+    #[must_use]
     pub fn now(&self) -> Instant {
         MonotonicClock::new().now()
     }
@@ -170,6 +173,7 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
 
     /// Tells whether the graph drains: no ping comes any more, the messages
     /// that are still there are handled.
+    #[must_use]
     pub fn is_draining(&self) -> bool {
         self.core.shared.calm.is_asked()
     }
@@ -248,6 +252,7 @@ impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
 
     /// Returns how many messages [`try_send`](Self::try_send) would take now;
     /// on a `reply` edge, how many requests wait for an answer.
+    #[must_use]
     pub fn room<M>(self) -> usize
     where
         M: Edge<G, P, To>,
@@ -383,6 +388,7 @@ impl<G: Graph, P, To> Chosen<'_, G, P, To> {
     /// # Panics
     ///
     /// When there is no such replica or lane.
+    #[must_use]
     pub fn room<M: Edge<G, P, To>>(mut self) -> usize {
         let index = self.index::<M>();
         let invocation = self.core.invocation;

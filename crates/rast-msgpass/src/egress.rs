@@ -96,6 +96,7 @@ pub struct Lane {
 
 impl Lane {
     /// Makes the lane of so many senders.
+    #[must_use]
     pub fn new(senders: usize) -> Self {
         Self {
             words: (0..senders.div_ceil(64))

@@ -25,6 +25,7 @@ pub enum End {
 
 impl End {
     /// Returns the index of the processor, if the end is one.
+    #[must_use]
     pub const fn processor(self) -> Option<usize> {
         match self {
             Self::Processor(index) => Some(index),
@@ -35,6 +36,7 @@ impl End {
 
 /// Which rule bounds an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum EdgeKind {
     /// Its sender runs only while there is room for the declared burst.
     Bounded,
@@ -51,6 +53,7 @@ pub enum EdgeKind {
 
 /// A processor of a graph, as declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct ProcessorInfo {
     /// The name in `graph!`.
     pub name: &'static str,
@@ -64,6 +67,7 @@ pub struct ProcessorInfo {
 
 /// An edge of a graph, as declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct EdgeInfo {
     /// The sending end.
     pub from: End,
@@ -174,7 +178,7 @@ pub trait At<const N: usize> {
 /// States that `P` has one instance in the graph; implemented by
 /// [`graph!`](crate::graph) alone.
 #[diagnostic::on_unimplemented(
-    message = "`{P}` has replicas in graph `{Self}`: say which one receives",
+    message = "graph `{Self}` has no single `{P}`: say which replica receives",
     label = "choose a replica",
     note = "write `.key(k)`, `.any()`, `.all()` or `.at(i)` before the call"
 )]
@@ -183,7 +187,7 @@ pub trait Single<P>: Node<P> {}
 /// States that `P` has replicas in the graph; implemented by
 /// [`graph!`](crate::graph) alone.
 #[diagnostic::on_unimplemented(
-    message = "`{P}` has one instance in graph `{Self}`: there is none to choose",
+    message = "graph `{Self}` has no replicas of `{P}` to choose from",
     label = "`{P}` is not replicated",
     note = "send to it directly, or declare it as `[{P}; N]` in `graph!`"
 )]

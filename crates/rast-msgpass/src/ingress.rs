@@ -31,6 +31,7 @@ use crate::queue::{Closed, Queue};
 use crate::sharder::{self, ShardId};
 
 /// The reason why a door did not take a message; the message is in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<M> {
     /// There is no room now.
     Full(M),
@@ -88,6 +89,7 @@ pub struct Door<M> {
 
 impl<M> Door<M> {
     /// Makes an open door with room for `capacity` messages.
+    #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
             queue: Queue::new(),
@@ -268,6 +270,7 @@ impl<G: Graph + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
     }
 
     /// Returns the number of instances that receive.
+    #[must_use]
     pub fn replicas(&self) -> usize {
         self.doors.doors.len()
     }
@@ -282,6 +285,7 @@ impl<G: Graph + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
 
     /// Chooses the replica for a key: equal keys get the same one.
     /// It is the remainder of `key` by the number of replicas.
+    #[must_use]
     pub fn key(&self, key: u64) -> IngressPort<'_, M>
     where
         G: Replicated<P>,
@@ -294,6 +298,7 @@ impl<G: Graph + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
     /// # Panics
     ///
     /// When there is no such replica.
+    #[must_use]
     pub fn at(&self, index: usize) -> IngressPort<'_, M>
     where
         G: Replicated<P>,
@@ -401,11 +406,13 @@ impl<M> IngressPort<'_, M> {
     }
 
     /// Returns how many messages wait, or are being sent, there.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.door.len()
     }
 
     /// Tells whether no message waits there.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.door.len() == 0
     }

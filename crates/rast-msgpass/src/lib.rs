@@ -109,6 +109,7 @@
 //! Wherever std has threads; tested on Linux x86-64. This crate has no
 //! unsafe code.
 #![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "std")]

@@ -33,6 +33,7 @@ fn doors<G: Graph>() -> impl Iterator<Item = End> {
 }
 
 /// Draws graph `G` for Graphviz.
+#[must_use]
 pub fn dot<G: Graph>() -> String {
     let mut text = format!("digraph {} {{\n  rankdir=LR;\n", G::NAME);
     for processor in G::PROCESSORS {
@@ -54,6 +55,7 @@ pub fn dot<G: Graph>() -> String {
 }
 
 /// Draws graph `G` for Mermaid.
+#[must_use]
 pub fn mermaid<G: Graph>() -> String {
     let escape = |text: String| {
         text.replace('"', "#quot;")

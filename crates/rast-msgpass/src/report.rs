@@ -8,6 +8,7 @@ use crate::timers::Nanos;
 
 /// A handler that panicked.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PanicRecord {
     /// The name of the processor in `graph!`.
     pub processor: &'static str,
@@ -31,6 +32,7 @@ impl fmt::Display for PanicRecord {
 
 /// The counts of one instance of a processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InstanceMetrics {
     /// The index of the processor in `PROCESSORS`.
     pub processor: usize,
@@ -59,6 +61,7 @@ pub struct InstanceMetrics {
 
 /// The counts of one edge, over all its rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EdgeMetrics {
     /// The edge.
     pub edge: &'static EdgeInfo,
@@ -72,6 +75,7 @@ pub struct EdgeMetrics {
 
 /// What a running graph does, as far as one thread can see at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Metrics {
     /// Per instance, in the order of the declaration.
     pub instances: Vec<InstanceMetrics>,
@@ -87,6 +91,7 @@ pub struct Metrics {
 
 /// Messages of one edge that were accepted and never handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Undelivered {
     /// The edge.
     pub edge: &'static EdgeInfo,
@@ -96,6 +101,7 @@ pub struct Undelivered {
 
 /// What happened in a graph.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// The counts.
     pub metrics: Metrics,
@@ -114,11 +120,13 @@ pub struct Report {
 
 impl Report {
     /// Returns how many messages were accepted and never handled.
+    #[must_use]
     pub fn undelivered_total(&self) -> u64 {
         self.undelivered.iter().map(|lost| lost.messages).sum()
     }
 
     /// Returns how many messages were handled, or given up, by processors.
+    #[must_use]
     pub fn received_total(&self) -> u64 {
         self.metrics.instances.iter().map(|one| one.received).sum()
     }
@@ -127,9 +135,9 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let metrics = &self.metrics;
-        writeln!(
+        write!(
             f,
-            "{} messages handled by {} processors on {} workers; {} epochs, {} moves",
+            "{} messages handled by {} instances on {} workers; {} epochs, {} moves",
             self.received_total(),
             metrics.instances.len(),
             metrics.workers.len(),
@@ -137,20 +145,21 @@ impl fmt::Display for Report {
             metrics.moves,
         )?;
         for panic in &self.panics {
-            writeln!(f, "panic: {panic}")?;
+            write!(f, "\npanic: {panic}")?;
         }
         for lost in &self.undelivered {
-            writeln!(f, "undelivered: {} of {}", lost.messages, lost.edge)?;
+            write!(f, "\nundelivered: {} of {}", lost.messages, lost.edge)?;
         }
         for text in self.rejections.iter().chain(&self.faults) {
-            writeln!(f, "{text}")?;
+            write!(f, "\n{text}")?;
         }
         Ok(())
     }
 }
 
-/// The graph did not come to rest in time, and was stopped.
+/// The graph was stopped before it came to rest: by the deadline, or by somebody else.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DrainError {
     /// What happened, with what was lost.
     pub report: Box<Report>,
@@ -160,7 +169,7 @@ impl fmt::Display for DrainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the graph did not come to rest in time; {} messages were not delivered",
+            "the graph ended before it came to rest; {} messages were not delivered",
             self.report.undelivered_total()
         )
     }

@@ -17,6 +17,7 @@ use crate::report::PanicRecord;
 
 /// What becomes of a processor whose handler panicked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnPanic {
     /// The message in hand is lost and counted; the next one is handled.
     #[default]

@@ -72,6 +72,14 @@ fn a_panic_costs_one_message_and_is_reported() {
     assert_eq!(report.undelivered[0].messages, 120);
     // The credit of each lost request came back, or the gate had stood still.
     assert_eq!(report.metrics.instances[0].received, 600 + 480);
+    let text = report.to_string();
+    let counts = "messages handled by 3 instances on 2 workers";
+    assert!(text.lines().next().unwrap().contains(counts), "{text}");
+    assert!(
+        text.contains("\nundelivered: 120 of Gate -> Fragile: u64"),
+        "{text}"
+    );
+    assert!(!text.ends_with('\n'), "{text}");
     let texts: Vec<_> = report.panics.iter().map(ToString::to_string).collect();
     assert!(texts.contains(&"fragile[0] in its ping: the first ping".to_owned()));
     let third = "fragile[0] handling Gate -> Fragile: u64: cannot take 13";
