@@ -119,6 +119,65 @@ impl Core {
 }
 
 /// What a handler of processor `P` in graph `G` may do.
+///
+/// ```
+/// use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
+///
+/// struct Front;
+/// struct Shard(u64);
+///
+/// graph! {
+///     graph Store {
+///         processors { front: Front, shard: [Shard; 4] }
+///         edges {
+///             ingress -> front: u64;
+///             front -> shard: Add;
+///             front -> shard: Tell;
+///             shard -> egress: Sum;
+///         }
+///     }
+/// }
+/// struct Add(u64);
+/// #[derive(Clone)]
+/// struct Tell;
+/// struct Sum(u64);
+///
+/// impl Process<Store> for Front {}
+/// impl Receive<Store, Ingress, u64> for Front {
+///     fn receive(&mut self, number: u64, cx: &mut Cx<'_, Store, Self>) {
+///         if number > 0 {
+///             cx.to::<Shard>().key(number).send(Add(number)); // one, by the key
+///         } else {
+///             cx.to::<Shard>().all().send(Tell); // a copy to each
+///         }
+///     }
+/// }
+/// impl Process<Store> for Shard {}
+/// impl Receive<Store, Front, Add> for Shard {
+///     fn receive(&mut self, Add(number): Add, cx: &mut Cx<'_, Store, Self>) {
+///         assert_eq!(cx.replica() as u64, number % 4);
+///         self.0 += number;
+///     }
+/// }
+/// impl Receive<Store, Front, Tell> for Shard {
+///     fn receive(&mut self, _: Tell, cx: &mut Cx<'_, Store, Self>) {
+///         cx.to::<Egress>().send(Sum(self.0));
+///     }
+/// }
+///
+/// let app = Store::builder(Front, (0..4).map(|_| Shard(0))).start()?;
+/// let mut sums = app.egress::<Shard, Sum>(0);
+/// let numbers = app.ingress::<Front, u64>();
+/// // Order is kept along an edge and not across two: ask when all numbers are in.
+/// (1..=10).for_each(|number| numbers.send(number).unwrap());
+/// while app.metrics().edges[1].received < 10 {
+///     std::thread::yield_now();
+/// }
+/// numbers.send(0)?;
+/// let total: u64 = (0..4).map(|_| sums.recv().map_or(0, |Sum(sum)| sum)).sum();
+/// assert_eq!(total, 55);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Cx<'a, G, P> {
     core: &'a mut Core,
     types: PhantomData<fn(G, P)>,

@@ -266,6 +266,35 @@ impl<M: Send + 'static> AnyLaneParts for LaneParts<M> {
 /// kept. The lane ends when the graph has ended and everything was taken. When
 /// the receiver is dropped before, what is sent counts as undelivered and holds
 /// nobody up.
+///
+/// ```
+/// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
+/// # struct Echo;
+/// # graph! {
+/// #     graph App {
+/// #         processors { echo: Echo }
+/// #         edges { ingress -> echo: u64 [cap = 4]; echo -> egress: u64 [cap = 8]; }
+/// #     }
+/// # }
+/// # impl Process<App> for Echo {}
+/// # impl Receive<App, Ingress, u64> for Echo {
+/// #     fn receive(&mut self, number: u64, cx: &mut Cx<'_, App, Self>) {
+/// #         cx.to::<Egress>().send(number);
+/// #     }
+/// # }
+/// use rast_msgpass::{RecvError, TryRecvError};
+///
+/// let app = App::builder(Echo).start()?;
+/// let mut echoes = app.egress::<Echo, u64>(0);
+/// assert_eq!(echoes.try_recv(), Err(TryRecvError::Empty));
+/// let numbers = app.ingress::<Echo, u64>();
+/// (0..3).for_each(|number| numbers.send(number).unwrap());
+/// app.drain(std::time::Duration::from_secs(10))?;
+/// // What left before the end is there after it.
+/// assert_eq!([echoes.recv(), echoes.recv(), echoes.recv()], [Ok(0), Ok(1), Ok(2)]);
+/// assert_eq!(echoes.recv(), Err(RecvError));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct EgressReceiver<M, W: Wake = sharder::Handle> {
     rings: Vec<Consumer<M>>,
     lane: Arc<Lane>,

@@ -36,6 +36,37 @@ struct Ending {
 /// `Send` and `Sync`. Dropping it stops the graph and waits for its threads.
 /// Dropped, or asked to end the graph, by a handler of the same graph, it stops
 /// the graph and waits for nobody: the handler has to return first.
+///
+/// ```
+/// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
+/// # struct Echo;
+/// # graph! {
+/// #     graph App {
+/// #         processors { echo: Echo }
+/// #         edges { ingress -> echo: u64 [cap = 4]; echo -> egress: u64 [cap = 8]; }
+/// #     }
+/// # }
+/// # impl Process<App> for Echo {}
+/// # impl Receive<App, Ingress, u64> for Echo {
+/// #     fn receive(&mut self, number: u64, cx: &mut Cx<'_, App, Self>) {
+/// #         cx.to::<Egress>().send(number);
+/// #     }
+/// # }
+/// let app = App::builder(Echo).start()?;
+/// let numbers = app.ingress::<Echo, u64>();
+/// let mut echoes = app.egress::<Echo, u64>(0);
+/// numbers.send(7)?;
+/// assert_eq!(echoes.recv(), Ok(7));
+/// assert_eq!(app.metrics().edges[0].sent, 1);
+///
+/// // Another thread may stop the graph; this one lets it come to rest.
+/// let stopper = app.stopper();
+/// let report = app.drain(std::time::Duration::from_secs(10))?;
+/// assert_eq!((report.received_total(), report.undelivered_total()), (1, 0));
+/// assert!(numbers.send(8).is_err());
+/// # drop(stopper);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Handle<G: Graph> {
     run: Run,
     graph: PhantomData<fn(G)>,

@@ -254,6 +254,39 @@ pub(crate) struct Doors<M> {
 /// The order of one thread's messages to one instance is kept.
 /// What a call took is handled, or counted as undelivered when the graph is
 /// stopped before.
+///
+/// ```
+/// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
+/// # struct Echo;
+/// # graph! {
+/// #     graph App {
+/// #         processors { echo: Echo }
+/// #         edges { ingress -> echo: u64 [cap = 4]; echo -> egress: u64 [cap = 8]; }
+/// #     }
+/// # }
+/// # impl Process<App> for Echo {}
+/// # impl Receive<App, Ingress, u64> for Echo {
+/// #     fn receive(&mut self, number: u64, cx: &mut Cx<'_, App, Self>) {
+/// #         cx.to::<Egress>().send(number);
+/// #     }
+/// # }
+/// use rast_msgpass::TrySendError;
+///
+/// let app = App::builder(Echo).start()?;
+/// let numbers = app.ingress::<Echo, u64>();
+/// // Nobody receives: the lane, then the door, then nothing more.
+/// let mut accepted = 0;
+/// while numbers.try_send(accepted) != Err(TrySendError::Full(accepted)) {
+///     accepted += 1;
+///     # assert!(accepted <= 12);
+///     # std::thread::yield_now();
+/// }
+/// // Past its end the graph gives the message back.
+/// let other = numbers.clone();
+/// drop(app);
+/// assert_eq!(other.send(7).unwrap_err().into_inner(), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct IngressSender<G, P, M> {
     doors: Arc<Doors<M>>,
     handle: sharder::Handle,
