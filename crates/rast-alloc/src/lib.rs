@@ -64,5 +64,6 @@ pub use stats::Stats;
 pub use allocator_api2::alloc::{AllocError, Allocator, Global, Layout};
 pub use allocator_api2::{boxed, vec};
 
-#[doc(hidden)]
+// The layers beneath: signatures here name their types, and one version serves all.
+#[doc(no_inline)]
 pub use rast_primitive as primitive;

@@ -180,7 +180,8 @@ pub use sharder::WorkerStats;
 #[cfg(feature = "std")]
 pub use shared::OnPanic;
 
-#[doc(hidden)]
+// The layers beneath: signatures here name their types, and one version serves all.
+#[doc(no_inline)]
 pub use rast_sharder::{self as sharder, alloc, primitive, queue, timers};
 
 /// What `graph!` and the models call; not for use.

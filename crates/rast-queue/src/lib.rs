@@ -58,5 +58,6 @@ pub mod spsc;
 pub use error::{Closed, Full, TryPushError};
 pub use queue::{Drain, IntoIter, Queue};
 
-#[doc(hidden)]
+// The layers beneath: signatures here name their types, and one version serves all.
+#[doc(no_inline)]
 pub use rast_alloc::{self as alloc, primitive};

@@ -172,5 +172,6 @@ pub use sharder::{Outcome, RunCause, RunError, ShardExit, Sharder};
 #[cfg(feature = "std")]
 pub use stats::{Report, Stats, WorkerStats};
 
-#[doc(hidden)]
+// The layers beneath: signatures here name their types, and one version serves all.
+#[doc(no_inline)]
 pub use rast_timers::{self as timers, alloc, primitive, queue};

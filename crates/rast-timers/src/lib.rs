@@ -129,5 +129,6 @@ pub use tick::Tick;
 pub use time::{Instant, Nanos};
 pub use waiting::{Missed, WaitingTimer};
 
-#[doc(hidden)]
+// The layers beneath: signatures here name their types, and one version serves all.
+#[doc(no_inline)]
 pub use rast_queue::{self as queue, alloc, primitive};
