@@ -168,7 +168,7 @@ impl Run {
     }
 
     fn is_finished(&self) -> bool {
-        self.sharder.is_stopped()
+        self.sharder.is_stopping()
     }
 
     /// Waits until nothing is under way any more; returns false when the
@@ -380,8 +380,8 @@ impl<G: Graph> Handle<G> {
     }
 
     /// Tells whether the graph was asked to stop.
-    pub fn is_stopped(&self) -> bool {
-        self.run.sharder.is_stopped()
+    pub fn is_stopping(&self) -> bool {
+        self.run.sharder.is_stopping()
     }
 
     /// Asks for a new decision on the assignment.
@@ -443,7 +443,7 @@ impl<G: Graph> fmt::Debug for Handle<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle")
             .field("graph", &G::NAME)
-            .field("is_stopped", &self.is_stopped())
+            .field("is_stopping", &self.is_stopping())
             .finish_non_exhaustive()
     }
 }

@@ -55,7 +55,7 @@ impl Handle {
 
     /// Tells whether the workers were asked to leave.
     #[must_use]
-    pub fn is_stopped(&self) -> bool {
+    pub fn is_stopping(&self) -> bool {
         self.core.baton.is_stopping()
     }
 

@@ -298,7 +298,7 @@ mod tests {
         });
         let error = ran.expect_err("a worker has no thread");
         assert_eq!(error.to_string(), "no thread for worker 3: no more threads");
-        assert!(handle.is_stopped());
+        assert!(handle.is_stopping());
         let (_, outcome) = error.into_parts();
         assert_eq!(outcome.shards.len(), 9);
     }

@@ -126,7 +126,7 @@ fn a_sharder_that_never_runs_drops_everything() {
     handle.stop();
     handle.reshard();
     handle.notify(ShardId(0));
-    assert!(handle.is_stopped());
+    assert!(handle.is_stopping());
 }
 
 #[test]

@@ -131,8 +131,8 @@ impl Running {
     }
 
     /// Whether the graph has stopped by itself.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.handle.is_stopped()
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.handle.is_stopping()
     }
 
     /// Ends the graph: what it accepted is handled within `span`. Returns how many

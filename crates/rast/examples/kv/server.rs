@@ -138,7 +138,7 @@ impl Server {
 
     /// Whether a thread has ended without having been told to.
     pub(crate) fn has_failed(&self) -> bool {
-        self.running.is_stopped() || self.threads.iter().any(JoinHandle::is_finished)
+        self.running.is_stopping() || self.threads.iter().any(JoinHandle::is_finished)
     }
 
     /// Answers what was read, then ends everything, within the drain's time.
