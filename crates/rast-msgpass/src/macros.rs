@@ -87,14 +87,18 @@ macro_rules! graph {
         )? )+
 
         const _: () = {
-            #[allow(non_camel_case_types, dead_code, clippy::upper_case_acronyms)]
-            enum __EndsOfGraph { $($n,)+ ingress, egress }
+            /// The ends, in an enum of the graph's name: that is what the error
+            /// about an end that is not declared speaks of.
+            mod __ends_of {
+                #[allow(non_camel_case_types, dead_code, clippy::upper_case_acronyms)]
+                pub(super) enum $g { $($n,)+ ingress, egress }
+            }
 
             /// The ends and the message of each edge: what an edge finds itself by.
             const __RAST_KEYS: &[$crate::__private::Key] = &[ $(
                 (
-                    __EndsOfGraph::$f as usize,
-                    __EndsOfGraph::$t as usize,
+                    __ends_of::$g::$f as usize,
+                    __ends_of::$g::$t as usize,
                     stringify!($msg),
                 ),
             )* ];
@@ -111,8 +115,8 @@ macro_rules! graph {
                 const EDGES: &'static [$crate::EdgeInfo] = &[ $(
                     $crate::__private::edge_info::<
                         $g,
-                        <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$f as usize }>>::End,
-                        <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$t as usize }>>::End,
+                        <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$f as usize }>>::End,
+                        <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$t as usize }>>::End,
                     >(
                         stringify!($msg),
                         $crate::__edge_spec!($g $f $t ($crate::__private::Spec::new()) $($($attr)*)?),
@@ -123,20 +127,20 @@ macro_rules! graph {
                     $(
                         <$msg as $crate::Edge<
                             $g,
-                            <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$f as usize }>>::End,
-                            <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$t as usize }>>::End,
+                            <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$f as usize }>>::End,
+                            <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$t as usize }>>::End,
                         >>::wire(wiring);
                     )*
                 }
             }
 
             $(
-                impl $crate::__private::At<{ __EndsOfGraph::$n as usize }> for __EndsOfGraph {
+                impl $crate::__private::At<{ __ends_of::$g::$n as usize }> for __ends_of::$g {
                     type End = $( $many )? $( $new )? $( $one )?;
                 }
-                impl $crate::Node<<__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$n as usize }>>::End> for $g {
-                    const END: $crate::End = $crate::End::Processor(__EndsOfGraph::$n as usize);
-                    const ID: usize = __EndsOfGraph::$n as usize;
+                impl $crate::Node<<__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$n as usize }>>::End> for $g {
+                    const END: $crate::End = $crate::End::Processor(__ends_of::$g::$n as usize);
+                    const ID: usize = __ends_of::$g::$n as usize;
                     const TYPE_NAME: &'static str =
                         concat!( $( stringify!($many), )? $( stringify!($new), )? $( stringify!($one), )? );
                 }
@@ -145,10 +149,10 @@ macro_rules! graph {
                 $( impl $crate::Single<$one> for $g {} )?
             )+
 
-            impl $crate::__private::At<{ __EndsOfGraph::ingress as usize }> for __EndsOfGraph {
+            impl $crate::__private::At<{ __ends_of::$g::ingress as usize }> for __ends_of::$g {
                 type End = $crate::Ingress;
             }
-            impl $crate::__private::At<{ __EndsOfGraph::egress as usize }> for __EndsOfGraph {
+            impl $crate::__private::At<{ __ends_of::$g::egress as usize }> for __ends_of::$g {
                 type End = $crate::Egress;
             }
             impl $crate::Node<$crate::Ingress> for $g {
@@ -166,20 +170,20 @@ macro_rules! graph {
             $(
                 impl $crate::Edge<
                     $g,
-                    <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$f as usize }>>::End,
-                    <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$t as usize }>>::End,
+                    <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$f as usize }>>::End,
+                    <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$t as usize }>>::End,
                 > for $msg {
                     const ID: usize = $crate::__private::find(
                         __RAST_KEYS,
-                        __EndsOfGraph::$f as usize,
-                        __EndsOfGraph::$t as usize,
+                        __ends_of::$g::$f as usize,
+                        __ends_of::$g::$t as usize,
                         stringify!($msg),
                     );
                     fn wire(wiring: &mut $crate::__private::Wiring) {
                         wiring.edge::<
                             $g,
-                            <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$f as usize }>>::End,
-                            <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$t as usize }>>::End,
+                            <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$f as usize }>>::End,
+                            <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$t as usize }>>::End,
                             $msg,
                         >();
                     }
@@ -274,8 +278,8 @@ macro_rules! __edge_spec {
             ($spec.reply(
                 <$request as $crate::Edge<
                     $g,
-                    <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$t as usize }>>::End,
-                    <__EndsOfGraph as $crate::__private::At<{ __EndsOfGraph::$f as usize }>>::End,
+                    <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$t as usize }>>::End,
+                    <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$f as usize }>>::End,
                 >>::ID
             ))
             $($($rest)*)?
