@@ -159,16 +159,20 @@ fn check_model(files: &[File], row: &Row, at: &str, faults: &mut Vec<String>) {
         return;
     };
     let path = format!("crates/{}/tests/loom.rs", row.krate);
-    let stands = find(files, &path).is_some_and(|text| {
-        let source = Source::new(text);
-        let words: Vec<&str> = source.words().map(|(_, word)| word).collect();
-        words
-            .windows(2)
-            .any(|pair| pair[0] == "fn" && pair[1] == model)
-    });
+    let parts = format!("crates/{}/tests/loom/", row.krate);
+    let stands = files
+        .iter()
+        .filter(|file| file.path == path || file.path.starts_with(&parts))
+        .any(|file| {
+            let source = Source::new(&file.text);
+            let words: Vec<&str> = source.words().map(|(_, word)| word).collect();
+            words
+                .windows(2)
+                .any(|pair| pair[0] == "fn" && pair[1] == model)
+        });
     if !stands {
         faults.push(format!(
-            "{at}: {} names the model `{model}`, which is no fn in {path}",
+            "{at}: {} names the model `{model}`, which is no fn in {path} or beside it in {parts}",
             row.label
         ));
     }

@@ -1,0 +1,156 @@
+//! The bounded ring.
+
+use rast_queue::primitive::model::model;
+use rast_queue::primitive::thread;
+use rast_queue::spsc;
+use std::sync::atomic::{AtomicUsize as StdUsize, Ordering};
+
+/// Just below the wrap of the indices.
+const NEAR_WRAP: usize = usize::MAX;
+
+/// What is popped was pushed, in order; each slot is seen written.
+#[test]
+fn spsc_push_pop() {
+    model(|| {
+        let (mut producer, mut consumer) = spsc::ring(2);
+        let other = thread::spawn(move || {
+            for n in 1..=2 {
+                producer.push(n).unwrap();
+            }
+        });
+        let mut expected = 1;
+        for _ in 0..3 {
+            if let Some(n) = consumer.pop() {
+                assert_eq!(n, expected);
+                expected += 1;
+            }
+        }
+        other.join().unwrap();
+        while let Some(n) = consumer.pop() {
+            assert_eq!(n, expected);
+            expected += 1;
+        }
+        assert_eq!(expected, 3);
+    });
+}
+
+/// A slot is written again only once the item in it was moved out; the indices wrap on the way.
+#[test]
+fn spsc_wrap() {
+    model(|| {
+        let (mut producer, mut consumer) = spsc::ring_at(1, NEAR_WRAP);
+        producer.push(0).unwrap();
+        let other = thread::spawn(move || {
+            let mut next = 1;
+            for _ in 0..2 {
+                if producer.push(next).is_ok() {
+                    next += 1;
+                }
+            }
+            next
+        });
+        let mut expected = 0;
+        for _ in 0..2 {
+            if let Some(n) = consumer.pop() {
+                assert_eq!(n, expected);
+                expected += 1;
+            }
+        }
+        let pushed = other.join().unwrap();
+        while let Some(n) = consumer.pop() {
+            assert_eq!(n, expected);
+            expected += 1;
+        }
+        assert_eq!(expected, pushed);
+    });
+}
+
+/// Batches on both sides, over the wrap, lose nothing and keep the order.
+#[test]
+fn spsc_batch() {
+    model(|| {
+        let (mut producer, mut consumer) = spsc::ring_at(2, NEAR_WRAP);
+        producer.push(0).unwrap();
+        let other = thread::spawn(move || {
+            let mut numbers = 1..4;
+            producer.push_iter(&mut numbers);
+            producer.push_iter(&mut numbers);
+            numbers.start
+        });
+        let mut expected = 0;
+        let mut check = |n| {
+            assert_eq!(n, expected);
+            expected += 1;
+        };
+        consumer.pop_batch(2, &mut check);
+        consumer.pop_batch(2, &mut check);
+        let pushed = other.join().unwrap();
+        consumer.pop_batch(2, &mut check);
+        assert_eq!(expected, pushed);
+    });
+}
+
+/// Room and length that one side has seen stay true until that side uses them.
+#[test]
+fn spsc_room_and_len_hold() {
+    model(|| {
+        let (mut producer, mut consumer) = spsc::ring(2);
+        producer.push(0).unwrap();
+        let other = thread::spawn(move || {
+            for _ in 0..producer.room() {
+                producer.push(1).unwrap();
+            }
+        });
+        for _ in 0..consumer.len() {
+            consumer.pop().unwrap();
+        }
+        other.join().unwrap();
+    });
+}
+
+/// A consumer that sees the producer gone finds all that was pushed.
+#[test]
+fn spsc_close_producer() {
+    model(|| {
+        let (mut producer, mut consumer) = spsc::ring(2);
+        let other = thread::spawn(move || {
+            producer.push(1).unwrap();
+            drop(producer);
+        });
+        if consumer.is_closed() {
+            assert_eq!(consumer.pop(), Some(1));
+            assert!(consumer.is_finished());
+        }
+        other.join().unwrap();
+    });
+}
+
+/// A payload whose drops are counted; it holds no memory, so a second drop is a wrong count and no more.
+struct Token;
+
+static DROPS: StdUsize = StdUsize::new(0);
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        DROPS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Whichever half leaves second, each item is dropped once.
+#[test]
+fn spsc_drop_with_items() {
+    model(|| {
+        DROPS.store(0, Ordering::Relaxed);
+        let (mut producer, mut consumer) = spsc::ring(2);
+        producer.push(Token).ok().unwrap();
+        let other = thread::spawn(move || {
+            let pushed = producer.push(Token).is_ok();
+            drop(producer);
+            pushed
+        });
+        drop(consumer.pop());
+        drop(consumer);
+        assert!(other.join().unwrap());
+        assert_eq!(DROPS.load(Ordering::Relaxed), 2);
+    });
+}
