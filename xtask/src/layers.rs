@@ -27,8 +27,14 @@ const BENEATH: &[(&str, Option<&str>)] = &[
 /// The crate of re-exports.
 const FACADE: &str = "rast";
 
-/// What only the lowest crate may name, so that one switch exchanges it for loom.
-const PRIMITIVE_ONLY: &[&str] = &["loom", "portable-atomic", "parking_lot", "crossbeam-epoch"];
+/// What only the lowest crate may name, so that one switch exchanges it for a model's.
+const PRIMITIVE_ONLY: &[&str] = &[
+    "loom",
+    "shuttle",
+    "portable-atomic",
+    "parking_lot",
+    "crossbeam-epoch",
+];
 
 /// The outside crates that a crate may name, in which table, and why.
 const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
@@ -37,6 +43,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         "loom",
         Kind::Normal,
         "the model checker, under cfg(rast_loom) alone",
+    ),
+    (
+        "rast-primitive",
+        "shuttle",
+        Kind::Normal,
+        "random schedules, under cfg(rast_shuttle) alone",
     ),
     (
         "rast-primitive",

@@ -12,6 +12,7 @@ mod metadata;
 mod orderings;
 mod outside;
 mod package;
+mod shuttle;
 mod source;
 mod tidy;
 mod tree;
@@ -33,6 +34,7 @@ commands:
   loom [-p CRATE]               run the loom models, print executions and bound
   loom --weak LABEL             weaken one labelled ordering in a copy and expect its model to fail;
                                 LABEL may be `all`
+  shuttle [-p CRATE]            run the same models, and longer ones, in random schedules
   bench [LAYER] [--smoke] [--rounds N] [--json FILE] [--rivals]
                                 run the benches; rivals run too unless --smoke is given without --rivals
   package                       build and test every crate from its unpacked package
@@ -68,6 +70,7 @@ fn dispatch(args: &[String]) -> Result<bool> {
         "layers" => layers::command(rest),
         "tidy" => tidy::command(rest),
         "loom" => loom::command(rest),
+        "shuttle" => shuttle::command(rest),
         "bench" => bench::command(rest),
         "package" => package::command(rest),
         other => Err(format!("no command `{other}`\n\n{USAGE}")),
@@ -95,7 +98,9 @@ mod tests {
         assert_eq!(dispatch(&[]), Ok(true));
         assert_eq!(dispatch(&strings(&["--help"])), Ok(true));
         assert!(dispatch(&strings(&["frobnicate"])).is_err());
-        for command in ["verify", "layers", "tidy", "loom", "bench", "package"] {
+        for command in [
+            "verify", "layers", "tidy", "loom", "shuttle", "bench", "package",
+        ] {
             let message = dispatch(&strings(&[command, "--frobnicate"])).unwrap_err();
             assert!(message.contains("--frobnicate"), "{command}: {message}");
         }

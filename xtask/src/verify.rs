@@ -5,7 +5,7 @@
 
 use crate::cmd::Cmd;
 use crate::metadata::{Package, Workspace};
-use crate::{Result, bench, layers, loom, outside, package, tidy, tree, weak};
+use crate::{Result, bench, layers, loom, outside, package, shuttle, tidy, tree, weak};
 use std::time::{Duration, Instant};
 
 /// How a step ended.
@@ -80,6 +80,7 @@ const STEPS: &[Step] = &[
     step("no_std", no_std),
     step("tagged pointer", tagged),
     step("loom", || done(loom::run(&[]))),
+    step("shuttle", || done(shuttle::run(&[]))),
     step("weak", weakened),
     step("examples", examples),
     step("demo", demo),
@@ -319,7 +320,7 @@ mod tests {
             judge(true, false, Err("x".into())),
             Outcome::Failed("x".into())
         );
-        for name in ["fmt", "clippy", "tests", "loom", "demo"] {
+        for name in ["fmt", "clippy", "tests", "loom", "shuttle", "demo"] {
             assert!(
                 STEPS.iter().any(|step| step.name == name && !step.outside),
                 "{name}"

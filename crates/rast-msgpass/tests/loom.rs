@@ -4,7 +4,7 @@
 //! The sharder's part, parking a worker and waking it, is modelled in its own
 //! crate; here an event count stands for it, with the same shape: the sleeper
 //! fences and looks once more, the waker writes, fences and looks for sleepers.
-#![cfg(rast_loom)]
+#![cfg(any(rast_loom, rast_shuttle))]
 
 use rast_msgpass::__private::{Calm, Counter, Door, EgressReceiver, Lane, Wake, may_gate};
 use rast_msgpass::TrySendError;

@@ -5,13 +5,13 @@
 
 use core::cell::Cell;
 
-#[cfg(not(rast_loom))]
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 use crate::hint;
 
 /// Doublings of the spin phase with four cores or more: 1 + 2 + .. + 32 hints.
 const SPIN_LIMIT_MANY: u32 = 6;
 /// Doublings with two or three cores, 1 + 2 + 4 hints: the other side is likely preempted.
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 const SPIN_LIMIT_FEW: u32 = 3;
 /// Yields after the spin phase, before [`Backoff::is_completed`].
 const YIELDS: u32 = 4;
@@ -24,7 +24,7 @@ const YIELDS: u32 = 4;
 /// then yields the core, then [`is_completed`](Self::is_completed) advises to
 /// park.
 /// On one core nothing spins. Without `std` many cores are assumed and a yield
-/// is a spin. In a model each step is a yield, as loom's scheduler is unfair.
+/// is a spin. In a model each step is a yield, as the schedulers there are unfair.
 ///
 /// # Examples
 ///
@@ -110,7 +110,7 @@ impl Default for Backoff {
 }
 
 /// Spins `2^step` hints, or none where spinning cannot help.
-#[cfg(not(rast_loom))]
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 #[inline]
 fn pause(step: u32, limit: u32) {
     if limit > 0 {
@@ -120,28 +120,28 @@ fn pause(step: u32, limit: u32) {
     }
 }
 
-#[cfg(rast_loom)]
+#[cfg(any(rast_loom, rast_shuttle))]
 fn pause(_step: u32, _limit: u32) {
-    loom::thread::yield_now();
+    crate::thread::yield_now();
 }
 
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 fn yield_now() {
     crate::thread::yield_now();
 }
 
-#[cfg(all(not(feature = "std"), not(rast_loom)))]
+#[cfg(all(not(feature = "std"), not(any(rast_loom, rast_shuttle))))]
 fn yield_now() {
     pause(SPIN_LIMIT_MANY, SPIN_LIMIT_MANY);
 }
 
-#[cfg(rast_loom)]
+#[cfg(any(rast_loom, rast_shuttle))]
 fn yield_now() {
-    loom::thread::yield_now();
+    crate::thread::yield_now();
 }
 
 /// Returns the doublings of the spin phase that suit this machine.
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 #[inline]
 fn spin_limit() -> u32 {
     use crate::sync::atomic::{AtomicU32, Ordering};
@@ -168,13 +168,17 @@ fn spin_limit() -> u32 {
     }
 }
 
-#[cfg(any(not(feature = "std"), rast_loom))]
+#[cfg(any(not(feature = "std"), any(rast_loom, rast_shuttle)))]
 fn spin_limit() -> u32 {
     // A model needs few steps: each one is a branch to explore.
-    if cfg!(rast_loom) { 1 } else { SPIN_LIMIT_MANY }
+    if cfg!(any(rast_loom, rast_shuttle)) {
+        1
+    } else {
+        SPIN_LIMIT_MANY
+    }
 }
 
-#[cfg(all(test, not(rast_loom)))]
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
 mod tests {
     use super::*;
 

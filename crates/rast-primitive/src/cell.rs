@@ -1,9 +1,9 @@
-//! `UnsafeCell` whose accesses loom can check.
+//! `UnsafeCell` whose accesses loom and shuttle can check.
 //!
 //! std's cell hands out a pointer, and nothing tells when it is used. This one
 //! runs a closure for each access, so that a model knows when it begins and ends
-//! and fails on two that overlap or are not ordered. Outside of a model it costs
-//! nothing.
+//! and fails on two that overlap or, under loom, are not ordered. Outside of a model
+//! it costs nothing.
 
 #[cfg(rast_loom)]
 pub use loom::cell::UnsafeCell;
@@ -51,7 +51,10 @@ impl<T: ?Sized> UnsafeCell<T> {
     ///
     /// Reading through it is sound while nobody writes.
     #[inline(always)]
+    #[cfg_attr(rast_shuttle, track_caller)]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        #[cfg(rast_shuttle)]
+        let _access = crate::scheduled::Access::read(self);
         f(self.0.get())
     }
 
@@ -59,7 +62,10 @@ impl<T: ?Sized> UnsafeCell<T> {
     ///
     /// Writing through it is sound while nobody else reads or writes.
     #[inline(always)]
+    #[cfg_attr(rast_shuttle, track_caller)]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        #[cfg(rast_shuttle)]
+        let _access = crate::scheduled::Access::write(self);
         f(self.0.get())
     }
 }

@@ -25,7 +25,7 @@ impl Deadline {
     pub(crate) fn is_past(self) -> bool {
         match self.0 {
             None => false,
-            Some(moment) => cfg!(rast_loom) || Instant::now() >= moment,
+            Some(moment) => cfg!(any(rast_loom, rast_shuttle)) || Instant::now() >= moment,
         }
     }
 
@@ -36,7 +36,7 @@ impl Deadline {
             condvar.wait(guard);
             return false;
         };
-        if cfg!(rast_loom) {
+        if cfg!(any(rast_loom, rast_shuttle)) {
             return condvar.wait_timeout(guard, Duration::ZERO);
         }
         let left = moment.saturating_duration_since(Instant::now());

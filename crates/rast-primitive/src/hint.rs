@@ -1,7 +1,10 @@
-//! What to tell the processor, or loom, while spinning.
+//! What to tell the processor, or the scheduler of a model, while spinning.
 
 /// Tells the processor that this loop spins; in a model lets the others run.
-#[cfg(not(rast_loom))]
+#[cfg(rast_shuttle)]
+pub use crate::scheduled::yield_now as spin_loop;
+/// Tells the processor that this loop spins; in a model lets the others run.
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 pub use core::hint::spin_loop;
 /// Tells the processor that this loop spins; in a model lets the others run.
 #[cfg(rast_loom)]

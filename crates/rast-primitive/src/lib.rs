@@ -1,16 +1,18 @@
 //! Atomics, cells, fences, parking and wake-up primitives that run on std or
-//! under the model checker loom, by one switch.
+//! under the model checkers loom and shuttle, by one switch.
 //!
 //! This is the ground floor of the RAST tower. Code written against it is
 //! checked by loom unchanged: `--cfg rast_loom` swaps every atomic, cell, lock
 //! and thread of all crates above for loom's, and [`model::model`] runs a
-//! scenario in every interleaving, or as a stress on real threads without it.
+//! scenario in every interleaving. `--cfg rast_shuttle` swaps them for ones that
+//! shuttle schedules, and a scenario runs in many random interleavings; without
+//! either it runs as a stress on real threads.
 //!
 //! # What there is
 //!
 //! | item | for |
 //! | --- | --- |
-//! | [`sync`], [`cell`], [`hint`], [`thread`] | what concurrent code stands on, from std or from loom |
+//! | [`sync`], [`cell`], [`hint`], [`thread`] | what concurrent code stands on, from std, loom or shuttle |
 //! | [`CachePadded`] | a value on cache lines of its own |
 //! | [`Backoff`], [`WaitStrategy`] | waiting a little; how to wait long |
 //! | [`TaggedPtr`], [`AtomicTaggedPtr`] | a pointer and a count in one word, changed together |
@@ -18,7 +20,7 @@
 //! | [`Signal`] | a one-slot event |
 //! | [`EventCount`] | sleep until a condition holds that changes without a lock |
 //! | [`Snapshot`] | a value replaced whole, read without waiting |
-//! | [`model`] | one scenario under loom or under std |
+//! | [`model`] | one scenario under loom, shuttle or std |
 //!
 //! # When to use it
 //!
@@ -70,12 +72,14 @@
 //!   [`TaggedPtr`], for `no_std` with `alloc`.
 //! - `--cfg rast_loom`: everything from loom. Constructors are not `const` there,
 //!   timed waits run out at once, and there are no scoped threads.
+//! - `--cfg rast_shuttle`: scheduled by shuttle. Layouts and `const` constructors
+//!   are those of std, orderings count for nothing, timed waits run out at once.
 //! - `--cfg rast_tagged_low`, `--cfg rast_tagged_wide`: force the layout of
 //!   [`TaggedPtr`]; its tests run in all three:
 //!   `RUSTFLAGS="--cfg rast_tagged_low" cargo test -p rast-primitive`.
 //!
-//! `tests/loom.rs` is not bound to `rast_loom`: without it the same scenarios run
-//! as a stress.
+//! `tests/loom.rs` is not bound to `rast_loom`: the same scenarios run under
+//! shuttle, and without either as a stress.
 //!
 //! # Platforms
 //!
@@ -86,7 +90,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 extern crate alloc as std_alloc;
-#[cfg(any(feature = "std", rast_loom))]
+#[cfg(any(feature = "std", rast_loom, rast_shuttle))]
 extern crate std;
 
 pub mod cell;
@@ -94,6 +98,9 @@ pub mod hint;
 pub mod sync;
 #[cfg(feature = "std")]
 pub mod thread;
+
+#[cfg(rast_shuttle)]
+mod scheduled;
 
 mod backoff;
 mod cache_padded;

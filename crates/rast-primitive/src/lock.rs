@@ -1,8 +1,8 @@
-//! `Mutex` and `Condvar` for cold paths: parking_lot's, or loom's in a model.
+//! `Mutex` and `Condvar` for cold paths: parking_lot's, or in a model loom's or shuttle's.
 //!
 //! Neither poisons: a panic under the lock unlocks it, and what the panic left
 //! behind is the business of the code that holds the lock.
-//! The wrappers exist for one signature under both builds.
+//! The wrappers exist for one signature under all builds.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -10,8 +10,10 @@ use core::time::Duration;
 
 #[cfg(rast_loom)]
 use loom::sync as imp;
-#[cfg(not(rast_loom))]
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 use parking_lot as imp;
+#[cfg(rast_shuttle)]
+use shuttle::sync as imp;
 
 /// A lock without poisoning, one byte beside its value.
 ///
@@ -45,9 +47,9 @@ impl<T> Mutex<T> {
 
     /// Returns the value.
     pub fn into_inner(self) -> T {
-        #[cfg(not(rast_loom))]
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
         return self.0.into_inner();
-        #[cfg(rast_loom)]
+        #[cfg(any(rast_loom, rast_shuttle))]
         return unpoisoned(self.0.into_inner());
     }
 }
@@ -56,9 +58,9 @@ impl<T: ?Sized> Mutex<T> {
     /// Waits for the lock and takes it. Blocking.
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        #[cfg(not(rast_loom))]
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
         return MutexGuard(self.0.lock());
-        #[cfg(rast_loom)]
+        #[cfg(any(rast_loom, rast_shuttle))]
         return MutexGuard {
             mutex: &self.0,
             guard: Some(unpoisoned(self.0.lock())),
@@ -68,9 +70,9 @@ impl<T: ?Sized> Mutex<T> {
     /// Takes the lock if it is free. Never waits.
     #[track_caller]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        #[cfg(not(rast_loom))]
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
         return self.0.try_lock().map(MutexGuard);
-        #[cfg(rast_loom)]
+        #[cfg(any(rast_loom, rast_shuttle))]
         return self.0.try_lock().ok().map(|guard| MutexGuard {
             mutex: &self.0,
             guard: Some(guard),
@@ -79,9 +81,9 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Reaches the value without locking: `&mut self` shows that nobody else can.
     pub fn get_mut(&mut self) -> &mut T {
-        #[cfg(not(rast_loom))]
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
         return self.0.get_mut();
-        #[cfg(rast_loom)]
+        #[cfg(any(rast_loom, rast_shuttle))]
         return unpoisoned(self.0.get_mut());
     }
 }
@@ -95,19 +97,19 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
     }
 }
 
-/// loom keeps std's signatures; a model that panicked has failed already.
-#[cfg(rast_loom)]
+/// loom and shuttle keep std's signatures; a model that panicked has failed already.
+#[cfg(any(rast_loom, rast_shuttle))]
 fn unpoisoned<T>(result: Result<T, std::sync::PoisonError<T>>) -> T {
     result.unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// A held [`Mutex`]; dropping it unlocks.
-#[cfg(not(rast_loom))]
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct MutexGuard<'a, T: ?Sized>(imp::MutexGuard<'a, T>);
 
 /// A held [`Mutex`]; dropping it unlocks.
-#[cfg(rast_loom)]
+#[cfg(any(rast_loom, rast_shuttle))]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct MutexGuard<'a, T: ?Sized> {
     mutex: &'a imp::Mutex<T>,
@@ -115,24 +117,24 @@ pub struct MutexGuard<'a, T: ?Sized> {
     guard: Option<imp::MutexGuard<'a, T>>,
 }
 
-#[cfg(rast_loom)]
+#[cfg(any(rast_loom, rast_shuttle))]
 const HELD: &str = "a guard outside of a wait holds its lock";
 
 impl<T: ?Sized> Deref for MutexGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        #[cfg(not(rast_loom))]
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
         return &self.0;
-        #[cfg(rast_loom)]
+        #[cfg(any(rast_loom, rast_shuttle))]
         return self.guard.as_ref().expect(HELD);
     }
 }
 
 impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        #[cfg(not(rast_loom))]
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
         return &mut self.0;
-        #[cfg(rast_loom)]
+        #[cfg(any(rast_loom, rast_shuttle))]
         return self.guard.as_mut().expect(HELD);
     }
 }
@@ -190,9 +192,9 @@ impl Condvar {
     /// When another thread waits here with the guard of another [`Mutex`].
     #[track_caller]
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        #[cfg(not(rast_loom))]
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
         self.0.wait(&mut guard.0);
-        #[cfg(rast_loom)]
+        #[cfg(any(rast_loom, rast_shuttle))]
         {
             let held = guard.guard.take().expect(HELD);
             guard.guard = Some(unpoisoned(self.0.wait(held)));
@@ -212,13 +214,13 @@ impl Condvar {
     /// As [`wait`](Self::wait).
     #[track_caller]
     pub fn wait_timeout<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> bool {
-        #[cfg(not(rast_loom))]
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
         return self.0.wait_for(&mut guard.0, timeout).timed_out();
-        #[cfg(rast_loom)]
+        #[cfg(any(rast_loom, rast_shuttle))]
         {
             let _ = timeout;
             drop(guard.guard.take().expect(HELD));
-            loom::thread::yield_now();
+            crate::thread::yield_now();
             guard.guard = Some(unpoisoned(guard.mutex.lock()));
             true
         }

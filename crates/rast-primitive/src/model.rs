@@ -1,7 +1,11 @@
-//! One scenario, run by loom in every interleaving or by std many times.
+//! One scenario, run by loom in every interleaving, by shuttle in many random
+//! ones, or by std many times.
+
+#[cfg(all(rast_loom, rast_shuttle))]
+compile_error!("one of rast_loom and rast_shuttle at a time");
 
 /// How often [`model`] repeats a scenario under std.
-#[cfg(not(rast_loom))]
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 const RUNS: usize = 200;
 
 /// The least bound on preemptions per execution that a model runs with.
@@ -13,8 +17,8 @@ const LEAST_BOUND: usize = 2;
 const BRANCHES: usize = 10_000;
 
 /// Runs the scenario `f`: under `--cfg rast_loom` in every interleaving with at
-/// most `max(2, LOOM_MAX_PREEMPTIONS)` preemptions, otherwise 200 times on real
-/// threads as a stress.
+/// most `max(2, LOOM_MAX_PREEMPTIONS)` preemptions; under `--cfg rast_shuttle` in
+/// `RAST_SHUTTLE_RUNS` random ones; otherwise 200 times on real threads as a stress.
 ///
 /// Under loom it ends by printing `loom: <test> executions=N bound=B`, one line
 /// that `cargo xtask loom` reads.
@@ -38,7 +42,7 @@ const BRANCHES: usize = 10_000;
 ///     assert_eq!(sum.load(Ordering::Relaxed), 2);
 /// });
 /// ```
-#[cfg(not(rast_loom))]
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 pub fn model<F>(f: F)
 where
     F: Fn() + Send + Sync + 'static,
@@ -82,4 +86,108 @@ where
     let name = std::thread::current().name().unwrap_or("main").to_string();
     let executions = *executions.lock().expect(COUNTED);
     std::println!("loom: {name} executions={executions} bound={bound}");
+}
+
+#[cfg(rast_shuttle)]
+pub use self::random::model;
+
+#[cfg(rast_shuttle)]
+mod random {
+    //! Random schedules, from a seed that is printed.
+
+    use std::hash::{BuildHasher, RandomState};
+    use std::string::{String, ToString};
+
+    use shuttle::scheduler::{PctScheduler, RandomScheduler};
+    use shuttle::{Config, Runner};
+
+    use crate::scheduled;
+
+    /// Schedules per scenario unless `RAST_SHUTTLE_RUNS` says otherwise.
+    const RUNS: usize = 10_000;
+
+    /// Places at which a schedule of the second half changes its mind, plus one.
+    const DEPTH: usize = 3;
+
+    /// The stack of a thread: room for a failure to be told.
+    const STACK: usize = 512 << 10;
+
+    /// Runs the scenario `f` in `RAST_SHUTTLE_RUNS` random schedules, 10 000 if
+    /// that is not set: half of them switch at any step with equal chance, half
+    /// are of PCT, which runs one thread until it waits and switches at a few
+    /// places beside.
+    ///
+    /// Ends by printing `shuttle: <test> schedules=N seed=S`, one line that
+    /// `cargo xtask shuttle` reads. The seed is another each time, or
+    /// `SHUTTLE_RANDOM_SEED`; with the same seed and number all runs repeat.
+    /// When one fails, shuttle prints its schedule too, and with that text in
+    /// `RAST_SHUTTLE_SCHEDULE` it alone is run.
+    ///
+    /// # Panics
+    ///
+    /// When the scenario panics, deadlocks, takes a million steps, or two
+    /// accesses to a cell meet, in one of the schedules.
+    pub fn model<F>(f: F)
+    where
+        F: Fn() + Send + Sync + 'static,
+    {
+        let name = std::thread::current().name().unwrap_or("main").to_string();
+        let f = std::sync::Arc::new(f);
+        let scenario = move || {
+            scheduled::begin();
+            f();
+        };
+        if let Ok(schedule) = std::env::var("RAST_SHUTTLE_SCHEDULE") {
+            shuttle::replay(scenario, &schedule);
+            return;
+        }
+        let runs = number("RAST_SHUTTLE_RUNS").map_or(RUNS, |runs| runs.max(2) as usize);
+        // shuttle itself reads this variable, and it has the last word.
+        let seed = number("SHUTTLE_RANDOM_SEED").unwrap_or_else(|| RandomState::new().hash_one(0));
+        let failing = Failing { name, seed, runs };
+        scheduled::take_has_threads();
+
+        let mut config = Config::new();
+        config.silence_warnings = true;
+        config.stack_size = STACK;
+        let random = RandomScheduler::new_from_seed(seed, runs / 2);
+        let mut schedules = Runner::new(random, config.clone()).run(scenario.clone());
+        // PCT refuses a scenario of one thread.
+        if scheduled::take_has_threads() {
+            let pct = PctScheduler::new_from_seed(seed, DEPTH, runs - runs / 2);
+            schedules += Runner::new(pct, config).run(scenario);
+        }
+        std::println!(
+            "shuttle: {} schedules={schedules} seed={seed}",
+            failing.name
+        );
+    }
+
+    /// The number that an environment variable holds, if it is set.
+    fn number(variable: &str) -> Option<u64> {
+        let text = std::env::var(variable).ok()?;
+        match text.parse() {
+            Ok(number) => Some(number),
+            Err(_) => panic!("{variable} is `{text}`; it must be a number"),
+        }
+    }
+
+    /// Tells how to repeat a run, should it fail.
+    struct Failing {
+        name: String,
+        seed: u64,
+        runs: usize,
+    }
+
+    impl Drop for Failing {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                let Self { name, seed, runs } = self;
+                std::println!(
+                    "shuttle: {name} FAILED; to repeat it: \
+                     SHUTTLE_RANDOM_SEED={seed} RAST_SHUTTLE_RUNS={runs}"
+                );
+            }
+        }
+    }
 }

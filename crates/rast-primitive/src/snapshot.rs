@@ -4,15 +4,15 @@
 //! as they hold the guard, they never wait for a writer, and a writer never
 //! waits for them. The old value is dropped once no reader can hold it, which
 //! is what crossbeam-epoch's grace periods say.
-//! crossbeam-epoch is invisible to loom, so a model runs a stand-in with the
+//! crossbeam-epoch is invisible to loom and to shuttle, so a model runs a stand-in with the
 //! same interface: a shared pointer under a lock.
 
 use core::fmt;
 use core::ops::Deref;
 
-#[cfg(not(rast_loom))]
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 use self::epoch as imp;
-#[cfg(rast_loom)]
+#[cfg(any(rast_loom, rast_shuttle))]
 use self::stand_in as imp;
 
 /// A value that is replaced whole, read without waiting.
@@ -86,7 +86,7 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for SnapshotGuard<'_, T> 
     }
 }
 
-#[cfg(not(rast_loom))]
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 mod epoch {
     //! The real one.
 
@@ -153,7 +153,7 @@ mod epoch {
     }
 }
 
-#[cfg(rast_loom)]
+#[cfg(any(rast_loom, rast_shuttle))]
 mod stand_in {
     //! The stand-in of a model.
 

@@ -1,9 +1,11 @@
-//! Atomics, fences, `Arc` and the locks of cold paths, from std or from loom.
+//! Atomics, fences, `Arc` and the locks of cold paths, from std, loom or shuttle.
 //!
 //! Everything above this crate takes these names from here, so that one switch,
-//! `--cfg rast_loom`, puts a whole tower of crates under the model checker.
+//! `--cfg rast_loom` or `--cfg rast_shuttle`, puts a whole tower of crates under
+//! a model checker.
 //! loom's constructors are not `const`; code that wants a `static` of one of
-//! these types keeps it out of modelled builds.
+//! these types keeps it out of loom's builds. Under shuttle every type keeps the
+//! layout and the `const` constructor that it has under std.
 
 /// Atomic integers, pointers and fences.
 ///
@@ -17,18 +19,24 @@
 /// assert_eq!(count.load(Ordering::Relaxed), 3);
 /// ```
 pub mod atomic {
-    #[cfg(not(rast_loom))]
-    pub use core::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering, fence,
+    #[cfg(rast_shuttle)]
+    pub use crate::scheduled::{
+        AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
     };
-    #[cfg(all(not(rast_loom), target_has_atomic = "64"))]
+    #[cfg(not(any(rast_loom, rast_shuttle)))]
+    pub use core::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicUsize,
+    };
+    #[cfg(all(not(any(rast_loom, rast_shuttle)), target_has_atomic = "64"))]
     pub use core::sync::atomic::{AtomicI64, AtomicU64};
+    #[cfg(not(rast_loom))]
+    pub use core::sync::atomic::{Ordering, fence};
     #[cfg(rast_loom)]
     pub use loom::sync::atomic::{
         AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
         Ordering, fence,
     };
-    #[cfg(all(not(rast_loom), not(target_has_atomic = "64")))]
+    #[cfg(all(not(any(rast_loom, rast_shuttle)), not(target_has_atomic = "64")))]
     pub use portable_atomic::{AtomicI64, AtomicU64};
 }
 

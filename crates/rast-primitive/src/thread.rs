@@ -1,4 +1,4 @@
-//! Threads, from std or from loom.
+//! Threads, from std, loom or shuttle.
 //!
 //! # Examples
 //!
@@ -15,20 +15,28 @@ use std::string::String;
 
 #[cfg(rast_loom)]
 use loom::thread as imp;
-#[cfg(not(rast_loom))]
+#[cfg(rast_shuttle)]
+use shuttle::thread as imp;
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 use std::thread as imp;
 
-pub use imp::{JoinHandle, LocalKey, ThreadId, spawn, yield_now};
+#[cfg(rast_shuttle)]
+pub use crate::scheduled::yield_now;
+#[cfg(not(rast_shuttle))]
+pub use imp::yield_now;
+pub use imp::{JoinHandle, LocalKey, ThreadId, spawn};
 #[cfg(not(rast_loom))]
-pub use imp::{Scope, ScopedJoinHandle, panicking, scope};
-#[cfg(rast_loom)]
+pub use imp::{Scope, ScopedJoinHandle, scope};
 pub use std::thread::panicking;
 
-/// `std::thread_local!`, or loom's in a model.
+/// `std::thread_local!`, or in a model loom's or shuttle's.
 #[cfg(rast_loom)]
 pub use loom::thread_local;
-/// `std::thread_local!`, or loom's in a model.
-#[cfg(not(rast_loom))]
+/// `std::thread_local!`, or in a model loom's or shuttle's.
+#[cfg(rast_shuttle)]
+pub use shuttle::thread_local;
+/// `std::thread_local!`, or in a model loom's or shuttle's.
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 pub use std::thread_local;
 
 /// Starts a thread that bears `name` in debuggers and panic messages.
@@ -54,8 +62,8 @@ pub fn current_id() -> ThreadId {
 ///
 /// Reads system files on Linux; ask once and keep the answer.
 pub fn available_parallelism() -> usize {
-    #[cfg(not(rast_loom))]
+    #[cfg(not(any(rast_loom, rast_shuttle)))]
     return imp::available_parallelism().map_or(1, core::num::NonZero::get);
-    #[cfg(rast_loom)]
+    #[cfg(any(rast_loom, rast_shuttle))]
     2
 }

@@ -1,5 +1,5 @@
 //! Models of remote arm, cancel and fire, in every interleaving.
-#![cfg(rast_loom)]
+#![cfg(any(rast_loom, rast_shuttle))]
 
 use rast_timers::primitive::cell::UnsafeCell;
 use rast_timers::primitive::model::model;

@@ -6,8 +6,13 @@ use std::path::Path;
 /// The page whose code map must name only what stands.
 const MAPS: [&str; 3] = ["docs/architecture.md", "README.md", "CONTRIBUTING.md"];
 
-/// Files of every crate, which pages name from the crate rather than from the root.
-const OF_EACH_CRATE: [&str; 3] = ["tests/api.rs", "tests/model.rs", "tests/loom.rs"];
+/// Files of every crate, or of many, which pages name from the crate rather than from the root.
+const OF_EACH_CRATE: [&str; 4] = [
+    "tests/api.rs",
+    "tests/model.rs",
+    "tests/loom.rs",
+    "tests/shuttle.rs",
+];
 
 /// How cargo writes the public registry into the lock file, without its host.
 const REGISTRY: (&str, &str) = ("registry+", "/crates.io-index");

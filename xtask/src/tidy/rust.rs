@@ -7,6 +7,7 @@ use crate::source::{Source, item_end};
 /// What only `rust-primitive`'s place in the tower may name, as path prefixes, and what to take instead.
 const PRIMITIVE_PATHS: &[(&str, &str)] = &[
     ("loom", "the switch of rast-primitive"),
+    ("shuttle", "the switch of rast-primitive"),
     ("parking_lot", "primitive::sync"),
     ("portable_atomic", "primitive::sync::atomic"),
     ("crossbeam_epoch", "primitive::Snapshot"),
@@ -148,7 +149,7 @@ fn safety(file: &File, source: &Source<'_>) -> Vec<String> {
     faults
 }
 
-/// Only the lowest crate names what loom exchanges.
+/// Only the lowest crate names what loom and shuttle exchange.
 fn names(file: &File, source: &Source<'_>) -> Vec<String> {
     let mut faults = Vec::new();
     for (at, path) in paths(source) {
@@ -399,6 +400,7 @@ mod tests {
             "fn a() { let x = ::std::sync::Mutex::new(1); }\n",
             "use ::loom::sync;\n",
             "fn a() { loom::model(f); }\n",
+            "use shuttle::thread;\n",
             "thread_local! { static A: u8 = 1; }\n",
             "use parking_lot as p;\n",
             "use std::sync::OnceLock;\n",

@@ -20,9 +20,11 @@ use core::ptr::with_exposed_provenance_mut;
 
 use crate::sync::atomic::Ordering;
 
+#[cfg(rast_shuttle)]
+use crate::scheduled::AtomicU128 as Inner;
 #[cfg(not(target_pointer_width = "64"))]
 use portable_atomic::AtomicU64 as Inner;
-#[cfg(target_pointer_width = "64")]
+#[cfg(all(target_pointer_width = "64", not(rast_shuttle)))]
 use portable_atomic::AtomicU128 as Inner;
 
 #[cfg(target_pointer_width = "64")]

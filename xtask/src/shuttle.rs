@@ -1,0 +1,128 @@
+//! `cargo xtask shuttle`: the scenarios of every crate in random schedules, with their number and seed.
+//!
+//! What runs: `tests/loom.rs`, the same scenarios as under loom, and `tests/shuttle.rs`, which are too long for it.
+//! Each scenario prints `shuttle: NAME schedules=N seed=S` when it is through; a crate whose scenarios print none fails.
+
+use crate::cmd::Cmd;
+use crate::loom::passed;
+use crate::metadata::{Package, Workspace};
+use crate::{Result, tree};
+
+/// The tests that hold scenarios.
+const TARGETS: [&str; 2] = ["loom", "shuttle"];
+
+/// One line that a scenario printed.
+#[derive(Clone, Debug, PartialEq)]
+struct Ran {
+    name: String,
+    schedules: u64,
+}
+
+/// The command.
+pub(crate) fn command(args: &[String]) -> Result<bool> {
+    let mut crates = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "-p" | "--package" => {
+                crates.push(args.next().ok_or("-p needs the name of a crate")?.clone())
+            }
+            other => crate::no_more(&[other.to_string()])?,
+        }
+    }
+    run(&crates).map(|()| true)
+}
+
+/// Runs the scenarios of `names`, or of every crate when it is empty.
+pub(crate) fn run(names: &[String]) -> Result {
+    let workspace = Workspace::load(tree::root())?;
+    for name in names {
+        if !workspace.crates().any(|k| k.name == *name) {
+            return Err(format!("no crate `{name}` under crates/"));
+        }
+    }
+    let chosen: Vec<(&Package, Vec<&str>)> = workspace
+        .crates()
+        .filter(|krate| names.is_empty() || names.contains(&krate.name))
+        .map(|krate| {
+            let has = |target: &&str| krate.has_target("test", target);
+            (krate, TARGETS.into_iter().filter(has).collect())
+        })
+        .filter(|(_, targets): &(_, Vec<&str>)| !targets.is_empty())
+        .collect();
+    if chosen.is_empty() {
+        return Err("no crate among the chosen has a tests/loom.rs or tests/shuttle.rs".into());
+    }
+    let mut lines = Vec::new();
+    let mut errors = Vec::new();
+    for (krate, targets) in chosen {
+        let mut cmd = Cmd::cargo().args(["test", "--release", "-p", &krate.name]);
+        for target in targets {
+            cmd = cmd.args(["--test", target]);
+        }
+        let output = cmd
+            .rustflags("--cfg rast_shuttle")
+            .env("CARGO_TARGET_DIR", workspace.target_dir.join("shuttle"))
+            .args(["--no-fail-fast", "--", "--show-output"])
+            .tee()?;
+        let ran = ran(&output.text);
+        if !output.success {
+            errors.push(format!("{}: a scenario failed", krate.name));
+        }
+        if passed(&output.text) == 0 {
+            errors.push(format!("{}: no scenario ran", krate.name));
+        } else if ran.is_empty() {
+            errors.push(format!(
+                "{}: no scenario printed its schedules; use `primitive::model`",
+                krate.name
+            ));
+        }
+        let schedules: u64 = ran.iter().map(|line| line.schedules).sum();
+        lines.push(format!(
+            "{:<16} {:>4} models {schedules:>10} schedules",
+            krate.name,
+            ran.len()
+        ));
+    }
+    println!("\n{}", lines.join("\n"));
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(errors.join("; "))
+    }
+}
+
+/// The lines that scenarios printed; the test runner may have written in front of them.
+fn ran(text: &str) -> Vec<Ran> {
+    text.lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line[line.find("shuttle: ")?..].split_whitespace().collect();
+            let [_, name, schedules, seed] = words.as_slice() else {
+                return None;
+            };
+            seed.strip_prefix("seed=")?.parse::<u64>().ok()?;
+            Some(Ran {
+                name: (*name).to_string(),
+                schedules: schedules.strip_prefix("schedules=")?.parse().ok()?,
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_scenarios_print() {
+        let text = "test a::b ... shuttle: a::b schedules=1000 seed=18446744073709551615\nok\n\
+                    shuttle: c schedules=3 seed=x\nshuttle: d FAILED; to repeat it: A=1 B=2\n";
+        assert_eq!(
+            ran(text),
+            [Ran {
+                name: "a::b".into(),
+                schedules: 1000
+            }]
+        );
+    }
+}
