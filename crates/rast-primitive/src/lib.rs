@@ -16,6 +16,7 @@
 //! | [`CachePadded`] | a value on cache lines of its own |
 //! | [`Backoff`], [`WaitStrategy`] | waiting a little; how to wait long |
 //! | [`TaggedPtr`], [`AtomicTaggedPtr`] | a pointer and a count in one word, changed together |
+//! | [`WideTaggedPtr`], [`AtomicWideTaggedPtr`] | the same with a count of full width, in a double word |
 //! | [`Parker`], [`Unparker`] | the sleep of one thread, with a token |
 //! | [`Signal`] | a one-slot event |
 //! | [`EventCount`] | sleep until a condition holds that changes without a lock |
@@ -133,7 +134,7 @@ pub use parker::{Parker, Unparker};
 pub use signal::Signal;
 #[cfg(feature = "std")]
 pub use snapshot::{Snapshot, SnapshotGuard};
-pub use tagged::{AddressTooWide, AtomicTaggedPtr, TaggedPtr};
+pub use tagged::{AddressTooWide, AtomicTaggedPtr, AtomicWideTaggedPtr, TaggedPtr, WideTaggedPtr};
 #[cfg(feature = "std")]
 pub use thread::thread_local;
 pub use wait_strategy::WaitStrategy;

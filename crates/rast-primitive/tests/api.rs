@@ -2,6 +2,7 @@
 #![cfg(not(rast_loom))]
 
 use rast_primitive::{AddressTooWide, AtomicTaggedPtr, Backoff, CachePadded, TaggedPtr};
+use rast_primitive::{AtomicWideTaggedPtr, WideTaggedPtr};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 fn shares<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
@@ -11,6 +12,8 @@ fn auto_traits() {
     fn crosses_threads<T: Send + Sync>() {}
     crosses_threads::<AtomicTaggedPtr<std::cell::Cell<u8>>>();
     shares::<AtomicTaggedPtr<u8>>();
+    crosses_threads::<AtomicWideTaggedPtr<std::cell::Cell<u8>>>();
+    shares::<AtomicWideTaggedPtr<u8>>();
     shares::<CachePadded<u8>>();
     shares::<AddressTooWide>();
     shares::<rast_primitive::WaitStrategy>();
@@ -113,6 +116,44 @@ mod tagged {
         );
         let panic = std::panic::catch_unwind(|| TaggedPtr::new(refused().unwrap(), 0)).unwrap_err();
         assert_eq!(panic.downcast_ref::<String>(), Some(&message));
+    }
+
+    #[test]
+    fn the_wide_count_has_a_word_of_its_own_in_every_layout() {
+        assert_eq!(WideTaggedPtr::<u64>::COUNT_BITS, usize::BITS);
+        assert_eq!(
+            size_of::<AtomicWideTaggedPtr<u64>>(),
+            2 * size_of::<usize>()
+        );
+        let mut value = 5_u64;
+        let pointer = &raw mut value;
+        let max = WideTaggedPtr::<u64>::COUNT_MAX;
+        let word = AtomicWideTaggedPtr::new(WideTaggedPtr::new(pointer, max));
+        let before = word.fetch_add_count(1, AcqRel);
+        assert_eq!((before.ptr(), before.count()), (pointer, max));
+        let seen = word.load(Acquire);
+        assert_eq!((seen.ptr(), seen.count()), (pointer, 0));
+        assert_ne!(seen, before);
+        let null = WideTaggedPtr::default();
+        assert!(
+            word.compare_exchange_weak(before, null, AcqRel, Relaxed)
+                .is_err()
+        );
+        while word
+            .compare_exchange_weak(seen, null, AcqRel, Relaxed)
+            .is_err()
+        {}
+        assert_eq!(word.load(Acquire), WideTaggedPtr::null());
+        assert!(format!("{word:?}").contains("WideTaggedPtr"));
+        if cfg!(target_arch = "aarch64") {
+            assert!(AtomicWideTaggedPtr::<u64>::is_lock_free());
+        }
+        assert!(
+            AtomicWideTaggedPtr::<u64>::default()
+                .load(Relaxed)
+                .ptr()
+                .is_null()
+        );
     }
 
     #[test]

@@ -13,6 +13,8 @@
 //! `rast_tagged_wide` wins over `rast_tagged_low`. loom has no 128-bit atomics, so
 //! a model takes one of the first two. An address is checked when a [`TaggedPtr`]
 //! is made, which is when memory is new; loads check nothing.
+//!
+//! [`WideTaggedPtr`] is always of the double-word layout, but in a model.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -37,10 +39,18 @@ mod layout;
     not(target_pointer_width = "64"),
     all(rast_tagged_wide, not(rast_loom))
 ))]
-#[path = "wide.rs"]
-mod layout;
+use wide as layout;
 #[cfg(all(target_pointer_width = "64", any(rast_loom, not(rast_tagged_wide))))]
 mod word;
+
+mod double;
+// What the pointers of full width take; a model gives them the layout of the others.
+#[cfg(all(rast_loom, target_pointer_width = "64"))]
+use layout as wide;
+#[cfg(not(all(rast_loom, target_pointer_width = "64")))]
+mod wide;
+
+pub use double::{AtomicWideTaggedPtr, WideTaggedPtr};
 
 /// A pointer and a wrapping count, as one copyable word.
 ///

@@ -1,5 +1,6 @@
-//! The double-word form, under `cfg(rast_tagged_wide)` and wherever a pointer is
-//! not 64 bits wide: the count in a half of its own.
+//! The double-word form, for `WideTaggedPtr`, and for `TaggedPtr` under
+//! `cfg(rast_tagged_wide)` and wherever a pointer is not 64 bits wide: the count in
+//! a half of its own.
 //!
 //! ```text
 //!   127 (63)             64 (32) 63 (31)                           0
@@ -38,7 +39,9 @@ const SHIFT: u32 = Word::BITS / 2;
 
 pub(super) const NULL: Word = 0;
 
+#[allow(dead_code, reason = "named by `TaggedPtr` alone")]
 pub(super) const NAME: &str = "double-word";
+#[allow(dead_code, reason = "named by `TaggedPtr` alone")]
 pub(super) const RULE: &str = "every address fits";
 
 pub(super) const fn count_bits<T>() -> u32 {
