@@ -6,6 +6,7 @@
 //! | --- | --- | --- |
 //! | one producer, one consumer, a known bound | [`spsc::ring`] | wait-free |
 //! | any number of producers and consumers, no bound | [`Queue`] | blocking (see below) |
+//! | the same, and its memory back item by item, or a reference to compare with | [`list::ListQueue`] | lock-free |
 //!
 //! Not for you: if one thread both pushes and pops, `VecDeque` is cheaper; if you need to wait for an item, put a
 //! [`primitive::EventCount`] or another parking type beside the queue.
@@ -52,6 +53,7 @@
 extern crate alloc as std_alloc;
 
 mod error;
+pub mod list;
 mod queue;
 pub mod spsc;
 

@@ -4,6 +4,8 @@
 //! `docs/verification.md` says which one catches what.
 #![cfg(feature = "std")]
 
+#[path = "loom/list.rs"]
+mod list;
 #[path = "loom/queue.rs"]
 mod queue;
 #[path = "loom/spsc.rs"]

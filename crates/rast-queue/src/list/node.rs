@@ -1,0 +1,223 @@
+//! A node of the list: one place for an item, a link, and the counts that say when the node may be freed.
+//!
+//! ```text
+//!   data    null ──────► item             written once, by a push
+//!               └──────► CLOSED           written once, by a close
+//!   next    null ──────► the next node    written once, and only if data is an item
+//!
+//!   state   63 ........................ 2 1 ..... 0
+//!          +-----------------------------+---------+
+//!          |   internal, wraps           | sources |
+//!          +-----------------------------+---------+
+//! ```
+//!
+//! | part of the state | meaning | changed by |
+//! | --- | --- | --- |
+//! | sources | how many words may still give out references to the node | a promise takes one off |
+//! | internal | references that a promise handed over, less those that were given back | a promise adds, a release takes one off |
+//!
+//! `internal` is a number modulo 2^`INTERNAL_BITS`, and so are the counts in the words. It wraps off the word's top and
+//! its borrow never meets the sources. When no source is left it is the number of references that are held, of which a
+//! thread has one at most: so it is zero exactly when nobody holds one, however often the counts have come round.
+
+use core::marker::PhantomData;
+use core::ptr::{self, NonNull};
+
+use crate::primitive::WideTaggedPtr;
+use crate::primitive::cell::UnsafeCell;
+use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// An item of the queue. Its address is even, so that `CLOSED` is the address of none.
+#[repr(align(2))]
+pub(super) struct Item<T>(pub(super) T);
+
+/// What stands in `data` of the last node of a closed queue.
+const CLOSED: usize = 1;
+
+/// A place in the list.
+pub(super) struct Node<T> {
+    data: AtomicPtr<Item<T>>,
+    next: AtomicPtr<Node<T>>,
+    state: AtomicUsize,
+    /// Of no size; in a model it marks each use of the node, and its end as a write.
+    life: UnsafeCell<()>,
+    /// The list owns the item that stands here.
+    owns: PhantomData<T>,
+}
+
+/// What stands in a node.
+pub(super) enum Data<T> {
+    /// Nothing yet: this is the last node.
+    Nothing,
+    /// An item, at this address.
+    Item(NonNull<Item<T>>),
+    /// The end of a closed queue: this is the last node, for ever.
+    Closed,
+}
+
+impl<T> Node<T> {
+    /// The width of `internal`: no wider than the counts it is compared with, and two bits remain for the sources.
+    const INTERNAL_BITS: u32 = {
+        let counts = WideTaggedPtr::<Self>::COUNT_BITS;
+        let room = usize::BITS - 2;
+        if counts < room { counts } else { room }
+    };
+
+    /// One reference, in the state; whatever lies below holds the sources.
+    const REFERENCE: usize = 1 << (usize::BITS - Self::INTERNAL_BITS);
+
+    /// One source, in the state.
+    const SOURCE: usize = 1;
+
+    /// The sources of a node that comes and goes: the head and the tail of the queue.
+    pub(super) const PASSING: usize = 2 * Self::SOURCE;
+
+    /// The sources of a node that is part of the queue, which itself never gives it up.
+    pub(super) const STANDING: usize = 3 * Self::SOURCE;
+
+    /// A place for an item, with a number of sources.
+    #[cfg(not(rast_loom))]
+    pub(super) const fn new(sources: usize) -> Self {
+        Self {
+            data: AtomicPtr::new(ptr::null_mut()),
+            next: AtomicPtr::new(ptr::null_mut()),
+            state: AtomicUsize::new(sources),
+            life: UnsafeCell::new(()),
+            owns: PhantomData,
+        }
+    }
+
+    /// A place for an item, with a number of sources.
+    #[cfg(rast_loom)]
+    pub(super) fn new(sources: usize) -> Self {
+        Self {
+            data: AtomicPtr::new(ptr::null_mut()),
+            next: AtomicPtr::new(ptr::null_mut()),
+            state: AtomicUsize::new(sources),
+            life: UnsafeCell::new(()),
+            owns: PhantomData,
+        }
+    }
+
+    /// The last node of a queue that was closed while it had no place for an item.
+    #[cfg(not(rast_loom))]
+    pub(super) const fn closed() -> Self {
+        let mut node = Self::new(Self::STANDING);
+        node.data = AtomicPtr::new(ptr::without_provenance_mut(CLOSED));
+        node
+    }
+
+    /// The last node of a queue that was closed while it had no place for an item.
+    #[cfg(rast_loom)]
+    pub(super) fn closed() -> Self {
+        let mut node = Self::new(Self::STANDING);
+        node.data = AtomicPtr::new(ptr::without_provenance_mut(CLOSED));
+        node
+    }
+
+    /// Puts `item` here, if nothing has been put here before.
+    ///
+    /// The node owns the item from then on. Otherwise, tells what stands here.
+    #[inline]
+    pub(super) fn put(&self, item: NonNull<Item<T>>) -> Result<(), Data<T>> {
+        self.set(item.as_ptr())
+    }
+
+    /// Puts the mark of the end here, if nothing has been put here before; otherwise tells what stands here.
+    pub(super) fn put_closed(&self) -> Result<(), Data<T>> {
+        self.set(ptr::without_provenance_mut(CLOSED))
+    }
+
+    #[inline]
+    fn set(&self, data: *mut Item<T>) -> Result<(), Data<T>> {
+        // Release: pairs with the Acquire in data; publishes the item, and what the thread did before it pushed or
+        // closed. Nothing is read through the null that stood here. [LQ1]
+        let outcome =
+            self.data
+                .compare_exchange(ptr::null_mut(), data, Ordering::Release, Ordering::Relaxed);
+        match outcome {
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.data()),
+        }
+    }
+
+    /// What stands here; but for `Nothing` it never changes.
+    #[inline]
+    pub(super) fn data(&self) -> Data<T> {
+        // Acquire: pairs with the Release in set; the item is seen whole, and what the closer did before. [LQ2]
+        let data = self.data.load(Ordering::Acquire);
+        match NonNull::new(data) {
+            None => Data::Nothing,
+            Some(data) if data.addr().get() == CLOSED => Data::Closed,
+            Some(item) => Data::Item(item),
+        }
+    }
+
+    /// Links `node` behind this one, if none has been linked before; returns whether it did.
+    #[inline]
+    pub(super) fn link(&self, node: NonNull<Self>) -> bool {
+        // Release: pairs with the Acquire in next; the new node is seen whole. [LQ3]
+        let outcome = self.next.compare_exchange(
+            ptr::null_mut(),
+            node.as_ptr(),
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+        outcome.is_ok()
+    }
+
+    /// The node behind this one; once there is one, it stays.
+    #[inline]
+    pub(super) fn next(&self) -> Option<NonNull<Self>> {
+        // Acquire: pairs with the Release in link; whoever passes the node on in the head or the tail passes it on
+        // whole. [LQ4]
+        NonNull::new(self.next.load(Ordering::Acquire))
+    }
+
+    /// Takes over `count` references that one source gave out, which gives out no more: the nocopy promise.
+    ///
+    /// The caller holds a reference, so this is never the end of the node.
+    #[inline]
+    pub(super) fn promise(&self, count: u64) {
+        // Only the low bits count: the others are lost off the top, here and in every release.
+        let handed_over = (count as usize).wrapping_mul(Self::REFERENCE);
+        // Relaxed: the sum alone matters; the caller's use of the node ends with its release, later. [LQ5]
+        let before = self
+            .state
+            .fetch_add(handed_over.wrapping_sub(Self::SOURCE), Ordering::Relaxed);
+        debug_assert!(
+            before & (Self::REFERENCE - 1) != 0,
+            "list: rule 3: a word gave a node up twice"
+        );
+    }
+
+    /// Gives one reference back; returns whether the node has ended: no source is left and nobody holds a reference.
+    #[inline]
+    #[must_use]
+    pub(super) fn release(&self) -> bool {
+        self.used();
+        // AcqRel: pairs with itself; whoever ends the node comes after all that others did with it. [LQ6]
+        let before = self.state.fetch_sub(Self::REFERENCE, Ordering::AcqRel);
+        before == Self::REFERENCE
+    }
+
+    /// Marks a use of the node, for a model.
+    #[inline]
+    pub(super) fn used(&self) {
+        self.life.with(|_| ());
+    }
+
+    /// Marks the end of the node, for a model.
+    #[inline]
+    pub(super) fn ended(&self) {
+        self.life.with_mut(|_| ());
+    }
+
+    /// Returns whether the counts are those of a node at rest, to which words with the counts `given` in all point:
+    /// as many references were given back as given out, and `sources` words have not yet passed.
+    pub(super) fn is_at_rest(&self, given: u64, sources: usize) -> bool {
+        let given = (given as usize).wrapping_mul(Self::REFERENCE);
+        // Relaxed: the caller has the queue to itself. [LQ7]
+        self.state.load(Ordering::Relaxed).wrapping_add(given) == sources
+    }
+}

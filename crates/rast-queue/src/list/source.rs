@@ -1,0 +1,142 @@
+//! The head and the tail: words that give out references to the node they point to, and count them.
+
+use core::ptr::NonNull;
+
+use crate::primitive::sync::atomic::Ordering;
+use crate::primitive::{AtomicWideTaggedPtr, WideTaggedPtr};
+
+use super::node::Node;
+
+/// Where a word points.
+///
+/// Two nodes are part of the queue and move when it moves, so they are named and not pointed to.
+pub(super) enum Place<T> {
+    /// The node that a new queue begins with.
+    First,
+    /// The node that ends a queue that was closed while it had no place for an item.
+    Last,
+    /// A node in memory of its own.
+    Allocated(NonNull<Node<T>>),
+}
+
+impl<T> Clone for Place<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Place<T> {}
+
+impl<T> PartialEq for Place<T> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::First, Self::First) | (Self::Last, Self::Last) => true,
+            (Self::Allocated(one), Self::Allocated(other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+/// Something that has an address of its own, aligned as nodes are at most.
+#[repr(align(16))]
+struct Mark(#[expect(dead_code, reason = "gives the mark a size")] u8);
+
+static LAST: Mark = Mark(0);
+
+impl<T> Place<T> {
+    /// The address that names the last node; no node stands there. Nothing is read or written through it.
+    pub(super) fn last_mark() -> NonNull<Node<T>> {
+        NonNull::from(&LAST).cast()
+    }
+
+    /// The place of a linked node.
+    #[inline]
+    pub(super) fn of_link(node: NonNull<Node<T>>) -> Self {
+        if node == Self::last_mark() {
+            Self::Last
+        } else {
+            Self::Allocated(node)
+        }
+    }
+
+    /// The place that a word names.
+    #[inline]
+    fn of_word(word: WideTaggedPtr<Node<T>>) -> Self {
+        match NonNull::new(word.ptr()) {
+            None => Self::First,
+            Some(node) => Self::of_link(node),
+        }
+    }
+
+    /// The word that names the place, from which nothing was given out.
+    #[inline]
+    fn to_word(self) -> WideTaggedPtr<Node<T>> {
+        match self {
+            Self::First => WideTaggedPtr::null(),
+            Self::Last => WideTaggedPtr::new(Self::last_mark().as_ptr(), 0),
+            Self::Allocated(node) => WideTaggedPtr::new(node.as_ptr(), 0),
+        }
+    }
+}
+
+/// The head or the tail: the place of a node, and how many references to it this word has given out.
+pub(super) struct Source<T>(AtomicWideTaggedPtr<Node<T>>);
+
+impl<T> Source<T> {
+    /// Points to the first node.
+    #[cfg(not(rast_loom))]
+    pub(super) const fn new() -> Self {
+        Self(AtomicWideTaggedPtr::new(WideTaggedPtr::null()))
+    }
+
+    /// Points to the first node.
+    #[cfg(rast_loom)]
+    pub(super) fn new() -> Self {
+        Self(AtomicWideTaggedPtr::new(WideTaggedPtr::null()))
+    }
+
+    /// Gives out a reference to the node that this word points to; it must be given back by `Node::release`.
+    #[inline]
+    pub(super) fn refer(&self) -> Place<T> {
+        // Acquire: pairs with the Release in pass; the node is seen whole. [LQ8]
+        Place::of_word(self.0.fetch_add_count(1, Ordering::Acquire))
+    }
+
+    /// Moves on from the node at `from` to the one behind it, unless the word has left `from` already.
+    ///
+    /// Returns how many references the word has given out to the node that it left, if this call moved it. The caller
+    /// holds a reference to that node, so it is not freed, and its address does not come back, while this runs.
+    ///
+    /// Liveness: a failure means that another thread took a reference or moved the word. A thread that took one does
+    /// not leave its operation, nor take another one, before the word has left this node.
+    #[inline]
+    pub(super) fn pass(&self, from: Place<T>, to: Place<T>) -> Option<u64> {
+        // Relaxed: a first guess, which the exchange confirms; a word that has left a node never comes back to it,
+        // and the caller's reference came from here. [LQ9]
+        let mut seen = self.0.load(Ordering::Relaxed);
+        while Place::of_word(seen) == from {
+            // Release: pairs with the Acquire in refer; the node behind, which the caller saw whole or made, is seen
+            // whole by those who refer to it from here. [LQ10]
+            let outcome = self.0.compare_exchange_weak(
+                seen,
+                to.to_word(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
+            match outcome {
+                Ok(_) => return Some(seen.count()),
+                Err(current) => seen = current,
+            }
+        }
+        None
+    }
+
+    /// The place, and how many references to it were given out; for whoever has the queue alone.
+    pub(super) fn at_rest(&self) -> (Place<T>, u64) {
+        // Relaxed: the caller has the queue to itself. [LQ11]
+        let word = self.0.load(Ordering::Relaxed);
+        (Place::of_word(word), word.count())
+    }
+}
