@@ -24,6 +24,7 @@ pub struct Scenario {
     name: &'static str,
     ops: u64,
     smoke_ops: u64,
+    rounds_max: usize,
     contenders: Vec<Contender>,
 }
 
@@ -35,8 +36,20 @@ impl Scenario {
             name,
             ops,
             smoke_ops,
+            rounds_max: usize::MAX,
             contenders: Vec::new(),
         }
+    }
+
+    /// Runs at most `rounds` counted rounds, and no warm-up: for work whose run takes seconds.
+    pub fn at_most(mut self, rounds: usize) -> Self {
+        self.rounds_max = rounds;
+        self
+    }
+
+    /// Tells whether the scenario's name contains `part`; without a part each one does.
+    pub fn is_named(&self, part: Option<&str>) -> bool {
+        part.is_none_or(|part| self.name.contains(part))
     }
 
     /// Adds one of ours; the first one is what the rivals are compared with.
@@ -71,9 +84,23 @@ pub struct Figures {
     pub samples: Vec<f64>,
     /// Per round: this contender's time over that of our first one; over 1 means ours is faster.
     pub ratios: Vec<f64>,
+    /// Further figures by name, one value per round.
+    pub extras: Vec<(&'static str, Vec<f64>)>,
 }
 
 impl Figures {
+    fn keep(&mut self, sample: &Sample, ratio_to: f64) {
+        let ns = sample.ns_per_op();
+        self.samples.push(ns);
+        self.ratios.push(ns / ratio_to);
+        for &(name, value) in &sample.extras {
+            match self.extras.iter_mut().find(|extra| extra.0 == name) {
+                Some(extra) => extra.1.push(value),
+                None => self.extras.push((name, vec![value])),
+            }
+        }
+    }
+
     /// Nanoseconds per operation.
     pub fn ns(&self) -> Spread {
         Spread::of(self.samples.clone())
@@ -126,22 +153,26 @@ pub fn run(mut scenario: Scenario, options: &Options) -> Outcome {
             ours: contender.ours,
             samples: Vec::new(),
             ratios: Vec::new(),
+            extras: Vec::new(),
         })
         .collect();
     // Round 0 warms up caches, branch predictors and allocators and does not count.
-    let first_counted = usize::from(!options.smoke);
-    for round in 0..options.rounds + first_counted {
-        let mut of_round = vec![0.0; count];
+    let short = options.rounds > scenario.rounds_max;
+    let rounds = options.rounds.min(scenario.rounds_max);
+    let first_counted = usize::from(!options.smoke && !short);
+    for round in 0..rounds + first_counted {
+        let mut of_round: Vec<Option<Sample>> = vec![None; count];
         for turn in 0..count {
             let index = (round + turn) % count;
-            of_round[index] = (scenario.contenders[index].run)(ops).ns_per_op();
+            of_round[index] = Some((scenario.contenders[index].run)(ops));
         }
         if round < first_counted {
             continue;
         }
-        for (figure, &ns) in figures.iter_mut().zip(&of_round) {
-            figure.samples.push(ns);
-            figure.ratios.push(ns / of_round[0]);
+        let of_round: Vec<Sample> = of_round.into_iter().flatten().collect();
+        let first = of_round[0].ns_per_op();
+        for (figure, sample) in figures.iter_mut().zip(&of_round) {
+            figure.keep(sample, first);
         }
     }
     Outcome {
@@ -161,10 +192,9 @@ mod tests {
 
     fn options(smoke: bool, rounds: usize) -> Options {
         Options {
-            layer: None,
             smoke,
             rounds,
-            json: None,
+            ..Options::default()
         }
     }
 
@@ -173,10 +203,7 @@ mod tests {
             let log = Rc::clone(log);
             move |ops| {
                 log.borrow_mut().push(mark);
-                Sample {
-                    done: ops,
-                    elapsed: Duration::from_nanos(ns * ops),
-                }
+                Sample::new(ops, Duration::from_nanos(ns * ops)).with("sent", ns as f64)
             }
         };
         Scenario::new("layer", "name", 100, 10)
@@ -193,6 +220,23 @@ mod tests {
         assert_eq!(outcome.figures[1].samples, [6.0; 3]);
         assert_eq!(outcome.figures[1].ratio().median, 3.0);
         assert_eq!(outcome.figures[2].ratio().median, 0.5);
+        assert_eq!(outcome.figures[1].extras, [("sent", vec![6.0; 3])]);
+    }
+
+    #[test]
+    fn long_work_runs_few_rounds_without_a_warm_up() {
+        let log = Rc::default();
+        let outcome = run(scenario(&log).at_most(2), &options(false, 3));
+        assert_eq!(*log.borrow(), "abcbca");
+        assert_eq!(outcome.figures[0].samples.len(), 2);
+    }
+
+    #[test]
+    fn a_part_of_the_name_selects() {
+        let scenario = scenario(&Rc::default());
+        assert!(scenario.is_named(None));
+        assert!(scenario.is_named(Some("am")));
+        assert!(!scenario.is_named(Some("layer")));
     }
 
     #[test]

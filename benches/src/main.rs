@@ -1,4 +1,4 @@
-//! `rast-benches [LAYER] [--smoke] [--json FILE] [--rounds N]`.
+//! `rast-benches [LAYER] [--only PART] [--smoke] [--json FILE] [--rounds N]`.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,11 @@ fn main() -> ExitCode {
 
 fn bench() -> Result<(), String> {
     let options = Options::parse(std::env::args().skip(1))?;
-    let scenarios = layers::scenarios(options.layer.as_deref())?;
+    let mut scenarios = layers::scenarios(options.layer.as_deref())?;
+    scenarios.retain(|scenario| scenario.is_named(options.only.as_deref()));
+    if let (true, Some(part)) = (scenarios.is_empty(), &options.only) {
+        return Err(format!("no scenario's name contains {part}"));
+    }
     println!("machine: {}", report::machine());
     println!(
         "rounds: {}, rivals from other crates: {}",
@@ -45,10 +49,24 @@ fn bench() -> Result<(), String> {
         }
         outcomes.push(outcome);
     }
+    print_extras(&outcomes);
     if let Some(file) = &options.json {
         std::fs::write(file, report::json(&outcomes, &options))
             .map_err(|error| format!("{}: {error}", file.display()))?;
         println!("\nwritten: {}", file.display());
     }
     Ok(())
+}
+
+/// Prints the further figures of each layer that has some.
+fn print_extras(outcomes: &[Outcome]) {
+    let mut layer = None;
+    for outcome in outcomes {
+        let rows = report::extras_rows(outcome);
+        if !rows.is_empty() && layer != Some(outcome.layer) {
+            layer = Some(outcome.layer);
+            print!("{}", report::extras_head(outcome.layer));
+        }
+        print!("{rows}");
+    }
 }

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 pub struct Options {
     /// Only this layer; all of them if none is named.
     pub layer: Option<String>,
+    /// Only the scenarios whose name contains this.
+    pub only: Option<String>,
     /// Tiny sizes, one round, ours only: proves that the benches run.
     pub smoke: bool,
     /// Rounds that count; one more, the warm-up, does not.
@@ -16,11 +18,25 @@ pub struct Options {
 }
 
 /// How to call the program.
-pub const USAGE: &str = "usage: rast-benches [LAYER] [--smoke] [--json FILE] [--rounds N]
+pub const USAGE: &str =
+    "usage: rast-benches [LAYER] [--only PART] [--smoke] [--json FILE] [--rounds N]
   LAYER      primitive, alloc, queue, timers, sharder or msgpass; all of them by default
+  --only     only the scenarios whose name contains PART
   --smoke    tiny sizes, one round, ours only: proves that the benches run
   --json     writes every sample to FILE
   --rounds   rounds that count (default 15); one warm-up round comes before them";
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            layer: None,
+            only: None,
+            smoke: false,
+            rounds: 15,
+            json: None,
+        }
+    }
+}
 
 impl Options {
     /// Reads the arguments after the program's name.
@@ -29,15 +45,13 @@ impl Options {
     ///
     /// A sentence that says what is wrong.
     pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self {
-            layer: None,
-            smoke: false,
-            rounds: 15,
-            json: None,
-        };
+        let mut options = Self::default();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--smoke" => options.smoke = true,
+                "--only" => {
+                    options.only = Some(arguments.next().ok_or("--only needs a part of a name")?);
+                }
                 "--json" => {
                     let file = arguments.next().ok_or("--json needs a file")?;
                     options.json = Some(PathBuf::from(file));
@@ -78,6 +92,8 @@ mod tests {
         assert_eq!(one.rounds, 3);
         assert_eq!(one.json, Some(PathBuf::from("out.json")));
         assert_eq!(parse("--smoke --rounds 9").unwrap().rounds, 1);
+        let part = parse("queue --only mpmc").unwrap();
+        assert_eq!(part.only.as_deref(), Some("mpmc"));
     }
 
     #[test]
@@ -85,6 +101,8 @@ mod tests {
         for line in ["--json", "--rounds", "--rounds 0", "--rounds x", "--fast"] {
             assert!(parse(line).is_err(), "{line}");
         }
-        assert!(parse("queue timers").is_err());
+        for line in ["queue timers", "--only"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use crate::harness::Outcome;
 use crate::options::Options;
+use crate::stats::Spread;
 
 /// The machine in one line, as far as the system tells.
 pub fn machine() -> String {
@@ -62,16 +63,47 @@ pub fn rows(outcome: &Outcome) -> String {
     text
 }
 
+/// The head of the table of further figures.
+pub fn extras_head(layer: &str) -> String {
+    format!(
+        "\n### {layer}: further figures\n\n| scenario | contender | figure | median [min..max] |\n|---|---|---|---|\n",
+    )
+}
+
+/// A scenario's rows of that table: none where its runs gave times alone.
+pub fn extras_rows(outcome: &Outcome) -> String {
+    let mut text = String::new();
+    for figures in &outcome.figures {
+        for (name, values) in &figures.extras {
+            let of = Spread::of(values.clone());
+            let digits = if of.median < 10.0 { 2 } else { 0 };
+            writeln!(
+                text,
+                "| {} | {} | {name} | {:.digits$} [{:.digits$}..{:.digits$}] |",
+                outcome.name, figures.name, of.median, of.min, of.max,
+            )
+            .expect("a string takes it");
+        }
+    }
+    text
+}
+
 /// Everything as JSON: the machine, the options, and every sample of every contender.
 pub fn json(outcomes: &[Outcome], options: &Options) -> String {
     let scenarios: Vec<String> = outcomes.iter().map(scenario_json).collect();
+    document(options, "scenarios", &scenarios)
+}
+
+/// The machine and the options, and one list under its name.
+pub(crate) fn document(options: &Options, name: &str, entries: &[String]) -> String {
     format!(
-        "{{\n  \"machine\": {},\n  \"smoke\": {},\n  \"rivals\": {},\n  \"rounds\": {},\n  \"scenarios\": [\n{}\n  ]\n}}\n",
+        "{{\n  \"machine\": {},\n  \"smoke\": {},\n  \"rivals\": {},\n  \"rounds\": {},\n  {}: [\n{}\n  ]\n}}\n",
         quoted(&machine()),
         options.smoke,
         cfg!(all(rast_rivals, feature = "rivals")),
         options.rounds,
-        scenarios.join(",\n"),
+        quoted(name),
+        entries.join(",\n"),
     )
 }
 
@@ -80,14 +112,22 @@ fn scenario_json(outcome: &Outcome) -> String {
         .figures
         .iter()
         .map(|figures| {
-            let samples: Vec<String> = figures.samples.iter().map(f64::to_string).collect();
+            let extras: Vec<String> = figures
+                .extras
+                .iter()
+                .map(|(name, values)| format!("{}: {}", quoted(name), list(values)))
+                .collect();
             format!(
-                "      {{\"name\": {}, \"ours\": {}, \"ns_per_op_median\": {}, \"ratio_median\": {}, \"ns_per_op\": [{}]}}",
+                "      {{\"name\": {}, \"ours\": {}, \"ns_per_op_median\": {}, \"ratio_median\": {}, \"ns_per_op_spread\": {}, \"ratio_spread\": {}, \"ns_per_op\": {}, \"ratio\": {}, \"extras\": {{{}}}}}",
                 quoted(figures.name),
                 figures.ours,
                 figures.ns().median,
                 figures.ratio().median,
-                samples.join(", "),
+                spread_json(figures.ns()),
+                spread_json(figures.ratio()),
+                list(&figures.samples),
+                list(&figures.ratios),
+                extras.join(", "),
             )
         })
         .collect();
@@ -100,8 +140,20 @@ fn scenario_json(outcome: &Outcome) -> String {
     )
 }
 
+fn spread_json(spread: Spread) -> String {
+    format!(
+        "{{\"min\": {}, \"q1\": {}, \"median\": {}, \"q3\": {}, \"max\": {}}}",
+        spread.min, spread.q1, spread.median, spread.q3, spread.max,
+    )
+}
+
+fn list(values: &[f64]) -> String {
+    let values: Vec<String> = values.iter().map(f64::to_string).collect();
+    format!("[{}]", values.join(", "))
+}
+
 /// A JSON string.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
         match character {
@@ -128,6 +180,7 @@ mod tests {
             ours,
             samples: vec![ns, ns],
             ratios: vec![ns / 2.0, ns / 2.0],
+            extras: vec![("p99 ns", vec![40.0, 60.0])],
         };
         Outcome {
             layer: "queue",
@@ -147,10 +200,23 @@ mod tests {
     }
 
     #[test]
+    fn further_figures_have_their_own_table() {
+        let rows = extras_rows(&outcome());
+        assert!(rows.starts_with("| spsc | rast | p99 ns | 50 [40..60] |\n"));
+    }
+
+    #[test]
     fn the_json_holds_every_sample() {
         let options = Options::parse(std::iter::empty()).unwrap();
         let text = json(&[outcome()], &options);
-        assert!(text.contains("\"ns_per_op\": [5, 5]"), "{text}");
+        for part in [
+            "\"ns_per_op\": [5, 5]",
+            "\"ratio\": [2.5, 2.5]",
+            "\"p99 ns\": [40, 60]",
+            "\"median\": 2.5",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
         assert_eq!(text.matches('{').count(), text.matches('}').count());
         assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\"");
     }

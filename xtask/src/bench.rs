@@ -17,7 +17,7 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
                 passed.push(arg.clone());
             }
             "--rivals" => rivals = true,
-            "--json" | "--rounds" => {
+            "--json" | "--rounds" | "--only" => {
                 let value = args.next().ok_or(format!("{arg} needs a value"))?;
                 if arg == "--rounds" && !value.parse().is_ok_and(|n: u32| n > 0) {
                     return Err(format!(

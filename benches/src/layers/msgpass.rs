@@ -99,10 +99,7 @@ fn hop(ops: u64, setting: impl FnOnce(Builder<Hop>) -> Builder<Hop>) -> Sample {
     let (end, sum) = end.recv().expect("the sink gets everything");
     drop(handle); // stops the graph and joins its workers
     assert_eq!(sum, expected(ops));
-    Sample {
-        done: ops,
-        elapsed: end - begin,
-    }
+    Sample::new(ops, end - begin)
 }
 
 graph! {
@@ -171,10 +168,7 @@ fn call(ops: u64, setting: impl FnOnce(Builder<Call>) -> Builder<Call>) -> Sampl
         .expect("a valid graph");
     let (begin, end) = end.recv().expect("the caller gets everything");
     drop(handle); // stops the graph and joins its workers
-    Sample {
-        done: ops,
-        elapsed: end - begin,
-    }
+    Sample::new(ops, end - begin)
 }
 
 /// The two ends of a bounded channel that blocks.

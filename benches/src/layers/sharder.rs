@@ -112,10 +112,10 @@ fn turns(workers: usize, period: Duration, ops: u64) -> Sample {
         .iter()
         .filter_map(|exit| exit.state.last)
         .max();
-    Sample {
-        done: each * SHARDS as u64,
-        elapsed: last.expect("it ended") - first.expect("it began"),
-    }
+    Sample::new(
+        each * SHARDS as u64,
+        last.expect("it ended") - first.expect("it began"),
+    )
 }
 
 /// The same turns by bare loops over shards of their own.
@@ -212,10 +212,7 @@ fn epochs(balancer: impl Balancer, ops: u64) -> Sample {
     let seen = &outcome.shards[0].state;
     let (start, first) = seen.first.expect("it began");
     let (end, last) = seen.last.expect("it ended");
-    Sample {
-        done: u64::from(last - first),
-        elapsed: end - start,
-    }
+    Sample::new(u64::from(last - first), end - start)
 }
 
 /// The scenarios of this layer.
