@@ -39,6 +39,20 @@ pub enum TryPushError<T> {
     NoMemory(T),
 }
 
+/// The allocator gave no memory for the item; the item is handed back.
+///
+/// ```
+/// use rast_queue::{NoMemory, spmc};
+///
+/// let (mut producer, _consumer) = spmc::queue();
+/// match producer.try_push("task") {
+///     Ok(()) => {}
+///     Err(NoMemory(task)) => println!("{task} has to wait"),
+/// }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct NoMemory<T>(pub T);
+
 impl<T> Full<T> {
     /// Returns the item that was refused.
     pub fn into_inner(self) -> T {
@@ -47,6 +61,13 @@ impl<T> Full<T> {
 }
 
 impl<T> Closed<T> {
+    /// Returns the item that was refused.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T> NoMemory<T> {
     /// Returns the item that was refused.
     pub fn into_inner(self) -> T {
         self.0
@@ -74,6 +95,12 @@ impl<T> fmt::Debug for Closed<T> {
     }
 }
 
+impl<T> fmt::Debug for NoMemory<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NoMemory(..)")
+    }
+}
+
 impl<T> fmt::Debug for TryPushError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -95,6 +122,12 @@ impl<T> fmt::Display for Closed<T> {
     }
 }
 
+impl<T> fmt::Display for NoMemory<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no memory for the item")
+    }
+}
+
 impl<T> fmt::Display for TryPushError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -106,6 +139,7 @@ impl<T> fmt::Display for TryPushError<T> {
 
 impl<T> Error for Full<T> {}
 impl<T> Error for Closed<T> {}
+impl<T> Error for NoMemory<T> {}
 impl<T> Error for TryPushError<T> {}
 
 impl<T> From<Closed<T>> for TryPushError<T> {

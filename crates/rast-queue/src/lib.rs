@@ -5,6 +5,7 @@
 //! | you have | take | progress |
 //! | --- | --- | --- |
 //! | one producer, one consumer, a known bound | [`spsc::ring`] | wait-free |
+//! | one producer, many consumers, no bound | [`spmc::queue`] | push wait-free but for the allocator, pop lock-free |
 //! | any number of producers and consumers, no bound | [`Queue`] | blocking (see below) |
 //! | the same, and its memory back item by item, or a reference to compare with | [`list::ListQueue`] | lock-free |
 //!
@@ -55,9 +56,10 @@ extern crate alloc as std_alloc;
 mod error;
 pub mod list;
 mod queue;
+pub mod spmc;
 pub mod spsc;
 
-pub use error::{Closed, Full, TryPushError};
+pub use error::{Closed, Full, NoMemory, TryPushError};
 pub use queue::{Drain, IntoIter, Queue};
 
 // The layers beneath: signatures here name their types, and one version serves all.

@@ -5,5 +5,7 @@ mod support;
 
 #[path = "api/queue.rs"]
 mod queue;
+#[path = "api/spmc.rs"]
+mod spmc;
 #[path = "api/spsc.rs"]
 mod spsc;

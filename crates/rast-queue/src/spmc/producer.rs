@@ -1,0 +1,401 @@
+//! The half that pushes.
+
+use core::fmt;
+use core::panic::{RefUnwindSafe, UnwindSafe};
+use core::ptr::{self, NonNull};
+
+use std_alloc::alloc::handle_alloc_error;
+
+use super::Consumer;
+use super::raw::{Block, Handle, Slot};
+use crate::NoMemory;
+use crate::alloc::{AllocError, Allocator, Global};
+
+/// The pushing half of a queue for many consumers.
+///
+/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and neither `Sync` nor
+/// `Clone`.
+/// Its methods are wait-free, but for the allocator that is asked for a block now and then; none is an atomic
+/// read-modify-write, but for one per block.
+/// Dropping it publishes what is pending and closes the queue for the consumers, who still get all that was pushed.
+///
+/// ```
+/// let (mut producer, mut consumer) = rast_queue::spmc::queue();
+/// producer.push("now");
+/// producer.push_pending("with");
+/// producer.push_pending("the next");
+/// assert_eq!(consumer.pop(), Some("now"));
+/// assert_eq!(consumer.pop(), None);
+/// assert!(producer.publish());
+/// assert_eq!(consumer.pop(), Some("with"));
+/// ```
+///
+/// ```compile_fail
+/// fn clone<T: Clone>(_: T) {}
+/// let (producer, _consumer) = rast_queue::spmc::queue::<u8>();
+/// clone(producer);
+/// ```
+///
+/// ```compile_fail
+/// fn share<T: Sync>(_: T) {}
+/// let (producer, _consumer) = rast_queue::spmc::queue::<u8>();
+/// share(producer);
+/// ```
+///
+/// ```compile_fail
+/// fn send<T: Send>(_: T) {}
+/// let (producer, _consumer) = rast_queue::spmc::queue::<std::rc::Rc<u8>>();
+/// send(producer);
+/// ```
+///
+/// Consumers of long-lived items get no others:
+///
+/// ```compile_fail
+/// use rast_queue::spmc::Producer;
+/// fn shorten<'a>(producer: Producer<&'static str>) -> Producer<&'a str> {
+///     producer
+/// }
+/// ```
+pub struct Producer<T, A: Allocator = Global> {
+    handle: Handle<T, A>,
+    /// The last block and its slots; the next item goes there, or to a block after it.
+    block: NonNull<Block<T>>,
+    slots: NonNull<Slot<T>>,
+    /// How many slots of the last block are written.
+    written: usize,
+    /// Slots per block.
+    capacity: usize,
+    /// The true tail; the published one is behind it by what is pending.
+    tail: u64,
+    /// The published tail.
+    published: u64,
+    /// Blocks of our own, chained.
+    stock: *mut Block<T>,
+    stock_len: usize,
+}
+
+// SAFETY: what a producer reaches on another thread are items of type T, which are moved or dropped there, and the
+// allocator, which the halves use from wherever they stand, at once, and the last drops; T is Send, and A is Send and
+// Sync. The words that the halves share are atomic, and the rules of the queue keep the slots apart.
+unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Producer<T, A> {}
+
+// A panic in user code leaves a queue as it was after a whole number of items.
+impl<T, A: Allocator> UnwindSafe for Producer<T, A> {}
+impl<T, A: Allocator> RefUnwindSafe for Producer<T, A> {}
+
+impl<T, A: Allocator> Producer<T, A> {
+    /// # Safety
+    ///
+    /// `handle` and `block` come from `Handle::new`, and this is the only producer over them.
+    pub(super) unsafe fn new(handle: Handle<T, A>, block: NonNull<Block<T>>) -> Self {
+        Self {
+            capacity: handle.block_slots(),
+            handle,
+            block,
+            slots: Block::slots(block),
+            written: 0,
+            tail: 0,
+            published: 0,
+            stock: ptr::null_mut(),
+            stock_len: 0,
+        }
+    }
+
+    /// Pushes one item, and publishes it with all that is pending.
+    ///
+    /// Wait-free, but for the allocator; one atomic store.
+    /// Lack of memory aborts, as in std; see [`try_push`](Self::try_push).
+    #[inline]
+    pub fn push(&mut self, item: T) {
+        self.push_pending(item);
+        self.publish_quietly();
+    }
+
+    /// Pushes one item, and publishes it with all that is pending.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`] with the item if the allocator gave no block for it.
+    #[inline]
+    pub fn try_push(&mut self, item: T) -> Result<(), NoMemory<T>> {
+        self.try_push_pending(item)?;
+        self.publish_quietly();
+        Ok(())
+    }
+
+    /// Writes one item that no consumer sees before the next [`publish`](Self::publish) or push.
+    ///
+    /// Wait-free, but for the allocator; no atomic operation.
+    /// Lack of memory aborts, as in std; see [`try_push_pending`](Self::try_push_pending).
+    #[inline]
+    pub fn push_pending(&mut self, item: T) {
+        if self.written == self.capacity {
+            self.grow_or_abort();
+        }
+        // SAFETY: the last block has room.
+        unsafe { self.write_next(item) };
+    }
+
+    /// Writes one item that no consumer sees before the next [`publish`](Self::publish) or push.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`] with the item if the allocator gave no block for it.
+    #[inline]
+    pub fn try_push_pending(&mut self, item: T) -> Result<(), NoMemory<T>> {
+        if self.written == self.capacity && self.grow().is_err() {
+            return Err(NoMemory(item));
+        }
+        // SAFETY: the last block has room.
+        unsafe { self.write_next(item) };
+        Ok(())
+    }
+
+    /// Publishes what is pending, all of it by one store, and returns whether consumers may be waiting for it.
+    ///
+    /// That is so if, right after the store, every older item was claimed: the queue has become non-empty.
+    /// On `false` nothing was pending, or an older item stood still, and whoever takes that one will find these.
+    /// A consumer that found the queue empty before this publication is never missed, so a caller may wake one upon
+    /// `true` only.
+    ///
+    /// Wait-free; a store, a fence, and a load of the consumers' index.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::spmc::queue();
+    /// assert!(!producer.publish());
+    /// producer.push_pending(1);
+    /// assert!(producer.publish());
+    /// producer.push_pending(2);
+    /// assert!(!producer.publish());
+    /// assert_eq!((consumer.pop(), consumer.pop()), (Some(1), Some(2)));
+    /// ```
+    pub fn publish(&mut self) -> bool {
+        let first = self.published;
+        if first == self.tail {
+            return false;
+        }
+        self.publish_quietly();
+        self.handle.was_drained_before(first)
+    }
+
+    /// Pushes all items of `items`, publishes them once with all that is pending, and returns how many.
+    ///
+    /// If the iterator panics, the items that it gave before are pushed.
+    /// Lack of memory aborts; to be told instead, call [`try_reserve`](Self::try_reserve) before.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::spmc::queue();
+    /// assert_eq!(producer.push_batch(0..1000), 1000);
+    /// assert_eq!(consumer.len(), 1000);
+    /// ```
+    pub fn push_batch<I: IntoIterator<Item = T>>(&mut self, items: I) -> usize {
+        let first = self.tail;
+        let batch = Batch { producer: self };
+        for item in items {
+            batch.producer.push_pending(item);
+        }
+        (batch.producer.tail - first) as usize
+    }
+
+    /// Pushes copies of all items of `items` and publishes them once, with all that is pending.
+    pub fn push_slice(&mut self, items: &[T])
+    where
+        T: Copy,
+    {
+        let mut rest = items;
+        while !rest.is_empty() {
+            if self.written == self.capacity {
+                self.grow_or_abort();
+            }
+            let room = (self.capacity - self.written).min(rest.len());
+            let (now, later) = rest.split_at(room);
+            for item in now {
+                // SAFETY: the last block has room for `room` items.
+                unsafe { self.write_next(*item) };
+            }
+            rest = later;
+        }
+        self.publish_quietly();
+    }
+
+    /// Takes blocks from the allocator until the next `count` pushes need none; lack of memory aborts.
+    ///
+    /// A block taken here stays with the producer until it is filled; afterwards it is kept or freed like any other.
+    pub fn reserve(&mut self, count: usize) {
+        if self.try_reserve(count).is_err() {
+            handle_alloc_error(Block::<T>::layout(self.capacity));
+        }
+    }
+
+    /// Takes blocks from the allocator until the next `count` pushes need none.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] if the allocator refused; what it gave before is kept.
+    ///
+    /// ```
+    /// let (mut producer, _consumer) = rast_queue::spmc::queue();
+    /// producer.try_reserve(10_000)?;
+    /// producer.push_batch(0..10_000);
+    /// # Ok::<(), rast_queue::alloc::AllocError>(())
+    /// ```
+    pub fn try_reserve(&mut self, count: usize) -> Result<(), AllocError> {
+        let more = count.saturating_sub(self.capacity - self.written);
+        while self.stock_len < more.div_ceil(self.capacity) {
+            let block = self.handle.fresh_block()?;
+            // SAFETY: the block is the producer's own.
+            unsafe { Handle::<T, A>::chain(block, self.stock) };
+            self.stock = block.as_ptr();
+            self.stock_len += 1;
+        }
+        Ok(())
+    }
+
+    /// Makes one more consumer.
+    ///
+    /// If all were gone, the queue is open again.
+    ///
+    /// # Panics
+    ///
+    /// When there are too many, which is 65,535, or fewer where pointers leave fewer bits.
+    #[must_use]
+    pub fn consumer(&self) -> Consumer<T, A> {
+        Consumer::enter(&self.handle)
+    }
+
+    /// Returns how many consumers there are.
+    #[inline]
+    pub fn consumers(&self) -> usize {
+        self.handle.consumers()
+    }
+
+    /// Returns whether no consumer is left.
+    ///
+    /// Pushes still succeed then; what stands is dropped with the producer, unless it makes a new consumer.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.consumers() == 0
+    }
+
+    /// Returns how many items are pending: pushed and not published.
+    #[inline]
+    pub fn pending(&self) -> usize {
+        (self.tail - self.published) as usize
+    }
+
+    /// Returns how many published items are not claimed; consumers may make it less at once.
+    #[inline]
+    pub fn len(&self) -> usize {
+        (self.published - self.handle.load_head()) as usize
+    }
+
+    /// Returns whether every published item is claimed; what is pending does not count.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the number of slots per block.
+    #[inline]
+    pub fn block_slots(&self) -> usize {
+        self.capacity
+    }
+
+    /// Returns the allocator of the queue.
+    pub fn allocator(&self) -> &A {
+        self.handle.allocator()
+    }
+
+    #[inline(always)]
+    fn publish_quietly(&mut self) {
+        self.published = self.tail;
+        self.handle.publish_tail(self.tail);
+    }
+
+    /// Writes the next slot of the last block.
+    ///
+    /// # Safety
+    ///
+    /// `written` is below `capacity`.
+    #[inline(always)]
+    unsafe fn write_next(&mut self, item: T) {
+        // SAFETY: (1) the slots are those of the last block, and by the caller the offset is below their number;
+        // (2) `written` grows with each item and begins at 0 in each block.
+        unsafe { Handle::<T, A>::write(self.slots, self.written, item) };
+        self.written += 1;
+        self.tail += 1;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow_or_abort(&mut self) {
+        if self.grow().is_err() {
+            handle_alloc_error(Block::<T>::layout(self.capacity));
+        }
+    }
+
+    /// Puts a block after the last, which is full.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) -> Result<(), AllocError> {
+        debug_assert!(self.written == self.capacity, "spmc: rule 4");
+        let block = match NonNull::new(self.stock) {
+            Some(block) => {
+                // SAFETY: blocks in stock are the producer's own.
+                self.stock = unsafe { Handle::<T, A>::chained(block) };
+                self.stock_len -= 1;
+                block
+            }
+            None => self.handle.fresh_block()?,
+        };
+        // SAFETY: the block is the producer's own.
+        unsafe { Handle::<T, A>::open(block, self.tail) };
+        // SAFETY: the last block is full, and the fields are turned to the new one before anything is written.
+        unsafe { Handle::<T, A>::link(self.block, block) };
+        self.block = block;
+        self.slots = Block::slots(block);
+        self.written = 0;
+        Ok(())
+    }
+}
+
+/// A batch under way: publishes on drop, so by a panic of the iterator too.
+struct Batch<'a, T, A: Allocator> {
+    producer: &'a mut Producer<T, A>,
+}
+
+impl<T, A: Allocator> Drop for Batch<'_, T, A> {
+    fn drop(&mut self) {
+        self.producer.publish_quietly();
+    }
+}
+
+impl<T, A: Allocator> Extend<T> for Producer<T, A> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
+        self.push_batch(items);
+    }
+}
+
+impl<T, A: Allocator> Drop for Producer<T, A> {
+    fn drop(&mut self) {
+        self.publish_quietly();
+        while let Some(block) = NonNull::new(self.stock) {
+            // SAFETY: blocks in stock are the producer's own.
+            self.stock = unsafe { Handle::<T, A>::chained(block) };
+            // SAFETY: as above, and they hold no items.
+            unsafe { self.handle.free_block(block) };
+        }
+        // SAFETY: the producer ends here, and its tail is published.
+        unsafe { self.handle.leave_producer() };
+    }
+}
+
+impl<T, A: Allocator> fmt::Debug for Producer<T, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Producer")
+            .field("len", &self.len())
+            .field("pending", &self.pending())
+            .field("consumers", &self.consumers())
+            .finish()
+    }
+}
