@@ -3,6 +3,8 @@
 
 mod support;
 
+#[path = "api/spsc_chunk.rs"]
+mod chunk;
 #[path = "api/queue.rs"]
 mod queue;
 #[path = "api/spmc.rs"]

@@ -4,7 +4,8 @@ use core::cell::Cell;
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::raw::{Block, Side};
+use super::ReadChunk;
+use super::raw::{Block, Side, Span};
 use crate::alloc::{Allocator, Global};
 
 /// The popping half of a ring.
@@ -102,12 +103,10 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// assert_eq!(text, "ab");
     /// assert_eq!(consumer.len(), 1);
     /// ```
-    pub fn pop_batch(&mut self, max: usize, mut each: impl FnMut(T)) -> usize {
-        let mut batch = self.batch(max);
-        let count = batch.left;
-        for item in &mut batch {
-            each(item);
-        }
+    pub fn pop_batch(&mut self, max: usize, each: impl FnMut(T)) -> usize {
+        let items = self.read_chunk(max).into_iter();
+        let count = items.len();
+        items.for_each(each);
         count
     }
 
@@ -116,10 +115,9 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// `out` is a `Vec`, a `VecDeque` or whatever else can be extended; if it stops early or panics, the items that it
     /// did not take stand.
     pub fn pop_into<E: Extend<T>>(&mut self, out: &mut E, max: usize) -> usize {
-        let mut batch = self.batch(max);
-        let count = batch.left;
-        out.extend(&mut batch);
-        count - batch.left
+        let mut items = self.read_chunk(max).into_iter();
+        out.extend(&mut items);
+        items.given()
     }
 
     /// Pops as many items as stand and fit to the front of `out`, publishes once, and returns how many.
@@ -127,12 +125,36 @@ impl<T, A: Allocator> Consumer<T, A> {
     where
         T: Copy,
     {
-        let mut batch = self.batch(out.len());
-        let count = batch.left;
-        for (place, item) in out.iter_mut().zip(&mut batch) {
-            *place = item;
-        }
+        let chunk = self.read_chunk(out.len());
+        let count = chunk.len();
+        let (first, second) = chunk.as_slices();
+        let (for_first, rest) = out.split_at_mut(first.len());
+        for_first.copy_from_slice(first);
+        rest[..second.len()].copy_from_slice(second);
+        chunk.commit_all();
         count
+    }
+
+    /// Borrows up to `max` of the items that stand, to be read in place or moved out.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
+    /// producer.push_slice(&[1, 2, 3]);
+    /// let chunk = consumer.read_chunk(2);
+    /// assert_eq!(chunk.as_slices().0, [1, 2]);
+    /// chunk.commit(1);
+    /// assert_eq!(consumer.peek(), Some(&2));
+    /// ```
+    #[inline]
+    pub fn read_chunk(&mut self, max: usize) -> ReadChunk<'_, T, A> {
+        let len = self.standing(max);
+        ReadChunk::new(self, len)
+    }
+
+    /// Borrows the oldest `count` items, or gives `None` if fewer stand.
+    #[inline]
+    pub fn read_chunk_exact(&mut self, count: usize) -> Option<ReadChunk<'_, T, A>> {
+        (self.standing(count) == count).then(|| ReadChunk::new(self, count))
     }
 
     /// Borrows the oldest item, or gives `None` if the ring is empty.
@@ -190,19 +212,55 @@ impl<T, A: Allocator> Consumer<T, A> {
         len
     }
 
-    /// Begins a batch of up to `max` of the items that stand.
+    /// How many items stand, at most `max`; looked at afresh if the copy shows fewer.
     #[inline(always)]
-    fn batch(&mut self, max: usize) -> Batch<'_, T, A> {
+    fn standing(&self, max: usize) -> usize {
         let len = self.cached_len();
         let len = if len < max.min(self.capacity()) {
             self.len()
         } else {
             len
         };
-        Batch {
-            first: self.head.get(),
-            left: len.min(max),
-            consumer: self,
+        len.min(max)
+    }
+
+    /// The `len` slots from the head on; no more than stand.
+    #[inline(always)]
+    pub(super) fn span(&self, len: usize) -> Span<T> {
+        let head = self.head.get();
+        self.block.note_read(head, len);
+        self.block.span(head, len)
+    }
+
+    /// Makes the next `count` slots the producer's.
+    ///
+    /// # Safety
+    ///
+    /// They stood, and their items were moved out or dropped since the head last moved.
+    #[inline(always)]
+    pub(super) unsafe fn advance(&self, count: usize) {
+        self.head.set(self.head.get().wrapping_add(count));
+        self.publish();
+    }
+
+    /// Moves the true head past `count` items that stand, unpublished: a chunk gives them out and then settles.
+    #[inline(always)]
+    pub(super) fn skip(&mut self, count: usize) {
+        self.head.set(self.head.get().wrapping_add(count));
+    }
+
+    /// Takes the last `left` of the items back that `skip` went past, and pops the `given` before them.
+    ///
+    /// Publishes nothing if none was given: a look at an empty ring leaves the line of the head alone.
+    ///
+    /// # Safety
+    ///
+    /// `skip` went past `given + left` items, of which the first were moved out and the others stand.
+    #[inline(always)]
+    pub(super) unsafe fn settle(&self, given: usize, left: usize) {
+        self.head.set(self.head.get().wrapping_sub(left));
+        if given > 0 {
+            self.publish();
         }
     }
 
@@ -226,42 +284,11 @@ impl<T, A: Allocator> Consumer<T, A> {
     }
 }
 
-/// A batch under way: publishes on drop, so by a panic of user code too.
-struct Batch<'a, T, A: Allocator> {
-    consumer: &'a Consumer<T, A>,
-    first: usize,
-    left: usize,
-}
-
-impl<T, A: Allocator> Iterator for Batch<'_, T, A> {
-    type Item = T;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<T> {
-        if self.left == 0 {
-            return None;
-        }
-        self.left -= 1;
-        // SAFETY: `left` counts items that stand from the head on, and it was not zero.
-        Some(unsafe { self.consumer.read_next() })
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
-}
-
-impl<T, A: Allocator> Drop for Batch<'_, T, A> {
-    fn drop(&mut self) {
-        if self.consumer.head.get() != self.first {
-            self.consumer.publish();
-        }
-    }
-}
-
 impl<T, A: Allocator> Drop for Consumer<T, A> {
     fn drop(&mut self) {
-        // SAFETY: (1) the consumer ends here; (2) every method publishes the head before it returns.
+        // A chunk's iterator that was forgotten has left the true head ahead.
+        self.publish();
+        // SAFETY: (1) the consumer ends here; (2) its head was published just now.
         unsafe { self.block.close(Side::Consumer, self.head.get()) };
     }
 }

@@ -61,9 +61,13 @@
 mod consumer;
 mod producer;
 mod raw;
+mod read_chunk;
+mod write_chunk;
 
 pub use consumer::Consumer;
 pub use producer::Producer;
+pub use read_chunk::{ReadChunk, ReadChunkIter};
+pub use write_chunk::{FilledChunk, WriteChunk};
 
 use crate::alloc::{AllocError, Allocator, Global, Layout};
 use raw::Block;

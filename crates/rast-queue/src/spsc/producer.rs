@@ -4,7 +4,8 @@ use core::cell::Cell;
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::raw::{Block, Side};
+use super::WriteChunk;
+use super::raw::{Block, Side, Span};
 use crate::Full;
 use crate::alloc::{Allocator, Global};
 
@@ -109,17 +110,7 @@ impl<T, A: Allocator> Producer<T, A> {
         I: Iterator<Item = T> + ?Sized,
     {
         let wanted = items.size_hint().1.unwrap_or(usize::MAX);
-        let room = self.room_for(wanted);
-        let batch = Batch {
-            producer: self,
-            first: self.tail.get(),
-        };
-        for _ in 0..room {
-            let Some(item) = items.next() else { break };
-            // SAFETY: fewer than `room` items were written since `room_for` found that room.
-            unsafe { batch.producer.write_next(item) };
-        }
-        batch.len()
+        self.write_chunk(wanted).fill(items)
     }
 
     /// Pushes as many items as fit from the front of `items`, publishes them once, and returns how many.
@@ -135,15 +126,28 @@ impl<T, A: Allocator> Producer<T, A> {
     where
         T: Copy,
     {
-        let count = self.room_for(items.len()).min(items.len());
-        for item in &items[..count] {
-            // SAFETY: fewer than `count` items were written since `room_for` found at least that room.
-            unsafe { self.write_next(*item) };
-        }
-        if count > 0 {
-            self.publish();
-        }
-        count
+        self.write_chunk(items.len()).copy_from_slice(items)
+    }
+
+    /// Borrows up to `max` free slots to be written in place: as many as fit, if they are fewer, or none.
+    ///
+    /// ```
+    /// let (mut producer, consumer) = rast_queue::spsc::ring(4);
+    /// let chunk = producer.write_chunk(usize::MAX);
+    /// assert_eq!(chunk.len(), 4);
+    /// chunk.fill(["a", "b"]);
+    /// assert_eq!(consumer.len(), 2);
+    /// ```
+    #[inline]
+    pub fn write_chunk(&mut self, max: usize) -> WriteChunk<'_, T, A> {
+        let len = self.room_for(max).min(max);
+        WriteChunk::new(self, len)
+    }
+
+    /// Borrows `count` free slots to be written in place, or gives `None` if there are fewer.
+    #[inline]
+    pub fn write_chunk_exact(&mut self, count: usize) -> Option<WriteChunk<'_, T, A>> {
+        self.has_room(count).then(|| WriteChunk::new(self, count))
     }
 
     /// Returns how many items fit now, by a fresh look at the consumer's index.
@@ -215,29 +219,28 @@ impl<T, A: Allocator> Producer<T, A> {
         self.tail.set(tail.wrapping_add(1));
     }
 
+    /// The `len` slots from the tail on; no more than there is room.
+    #[inline(always)]
+    pub(super) fn span(&self, len: usize) -> Span<T> {
+        let tail = self.tail.get();
+        self.block.note_write(tail, len);
+        self.block.span(tail, len)
+    }
+
+    /// Makes the next `count` slots the consumer's.
+    ///
+    /// # Safety
+    ///
+    /// They were written since the tail last moved, and are before what there was room for.
+    #[inline(always)]
+    pub(super) unsafe fn advance(&self, count: usize) {
+        self.tail.set(self.tail.get().wrapping_add(count));
+        self.publish();
+    }
+
     #[inline(always)]
     fn publish(&self) {
         self.block.publish_tail(self.tail.get());
-    }
-}
-
-/// A batch under way: publishes on drop, so by a panic of the iterator too.
-struct Batch<'a, T, A: Allocator> {
-    producer: &'a Producer<T, A>,
-    first: usize,
-}
-
-impl<T, A: Allocator> Batch<'_, T, A> {
-    fn len(&self) -> usize {
-        self.producer.tail.get().wrapping_sub(self.first)
-    }
-}
-
-impl<T, A: Allocator> Drop for Batch<'_, T, A> {
-    fn drop(&mut self) {
-        if self.len() > 0 {
-            self.producer.publish();
-        }
     }
 }
 

@@ -2,16 +2,21 @@
 //!
 //! Everything unsafe of the ring is here or one call away; every atomic operation of the ring is here.
 
+use core::cell::Cell;
 use core::marker::PhantomData;
-use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
+
+use core::alloc::LayoutError;
 
 use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-type Slot<T> = UnsafeCell<MaybeUninit<T>>;
+/// Beside each slot, where a model keeps its books on it; of no size otherwise.
+///
+/// The slots themselves are plain memory, so that a stretch of them is a slice.
+type Mark = UnsafeCell<()>;
 
 /// Which half.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,19 +53,145 @@ struct Cold<A> {
 /// A handle on the shared block; two exist per ring, and the half that leaves second frees it.
 pub(super) struct Block<T, A> {
     header: NonNull<Header<A>>,
-    slots: NonNull<Slot<T>>,
+    slots: NonNull<T>,
     /// Capacity - 1.
     mask: usize,
-    /// The block owns items of type `T`.
-    owns: PhantomData<T>,
+    /// The block owns items of type `T`, and what one half puts in the other takes out: `T` is invariant.
+    owns: PhantomData<Cell<T>>,
+}
+
+/// Slots in a row: up to the end of the array, then from its beginning.
+pub(super) struct Span<T> {
+    first: NonNull<T>,
+    first_len: usize,
+    second: NonNull<T>,
+    len: usize,
+}
+
+impl<T> Clone for Span<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Span<T> {}
+
+impl<T> Span<T> {
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The two stretches, with their lengths; the first is empty only if the whole is.
+    #[inline(always)]
+    pub(super) fn parts(&self) -> [(NonNull<T>, usize); 2] {
+        [
+            (self.first, self.first_len),
+            (self.second, self.len - self.first_len),
+        ]
+    }
+
+    /// The slot number `n`, which is below `len`.
+    #[inline(always)]
+    pub(super) fn at(&self, n: usize) -> NonNull<T> {
+        debug_assert!(n < self.len, "spsc: a span ends at its length");
+        let (base, n) = if n < self.first_len {
+            (self.first, n)
+        } else {
+            (self.second, n - self.first_len)
+        };
+        // SAFETY: `n` is below the length of the stretch that begins at `base`, both as `Block::span` made them.
+        unsafe { base.add(n) }
+    }
+
+    /// The slots number `from..to`; `from <= to <= len`.
+    #[inline(always)]
+    pub(super) fn range(&self, from: usize, to: usize) -> Self {
+        debug_assert!(
+            from <= to && to <= self.len,
+            "spsc: a span ends at its length"
+        );
+        let (base, skip, before) = if from < self.first_len {
+            (self.first, from, self.first_len - from)
+        } else {
+            (self.second, from - self.first_len, usize::MAX)
+        };
+        Self {
+            // SAFETY: `skip` is at most the length of the stretch that begins at `base`.
+            first: unsafe { base.add(skip) },
+            first_len: before.min(to - from),
+            second: self.second,
+            len: to - from,
+        }
+    }
+
+    /// Borrows the items.
+    ///
+    /// # Safety
+    ///
+    /// 1. All slots hold items.
+    /// 2. They are neither changed nor moved while the borrow lives.
+    #[inline(always)]
+    pub(super) unsafe fn as_slices<'a>(&self) -> (&'a [T], &'a [T]) {
+        let [first, second] = self.parts();
+        // SAFETY: the slots of a stretch lie in a row in one block; (1) and (2) by the caller.
+        let first = unsafe { core::slice::from_raw_parts(first.0.as_ptr(), first.1) };
+        // SAFETY: likewise.
+        let second = unsafe { core::slice::from_raw_parts(second.0.as_ptr(), second.1) };
+        (first, second)
+    }
+
+    /// Borrows the items to change them.
+    ///
+    /// # Safety
+    ///
+    /// 1. All slots hold items.
+    /// 2. Nothing else reaches them while the borrow lives.
+    #[inline(always)]
+    pub(super) unsafe fn as_mut_slices<'a>(&self) -> (&'a mut [T], &'a mut [T]) {
+        let [first, second] = self.parts();
+        // SAFETY: the slots of a stretch lie in a row in one block; (1) and (2) by the caller.
+        let first = unsafe { core::slice::from_raw_parts_mut(first.0.as_ptr(), first.1) };
+        // SAFETY: likewise; the two stretches have no slot in common.
+        let second = unsafe { core::slice::from_raw_parts_mut(second.0.as_ptr(), second.1) };
+        (first, second)
+    }
+
+    /// Drops the items; if the drop of one panics, the others are dropped as the panic goes up.
+    ///
+    /// # Safety
+    ///
+    /// 1. All slots hold items, and nothing else reaches them.
+    /// 2. They count as empty from here on.
+    #[inline(always)]
+    pub(super) unsafe fn drop_items(self) {
+        struct Stretch<T>(NonNull<T>, usize);
+        impl<T> Drop for Stretch<T> {
+            #[inline(always)]
+            fn drop(&mut self) {
+                let items = ptr::slice_from_raw_parts_mut(self.0.as_ptr(), self.1);
+                // SAFETY: the caller of `drop_items` gave these items up, and a stretch is dropped once.
+                unsafe { ptr::drop_in_place(items) };
+            }
+        }
+        if core::mem::needs_drop::<T>() {
+            let [first, second] = self.parts();
+            let _second = Stretch(second.0, second.1);
+            drop(Stretch(first.0, first.1));
+        }
+    }
 }
 
 impl<T, A> Block<T, A> {
-    /// The layout of a block of `capacity` slots, and where the slots begin.
-    pub(super) fn layout(capacity: usize) -> (Layout, usize) {
-        Layout::array::<Slot<T>>(capacity)
-            .and_then(|slots| Layout::new::<Header<A>>().extend(slots))
-            .expect("spsc: the size of the ring overflows isize")
+    /// The layout of a block of `capacity` slots, and where the slots and the marks begin.
+    pub(super) fn layout(capacity: usize) -> (Layout, usize, usize) {
+        let parts = || {
+            let (layout, slots) =
+                Layout::new::<Header<A>>().extend(Layout::array::<T>(capacity)?)?;
+            let (layout, marks) = layout.extend(Layout::array::<Mark>(capacity)?)?;
+            Ok::<_, LayoutError>((layout, slots, marks))
+        };
+        parts().expect("spsc: the size of the ring overflows isize")
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -83,11 +214,53 @@ impl<T, A> Block<T, A> {
         unsafe { self.header.as_ref() }
     }
 
-    fn slot(&self, index: usize) -> &Slot<T> {
+    #[inline(always)]
+    fn slot(&self, index: usize) -> NonNull<T> {
         // SAFETY: `index & mask` is below the capacity, so the address lies inside the block's array of slots.
-        let slot = unsafe { self.slots.add(index & self.mask) };
-        // SAFETY: every slot was initialised by `new`, as a cell of nothing, and lives as long as the block.
-        unsafe { slot.as_ref() }
+        unsafe { self.slots.add(index & self.mask) }
+    }
+
+    /// The slots of `index..index + len`; `len` is at most the capacity.
+    #[inline(always)]
+    pub(super) fn span(&self, index: usize, len: usize) -> Span<T> {
+        debug_assert!(len <= self.capacity(), "spsc: rule 1");
+        Span {
+            first: self.slot(index),
+            first_len: len.min(self.capacity() - (index & self.mask)),
+            second: self.slots,
+            len,
+        }
+    }
+
+    /// Tells a model that the slots of `index..index + len` are written or moved out of.
+    #[inline(always)]
+    pub(super) fn note_write(&self, index: usize, len: usize) {
+        self.each_mark(index, len, |mark| mark.with_mut(|_| ()));
+    }
+
+    /// Tells a model that the slots of `index..index + len` are read.
+    #[inline(always)]
+    pub(super) fn note_read(&self, index: usize, len: usize) {
+        self.each_mark(index, len, |mark| mark.with(|_| ()));
+    }
+
+    #[inline(always)]
+    fn each_mark(&self, index: usize, len: usize, each: impl Fn(&Mark)) {
+        if size_of::<Mark>() == 0 {
+            return;
+        }
+        for index in index..index + len {
+            // SAFETY: `index & mask` is below the capacity, so the address lies inside the block's array of marks.
+            let mark = unsafe { self.marks().add(index & self.mask) };
+            // SAFETY: every mark was initialised by `new` and lives as long as the block.
+            each(unsafe { mark.as_ref() });
+        }
+    }
+
+    fn marks(&self) -> NonNull<Mark> {
+        let offset = Self::layout(self.capacity()).2;
+        // SAFETY: the offset lies inside the block, by its layout.
+        unsafe { self.header.cast::<u8>().add(offset) }.cast()
     }
 
     /// Moves `item` into the slot of `index`.
@@ -98,11 +271,10 @@ impl<T, A> Block<T, A> {
     /// 2. `index - head < capacity` for a `head` that `load_head` returned.
     #[inline(always)]
     pub(super) unsafe fn write(&self, index: usize, item: T) {
-        self.slot(index).with_mut(|slot| {
-            // SAFETY: by (2) the consumer has moved out what stood here and published that, and it touches no slot at
-            // or past the tail, which by (1) only the caller moves: the slot is ours alone and holds nothing.
-            unsafe { slot.cast::<T>().write(item) };
-        });
+        self.note_write(index, 1);
+        // SAFETY: by (2) the consumer has moved out what stood here and published that, and it touches no slot at or
+        // past the tail, which by (1) only the caller moves: the slot is ours alone and holds nothing.
+        unsafe { self.slot(index).write(item) };
     }
 
     /// Moves the item out of the slot of `index`.
@@ -113,11 +285,10 @@ impl<T, A> Block<T, A> {
     /// 2. `index` is before a tail that `load_tail` returned.
     #[inline(always)]
     pub(super) unsafe fn read(&self, index: usize) -> T {
-        self.slot(index).with(|slot| {
-            // SAFETY: by (2) the producer wrote the slot before it published that tail, and it writes here again only
-            // once the head is past `index`; by (1) the item is moved out once.
-            unsafe { slot.cast::<T>().read() }
-        })
+        self.note_read(index, 1);
+        // SAFETY: by (2) the producer wrote the slot before it published that tail, and it writes here again only once
+        // the head is past `index`; by (1) the item is moved out once.
+        unsafe { self.slot(index).read() }
     }
 
     /// Borrows the item in the slot of `index`.
@@ -128,10 +299,9 @@ impl<T, A> Block<T, A> {
     /// 2. `index` is before a tail that `load_tail` returned.
     #[inline(always)]
     pub(super) unsafe fn peek(&self, index: usize) -> &T {
-        self.slot(index).with(|slot| {
-            // SAFETY: by (2) the slot holds an item, and by (1) nobody moves it out or overwrites it meanwhile.
-            unsafe { &*slot.cast::<T>() }
-        })
+        self.note_read(index, 1);
+        // SAFETY: by (2) the slot holds an item, and by (1) nobody moves it out or overwrites it meanwhile.
+        unsafe { self.slot(index).as_ref() }
     }
 
     /// The consumer's published index, for the producer.
@@ -193,11 +363,13 @@ impl<T, A: Allocator> Block<T, A> {
             capacity.is_power_of_two(),
             "spsc: the capacity is a power of two"
         );
-        let (layout, offset) = Self::layout(capacity);
+        let (layout, slots, marks) = Self::layout(capacity);
         let memory = alloc.allocate(layout)?.cast::<u8>();
         let header = memory.cast::<Header<A>>();
-        // SAFETY: `offset` lies inside the block, or at its end if the slots take no room.
-        let slots = unsafe { memory.add(offset) }.cast::<Slot<T>>();
+        // SAFETY: the offset lies inside the block, or at its end if the slots take no room.
+        let slots = unsafe { memory.add(slots) }.cast::<T>();
+        // SAFETY: likewise.
+        let marks = unsafe { memory.add(marks) }.cast::<Mark>();
         let value = Header {
             tail: CachePadded::new(AtomicUsize::new(start)),
             head: CachePadded::new(AtomicUsize::new(start)),
@@ -208,13 +380,13 @@ impl<T, A: Allocator> Block<T, A> {
         };
         // SAFETY: the block begins with room for a header, aligned for it, and is ours alone.
         unsafe { header.write(value) };
-        // A slot of no size needs no writing, and there may be very many.
-        if size_of::<Slot<T>>() != 0 {
+        // Marks of no size need no writing.
+        if size_of::<Mark>() != 0 {
             for index in 0..capacity {
-                // SAFETY: `index` is below the capacity, so the address lies inside the array of slots.
-                let slot = unsafe { slots.add(index) };
-                // SAFETY: the address is aligned for a slot by the layout, and the block is ours alone.
-                unsafe { slot.write(Slot::new(MaybeUninit::uninit())) };
+                // SAFETY: `index` is below the capacity, so the address lies inside the array of marks.
+                let mark = unsafe { marks.add(index) };
+                // SAFETY: the address is aligned for a mark by the layout, and the block is ours alone.
+                unsafe { mark.write(Mark::new(())) };
             }
         }
         Ok(Self {
@@ -274,11 +446,11 @@ impl<T, A: Allocator> Drop for Rest<'_, T, A> {
     fn drop(&mut self) {
         self.drop_items();
         let capacity = self.block.capacity();
-        if core::mem::needs_drop::<Slot<T>>() {
-            let slots = ptr::slice_from_raw_parts_mut(self.block.slots.as_ptr(), capacity);
-            // SAFETY: both halves are gone; the slots were initialised by `new` and are not used again. This matters
-            // to cells that keep books, under loom; a plain cell of `MaybeUninit` has no drop.
-            unsafe { ptr::drop_in_place(slots) };
+        if core::mem::needs_drop::<Mark>() {
+            let marks = ptr::slice_from_raw_parts_mut(self.block.marks().as_ptr(), capacity);
+            // SAFETY: both halves are gone; the marks were initialised by `new` and are not used again. This matters
+            // to a model's books alone.
+            unsafe { ptr::drop_in_place(marks) };
         }
         // SAFETY: the header was initialised by `new`, both halves are gone, and nothing reads it again.
         let header = unsafe { self.block.header.read() };

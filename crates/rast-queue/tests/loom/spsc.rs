@@ -126,25 +126,26 @@ fn spsc_close_producer() {
 }
 
 /// A payload whose drops are counted; it holds no memory, so a second drop is a wrong count and no more.
-struct Token;
-
-static DROPS: StdUsize = StdUsize::new(0);
+///
+/// Each test has its own count, because tests run side by side.
+struct Token(&'static StdUsize);
 
 impl Drop for Token {
     fn drop(&mut self) {
-        DROPS.fetch_add(1, Ordering::Relaxed);
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Whichever half leaves second, each item is dropped once.
 #[test]
 fn spsc_drop_with_items() {
+    static DROPS: StdUsize = StdUsize::new(0);
     model(|| {
         DROPS.store(0, Ordering::Relaxed);
         let (mut producer, mut consumer) = spsc::ring(2);
-        producer.push(Token).ok().unwrap();
+        producer.push(Token(&DROPS)).ok().unwrap();
         let other = thread::spawn(move || {
-            let pushed = producer.push(Token).is_ok();
+            let pushed = producer.push(Token(&DROPS)).is_ok();
             drop(producer);
             pushed
         });
@@ -152,5 +153,60 @@ fn spsc_drop_with_items() {
         drop(consumer);
         assert!(other.join().unwrap());
         assert_eq!(DROPS.load(Ordering::Relaxed), 2);
+    });
+}
+
+/// Chunks on both sides, in two stretches and in parts, lose nothing and keep the order.
+#[test]
+fn spsc_chunks() {
+    model(|| {
+        let (mut producer, mut consumer) = spsc::ring_at(2, NEAR_WRAP);
+        let other = thread::spawn(move || {
+            let mut numbers = 0..3;
+            producer.write_chunk(2).fill(&mut numbers);
+            let mut chunk = producer.write_chunk(1).filled();
+            let (slots, _) = chunk.as_mut_slices();
+            if let Some(slot) = slots.first_mut() {
+                *slot = numbers.start;
+                numbers.start += 1;
+            }
+            chunk.commit_all();
+            numbers.start
+        });
+        let mut expected = 0;
+        let chunk = consumer.read_chunk(2);
+        if let Some(n) = chunk.as_slices().0.first() {
+            assert_eq!(*n, expected);
+            expected += 1;
+            chunk.commit(1);
+        }
+        for n in consumer.read_chunk(2) {
+            assert_eq!(n, expected);
+            expected += 1;
+        }
+        let pushed = other.join().unwrap();
+        consumer.read_chunk(2).into_iter().for_each(|n| {
+            assert_eq!(n, expected);
+            expected += 1;
+        });
+        assert_eq!(expected, pushed);
+    });
+}
+
+/// What a forgotten iterator held is dropped by nobody else, whichever half leaves second.
+#[test]
+fn spsc_forgotten_iterator() {
+    static DROPS: StdUsize = StdUsize::new(0);
+    model(|| {
+        DROPS.store(0, Ordering::Relaxed);
+        let (mut producer, mut consumer) = spsc::ring(2);
+        producer.write_chunk(2).fill([Token(&DROPS), Token(&DROPS)]);
+        let other = thread::spawn(move || drop(producer));
+        let mut items = consumer.read_chunk(2).into_iter();
+        drop(items.next());
+        std::mem::forget(items);
+        drop(consumer);
+        other.join().unwrap();
+        assert_eq!(DROPS.load(Ordering::Relaxed), 1);
     });
 }

@@ -1,0 +1,355 @@
+//! The ring's chunks: parts, panics, chunks that are dropped or forgotten.
+
+use crate::support::{Counting, Ledger, Payload};
+use rast_queue::spsc::{
+    Consumer, FilledChunk, Producer, ReadChunk, ReadChunkIter, WriteChunk, ring, ring_at,
+};
+use std::mem::forget;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+fn assert_send<T: Send>() {}
+
+#[test]
+fn chunks_are_send() {
+    assert_send::<WriteChunk<'_, std::cell::Cell<u8>>>();
+    assert_send::<FilledChunk<'_, u8, Counting>>();
+    assert_send::<ReadChunk<'_, std::cell::Cell<u8>>>();
+    assert_send::<ReadChunkIter<'_, u8, Counting>>();
+}
+
+/// A ring of four whose next chunk of more than two wraps.
+fn wrapping<T: Default>() -> (Producer<T>, Consumer<T>) {
+    let (mut producer, mut consumer) = ring_at(4, usize::MAX - 1);
+    assert_eq!(
+        producer.write_chunk(2).fill([T::default(), T::default()]),
+        2
+    );
+    assert_eq!(consumer.pop_batch(2, drop), 2);
+    producer.write_chunk(2).filled().commit_all();
+    consumer.read_chunk(2).commit_all();
+    (producer, consumer)
+}
+
+#[test]
+fn a_chunk_is_as_long_as_asked_or_as_fits() {
+    let (mut producer, mut consumer) = ring(4);
+    assert_eq!(producer.write_chunk(0).len(), 0);
+    assert!(producer.write_chunk(0).is_empty());
+    assert_eq!(producer.write_chunk(3).len(), 3);
+    assert_eq!(producer.write_chunk(usize::MAX).len(), 4);
+    assert!(producer.write_chunk_exact(5).is_none());
+    assert!(consumer.read_chunk(9).is_empty());
+    assert_eq!(producer.write_chunk_exact(3).unwrap().fill(0..), 3);
+    assert_eq!(producer.write_chunk(3).len(), 1);
+    assert!(consumer.read_chunk_exact(4).is_none());
+    assert_eq!(consumer.read_chunk_exact(2).unwrap().len(), 2);
+    assert_eq!(consumer.read_chunk(usize::MAX).len(), 3);
+    assert_eq!(consumer.len(), 3, "looking pops nothing");
+}
+
+#[test]
+fn slices_wrap() {
+    for start in [0, 1, 2, 3, usize::MAX - 2, usize::MAX] {
+        let (mut producer, mut consumer) = ring_at::<u32>(4, start);
+        let mut chunk = producer.write_chunk(4);
+        let (first, second) = chunk.as_mut_slices();
+        assert_eq!(first.len(), 4 - start % 4);
+        assert_eq!(first.len() + second.len(), 4);
+        for (slot, n) in first.iter_mut().chain(second).zip(0..3) {
+            slot.write(n);
+        }
+        // SAFETY: the first three slots were written.
+        unsafe { chunk.commit(3) };
+        let mut chunk = consumer.read_chunk(8);
+        let (first, second) = chunk.as_mut_slices();
+        assert_eq!(first.len(), 3.min(4 - start % 4));
+        first.iter_mut().chain(second).for_each(|n| *n += 10);
+        let (first, second) = chunk.as_slices();
+        assert_eq!([first, second].concat(), [10, 11, 12]);
+        chunk.commit(1);
+        let chunk = consumer.read_chunk(8);
+        let (first, second) = chunk.as_slices();
+        assert_eq!([first, second].concat(), [11, 12]);
+        chunk.commit_all();
+        assert!(consumer.is_empty());
+        assert_eq!(producer.room(), 4);
+    }
+}
+
+#[test]
+fn copies_and_defaults_wrap() {
+    let (mut producer, mut consumer) = ring_at::<u8>(4, usize::MAX);
+    assert_eq!(producer.write_chunk(3).copy_from_slice(&[1, 2, 3, 4]), 3);
+    assert_eq!(producer.write_chunk(3).copy_from_slice(&[5, 6]), 1);
+    let mut out = [0; 6];
+    assert_eq!(consumer.pop_slice(&mut out), 4);
+    assert_eq!(out, [1, 2, 3, 5, 0, 0]);
+
+    let mut chunk = producer.write_chunk(4).filled_with(|| 7);
+    assert_eq!((chunk.len(), chunk.is_empty()), (4, false));
+    let (first, second) = chunk.as_mut_slices();
+    assert_eq!((first.len(), second.len()), (1, 3));
+    second[0] = 8;
+    chunk.commit(3);
+    assert_eq!(
+        consumer.read_chunk(4).into_iter().collect::<Vec<_>>(),
+        [7, 8, 7]
+    );
+    // SAFETY: there is no slot, so all hold values.
+    unsafe { producer.write_chunk(0).commit_all() };
+    assert!(consumer.is_empty());
+}
+
+#[test]
+fn fill_takes_no_more_than_fits() {
+    let (mut producer, mut consumer) = wrapping::<u32>();
+    let mut numbers = 0..9;
+    assert_eq!(producer.write_chunk(3).fill(&mut numbers), 3);
+    assert_eq!(producer.write_chunk(3).fill(&mut numbers), 1);
+    assert_eq!(numbers, 4..9);
+    assert_eq!(producer.write_chunk(3).fill(&mut numbers), 0);
+    assert_eq!(numbers, 4..9);
+    let all: Vec<_> = consumer.read_chunk(9).into_iter().collect();
+    assert_eq!(all, [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_chunk_that_is_let_go_changes_nothing() {
+    let ledger = Ledger::default();
+    let (mut producer, mut consumer) = ring_at(4, usize::MAX - 1);
+    let _ = producer.write_chunk(3);
+    let mut values = 0..;
+    drop(
+        producer
+            .write_chunk(3)
+            .filled_with(|| ledger.payload(values.next().unwrap())),
+    );
+    assert_eq!(ledger.dropped(), 3);
+    assert!(consumer.is_empty());
+    assert_eq!(
+        producer
+            .write_chunk(4)
+            .fill((0..4).map(|n| ledger.payload(n))),
+        4
+    );
+    let _ = consumer.read_chunk(3);
+    forget(consumer.read_chunk(0).into_iter());
+    assert_eq!(consumer.len(), 4);
+    let values: Vec<_> = consumer
+        .read_chunk(4)
+        .into_iter()
+        .map(|p| p.value)
+        .collect();
+    assert_eq!(values, [0, 1, 2, 3]);
+    drop((producer, consumer));
+    ledger.assert_settled();
+}
+
+#[test]
+fn an_iterator_pops_what_it_gave() {
+    let ledger = Ledger::default();
+    let (mut producer, mut consumer) = ring_at(4, usize::MAX - 1);
+    producer
+        .write_chunk(4)
+        .fill((0..4).map(|n| ledger.payload(n)));
+    let mut items = consumer.read_chunk(3).into_iter();
+    assert_eq!(items.len(), 3);
+    assert_eq!(items.next().unwrap().value, 0);
+    assert_eq!(producer.room(), 0, "published once, at the end");
+    drop(items);
+    assert_eq!((producer.room(), consumer.len()), (1, 3));
+    drop(consumer.read_chunk(3).into_iter());
+    assert_eq!((producer.room(), consumer.len()), (1, 3));
+    let mut items = consumer.read_chunk(9).into_iter();
+    assert_eq!(items.next().unwrap().value, 1);
+    assert_eq!(items.fold(0, |sum, p| sum + p.value), 2 + 3);
+    assert!(consumer.is_empty());
+    ledger.assert_settled();
+}
+
+#[test]
+fn a_forgotten_iterator_leaks_and_repeats_nothing() {
+    // Whoever leaves second finds the head past all that the iterator held.
+    for (producer_first, more) in [(true, true), (true, false), (false, true), (false, false)] {
+        let ledger = Ledger::default();
+        let (mut producer, mut consumer) = ring_at(4, usize::MAX - 1);
+        producer
+            .write_chunk(3)
+            .fill((0..3).map(|n| ledger.payload(n)));
+        let mut items = consumer.read_chunk(2).into_iter();
+        drop(items.next());
+        forget(items);
+        assert_eq!(consumer.len(), 1);
+        if more {
+            assert_eq!(consumer.pop().unwrap().value, 2);
+            assert_eq!(producer.room(), 4);
+        }
+        if producer_first {
+            drop(producer);
+            drop(consumer);
+        } else {
+            drop(consumer);
+            drop(producer);
+        }
+        assert_eq!(ledger.dropped(), 2, "one was leaked");
+    }
+}
+
+#[test]
+fn panics_lose_nothing() {
+    let ledger = Ledger::default();
+    let (mut producer, mut consumer) = ring_at(8, usize::MAX - 1);
+    let bad = |n: u64| {
+        assert!(n != 2, "not this one");
+        ledger.payload(n)
+    };
+    // An iterator: what came before is pushed.
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        producer.write_chunk(8).fill((0..8).map(bad))
+    }));
+    assert!(result.is_err());
+    assert_eq!(consumer.len(), 2);
+    // A maker: what came before is dropped.
+    let mut n = 0;
+    let made = ledger.made();
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let _ = producer.write_chunk(6).filled_with(|| {
+            n += 1;
+            bad(n - 1)
+        });
+    }));
+    assert!(result.is_err());
+    assert_eq!(ledger.made() - made, 2);
+    assert_eq!(ledger.dropped(), 2);
+    assert_eq!(consumer.len(), 2);
+    // A fold: what it was given is popped.
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        consumer
+            .read_chunk(2)
+            .into_iter()
+            .for_each(|p: Payload| assert!(p.value > 0, "not the first"));
+    }));
+    assert!(result.is_err());
+    assert_eq!((consumer.len(), producer.room()), (1, 7));
+    consumer.read_chunk(1).commit_all();
+    ledger.assert_settled();
+}
+
+#[test]
+fn a_panicking_drop_commits_all_the_same() {
+    // The bomb stands in the first stretch, then in the second.
+    for bomb in [0, 2] {
+        let ledger = Ledger::default();
+        let make = |n| {
+            if n == bomb {
+                ledger.bomb(n)
+            } else {
+                ledger.payload(n)
+            }
+        };
+        let (mut producer, mut consumer) = ring_at(4, usize::MAX - 1);
+        producer.write_chunk(4).fill((0..4).map(make));
+        let result = catch_unwind(AssertUnwindSafe(|| consumer.read_chunk(4).commit(3)));
+        assert!(result.is_err());
+        assert_eq!(
+            (ledger.dropped(), consumer.len(), producer.room()),
+            (3, 1, 3)
+        );
+        assert_eq!(consumer.pop().unwrap().value, 3);
+
+        let mut values = 0..;
+        let chunk = producer
+            .write_chunk(4)
+            .filled_with(|| make(values.next().unwrap()));
+        let result = catch_unwind(AssertUnwindSafe(|| chunk.commit(0)));
+        assert!(result.is_err());
+        assert!(consumer.is_empty());
+        let mut values = 0..;
+        let chunk = producer
+            .write_chunk(4)
+            .filled_with(|| make(values.next().unwrap()));
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(chunk))).is_err());
+        ledger.assert_settled();
+    }
+}
+
+#[test]
+fn commit_past_the_end_panics() {
+    let (mut producer, mut consumer) = ring::<u8>(4);
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        producer.write_chunk(2).filled().commit(3)
+    }));
+    assert!(result.is_err());
+    producer.push(1).unwrap();
+    let result = catch_unwind(AssertUnwindSafe(|| consumer.read_chunk(2).commit(2)));
+    assert!(result.is_err());
+    assert_eq!(consumer.pop(), Some(1));
+    assert_eq!(consumer.pop(), None);
+}
+
+#[test]
+fn items_of_no_size_come_in_chunks() {
+    let (mut producer, mut consumer) = ring::<()>(8);
+    assert_eq!(producer.write_chunk(5).fill(std::iter::repeat(())), 5);
+    assert_eq!(consumer.read_chunk(8).as_slices().0.len(), 5);
+    assert_eq!(consumer.read_chunk(3).into_iter().count(), 3);
+    consumer.read_chunk(1).commit_all();
+    assert_eq!(consumer.len(), 1);
+}
+
+#[test]
+fn debug_tells_the_length() {
+    let (mut producer, mut consumer) = ring::<u8>(4);
+    assert_eq!(
+        format!("{:?}", producer.write_chunk(2)),
+        "WriteChunk { len: 2 }"
+    );
+    let filled = producer.write_chunk(2).filled();
+    assert_eq!(format!("{filled:?}"), "FilledChunk { len: 2 }");
+    filled.commit_all();
+    let chunk = consumer.read_chunk(4);
+    assert_eq!(format!("{chunk:?}"), "ReadChunk { len: 2 }");
+    assert_eq!(
+        format!("{:?}", chunk.into_iter()),
+        "ReadChunkIter { len: 2 }"
+    );
+}
+
+#[test]
+fn threads_keep_the_order_by_chunks() {
+    let rounds = if cfg!(miri) { 50 } else { 20_000 };
+    let (mut producer, mut consumer) = ring_at::<u64>(16, usize::MAX - 7);
+    let sender = thread::spawn(move || {
+        let mut next = 0;
+        while next < rounds {
+            let mut chunk = producer.write_chunk(7).filled();
+            let (first, second) = chunk.as_mut_slices();
+            for (place, n) in first.iter_mut().chain(second).zip(next..) {
+                *place = n;
+            }
+            let count = chunk.len().min((rounds - next) as usize);
+            next += count as u64;
+            chunk.commit(count);
+            if count == 0 {
+                thread::yield_now();
+            }
+        }
+    });
+    let mut expected = 0;
+    while !consumer.is_finished() {
+        let chunk = consumer.read_chunk(5);
+        let (first, second) = chunk.as_slices();
+        for n in first.iter().chain(second) {
+            assert_eq!(*n, expected);
+            expected += 1;
+        }
+        let count = chunk.len();
+        chunk.commit_all();
+        if count == 0 {
+            thread::yield_now();
+        }
+    }
+    assert_eq!(expected, rounds);
+    sender.join().unwrap();
+}
