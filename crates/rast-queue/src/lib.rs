@@ -6,6 +6,7 @@
 //! | --- | --- | --- |
 //! | one producer, one consumer, a known bound | [`spsc::ring`] | wait-free |
 //! | one producer, many consumers, no bound | [`spmc::queue`] | push wait-free but for the allocator, pop lock-free |
+//! | many producers, one consumer, no bound | [`mpsc::queue`]; [`mpsc::intrusive::Queue`] for nodes of your own | lock-free, no thread delays another |
 //! | any number of producers and consumers, no bound | [`Queue`] | blocking (see below) |
 //! | the same, and its memory back item by item, or a reference to compare with | [`list::ListQueue`] | lock-free |
 //!
@@ -55,6 +56,7 @@ extern crate alloc as std_alloc;
 
 mod error;
 pub mod list;
+pub mod mpsc;
 mod queue;
 pub mod spmc;
 pub mod spsc;

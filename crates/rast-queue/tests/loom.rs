@@ -6,6 +6,8 @@
 
 #[path = "loom/list.rs"]
 mod list;
+#[path = "loom/mpsc.rs"]
+mod mpsc;
 #[path = "loom/queue.rs"]
 mod queue;
 #[path = "loom/spsc.rs"]

@@ -1,0 +1,467 @@
+//! The memory of the boxed face: nodes in blocks, filled by one producer and emptied by the consumer.
+//!
+//! ```text
+//!   ┌ header ─────────────────┬ node 0 ──────┬ node 1 ──────┬ … ┬ node N - 1 ──┐   aligned to its size, so a
+//!   │ consumed │ used │ next  │ link │ item  │ link │ item  │   │ link │ item  │   node's address gives its block
+//!   └─────────────────────────┴──────────────┴──────────────┴───┴──────────────┘
+//! ```
+//!
+//! | field | written by | read by | when |
+//! | --- | --- | --- | --- |
+//! | `consumed` | the consumer | the consumer | per item popped |
+//! | `used` | who has the block | who has the block | when it changes hands |
+//! | `next` | who has the block | who has the block | while it is spare |
+//! | node | its producer, then the consumer | likewise | rule 1 of the stack |
+//!
+//! Rules:
+//!
+//! 1. A block is in one of three places: at a producer, as its current block or in its reserve; in the spares; or
+//!    exhausted: all of its nodes were pushed, and nobody has it.
+//! 2. A producer uses each node once. When it leaves, its blocks go to the spares with `used` written, so that the next
+//!    producer goes on where it stopped.
+//! 3. Whoever consumes the last node of a block (`consumed == N`) finds it exhausted by rule 2, so it is his alone: he
+//!    empties it and gives it to the spares, or frees it if there are many.
+//! 4. When the last half is gone, every item is consumed, so all blocks are in the spares, and are freed.
+//!
+//! No item is counted by an atomic: the producer counts what it filled, the consumer what it emptied, and both need only
+//! see a block full.
+
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::ptr::{self, NonNull};
+
+use super::stack::RawLink;
+use crate::alloc::{AllocError, Allocator, Layout};
+use crate::primitive::cell::UnsafeCell;
+use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
+
+/// A node of the boxed face.
+#[repr(C)]
+pub(super) struct BoxedNode<T> {
+    /// First, so that a link's address is its node's.
+    link: RawLink,
+    item: UnsafeCell<MaybeUninit<T>>,
+}
+
+/// What stands at the start of a block.
+#[repr(C)]
+pub(super) struct Header {
+    consumed: UnsafeCell<usize>,
+    used: UnsafeCell<usize>,
+    /// The next spare, as a word of [`Spares`].
+    next: UnsafeCell<*mut Header>,
+}
+
+/// The least size of a block in bytes, and the least number of nodes.
+const BYTES_MIN: usize = if cfg!(rast_loom) { 1 } else { 4096 };
+const NODES_MIN: usize = if cfg!(rast_loom) { 2 } else { 8 };
+
+/// So many spares are kept, apart from those with nodes in use: 256 KiB of small items.
+const SPARES_MAX: usize = if cfg!(rast_loom) { 1 } else { 64 };
+
+/// A block of nodes for items of type `T`: a bare address, for those to use who have the block.
+pub(super) struct Block<T> {
+    header: NonNull<Header>,
+    nodes: PhantomData<BoxedNode<T>>,
+}
+
+impl<T> Clone for Block<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Block<T> {}
+
+impl<T> Block<T> {
+    /// Where the nodes begin.
+    const OFFSET: usize = size_of::<Header>().next_multiple_of(align_of::<BoxedNode<T>>());
+
+    /// Size and alignment in bytes.
+    const BYTES: usize = {
+        let least = Self::OFFSET + NODES_MIN * size_of::<BoxedNode<T>>();
+        let least = if least < BYTES_MIN { BYTES_MIN } else { least };
+        let bytes = least.next_power_of_two();
+        assert!(bytes > SPARES_MAX && bytes <= isize::MAX as usize / 2);
+        bytes
+    };
+
+    /// How many nodes.
+    pub(super) const NODES: usize = if cfg!(rast_loom) {
+        NODES_MIN
+    } else {
+        (Self::BYTES - Self::OFFSET) / size_of::<BoxedNode<T>>()
+    };
+
+    pub(super) const LAYOUT: Layout = match Layout::from_size_align(Self::BYTES, Self::BYTES) {
+        Ok(layout) => layout,
+        Err(_) => panic!("mpsc: the size of a block is a power of two"),
+    };
+
+    /// No block; it may not be used.
+    pub(super) const fn dangling() -> Self {
+        Self {
+            header: NonNull::dangling(),
+            nodes: PhantomData,
+        }
+    }
+
+    /// Takes a block from `alloc`, with no node used.
+    pub(super) fn allocate<A: Allocator>(alloc: &A) -> Result<Self, AllocError> {
+        let header = alloc.allocate(Self::LAYOUT)?.cast::<Header>();
+        let block = Self {
+            header,
+            nodes: PhantomData,
+        };
+        let value = Header {
+            consumed: UnsafeCell::new(0),
+            used: UnsafeCell::new(0),
+            next: UnsafeCell::new(ptr::null_mut()),
+        };
+        // SAFETY: the block begins with room for a header, aligned for it, and is ours alone.
+        unsafe { header.write(value) };
+        if cfg!(rast_loom) {
+            for index in 0..Self::NODES {
+                let node = BoxedNode::<T> {
+                    link: RawLink::new(),
+                    item: UnsafeCell::new(MaybeUninit::uninit()),
+                };
+                // SAFETY: `index` is below `NODES`.
+                let place = unsafe { block.node(index) };
+                // SAFETY: the block is ours alone.
+                unsafe { place.write(node) };
+            }
+        }
+        Ok(block)
+    }
+
+    /// Frees the block.
+    ///
+    /// # Safety
+    ///
+    /// 1. It came from `alloc`, and is the caller's alone.
+    /// 2. Its items are moved out.
+    pub(super) unsafe fn deallocate<A: Allocator>(self, alloc: &A) {
+        if cfg!(rast_loom) {
+            for index in 0..Self::NODES {
+                // SAFETY: `index` is below `NODES`.
+                let node = unsafe { self.node(index) };
+                // SAFETY: initialised by `allocate`, and ours by (1); this matters to cells that keep books.
+                unsafe { node.drop_in_place() };
+            }
+            // SAFETY: likewise.
+            unsafe { self.header.drop_in_place() };
+        }
+        // SAFETY: by (1); the layout is that of `allocate`.
+        unsafe { alloc.deallocate(self.header.cast(), Self::LAYOUT) };
+    }
+
+    /// The node at `index`.
+    ///
+    /// # Safety
+    ///
+    /// `index < NODES`, and the block is alive.
+    #[inline(always)]
+    pub(super) unsafe fn node(self, index: usize) -> NonNull<BoxedNode<T>> {
+        // SAFETY: the offset lies inside the block, or at its end.
+        let first = unsafe { self.header.byte_add(Self::OFFSET) };
+        // SAFETY: the node lies inside the block, by the caller.
+        unsafe { first.cast::<BoxedNode<T>>().add(index) }
+    }
+
+    /// The block that a node lies in.
+    #[inline(always)]
+    pub(super) fn of(link: NonNull<RawLink>) -> Self {
+        let header = link
+            .as_ptr()
+            .map_addr(|address| address & !(Self::BYTES - 1));
+        debug_assert!(!header.is_null(), "mpsc: a block is not at null");
+        Self {
+            // SAFETY: blocks are aligned to their size and not at null, so the first address of the one that the node
+            // lies in has at least one bit set.
+            header: unsafe { NonNull::new_unchecked(header.cast()) },
+            nodes: PhantomData,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The block is alive.
+    #[inline(always)]
+    unsafe fn header<'a>(self) -> &'a Header {
+        // SAFETY: by the caller.
+        unsafe { self.header.as_ref() }
+    }
+
+    /// How many nodes are used.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the block.
+    pub(super) unsafe fn used(self) -> usize {
+        // SAFETY: by the caller, for this block and its field.
+        unsafe { self.header() }.used.with(|used| {
+            // SAFETY: as above.
+            unsafe { *used }
+        })
+    }
+
+    /// Says how many nodes are used.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the block.
+    pub(super) unsafe fn set_used(self, count: usize) {
+        debug_assert!(count <= Self::NODES, "mpsc: a block holds NODES items");
+        // SAFETY: by the caller, for this block and its field.
+        unsafe { self.header() }.used.with_mut(|used| {
+            // SAFETY: as above.
+            unsafe { *used = count }
+        });
+    }
+
+    /// Counts one item out of the block; true if it is empty now and the caller's.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller is the consumer, and moved an item out of the block.
+    /// 2. On true it is the block's only owner, by rule 3.
+    #[inline(always)]
+    pub(super) unsafe fn consume(self) -> bool {
+        // SAFETY: the item was not counted yet, so the block is alive, by rule 3.
+        unsafe { self.header() }.consumed.with_mut(|consumed| {
+            // SAFETY: by (1); nobody else uses this field.
+            unsafe { *consumed += 1 };
+            // SAFETY: as above.
+            let consumed = unsafe { *consumed };
+            debug_assert!(consumed <= Self::NODES, "mpsc: a node is used once");
+            consumed == Self::NODES
+        })
+    }
+
+    /// Makes the block as new.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the block's only owner, and its items are moved out.
+    unsafe fn reset(self) {
+        // SAFETY: by the caller.
+        unsafe { self.header() }.consumed.with_mut(|consumed| {
+            // SAFETY: by the caller.
+            unsafe { *consumed = 0 };
+        });
+        // SAFETY: by the caller.
+        unsafe { self.set_used(0) };
+    }
+
+    /// # Safety
+    ///
+    /// The caller has the block.
+    unsafe fn set_next(self, word: *mut Header) {
+        // SAFETY: by the caller.
+        unsafe { self.header() }.next.with_mut(|next| {
+            // SAFETY: by the caller.
+            unsafe { *next = word };
+        });
+    }
+}
+
+impl<T> BoxedNode<T> {
+    /// Moves `item` into the node.
+    ///
+    /// # Safety
+    ///
+    /// The node is alive, the caller's, and holds no item.
+    #[inline(always)]
+    pub(super) unsafe fn write(node: NonNull<Self>, item: T) {
+        if !cfg!(rast_loom) {
+            // Outside of a model the node was never initialised; its cells are as plain memory.
+            let link = node.cast::<RawLink>();
+            // SAFETY: by the caller; the link stands first.
+            unsafe { link.write(RawLink::new()) };
+        }
+        // SAFETY: by the caller; a cell of nothing needs no initialisation.
+        let node = unsafe { node.as_ref() };
+        node.item.with_mut(|place| {
+            // SAFETY: by the caller.
+            unsafe { place.cast::<T>().write(item) };
+        });
+    }
+
+    /// Moves the item out of the node.
+    ///
+    /// # Safety
+    ///
+    /// The node is alive, the caller's, and holds an item.
+    #[inline(always)]
+    pub(super) unsafe fn read(node: NonNull<Self>) -> T {
+        // SAFETY: by the caller.
+        let node = unsafe { node.as_ref() };
+        node.item.with(|place| {
+            // SAFETY: by the caller.
+            unsafe { place.cast::<T>().read() }
+        })
+    }
+}
+
+/// Blocks that one thread has, linked by `next`; or those in the spares: the address of the first, and in its low bits
+/// how many there are, up to [`SPARES_MAX`].
+pub(super) struct Reserve<T> {
+    word: *mut Header,
+    blocks: PhantomData<Block<T>>,
+}
+
+impl<T> Reserve<T> {
+    pub(super) const fn new() -> Self {
+        Self {
+            word: ptr::null_mut(),
+            blocks: PhantomData,
+        }
+    }
+
+    /// How many, up to [`SPARES_MAX`], where more count for so many.
+    fn count(word: *mut Header) -> usize {
+        word.addr() & (Block::<T>::BYTES - 1)
+    }
+
+    /// The word for `block` laid upon `word`.
+    fn upon(block: Block<T>, word: *mut Header) -> *mut Header {
+        let count = Self::count(word).saturating_add(1).min(SPARES_MAX);
+        block.header.as_ptr().map_addr(|address| address | count)
+    }
+
+    /// Takes one out.
+    ///
+    /// # Safety
+    ///
+    /// The blocks are alive, and the caller's.
+    pub(super) unsafe fn pop(&mut self) -> Option<Block<T>> {
+        let header = self
+            .word
+            .map_addr(|address| address & !(Block::<T>::BYTES - 1));
+        let block = Block {
+            header: NonNull::new(header)?,
+            nodes: PhantomData,
+        };
+        // SAFETY: by the caller.
+        self.word = unsafe { block.header() }.next.with(|next| {
+            // SAFETY: by the caller.
+            unsafe { *next }
+        });
+        Some(block)
+    }
+
+    /// Puts one in.
+    ///
+    /// # Safety
+    ///
+    /// The block is alive, and the caller's.
+    pub(super) unsafe fn push(&mut self, block: Block<T>) {
+        // SAFETY: by the caller.
+        unsafe { block.set_next(self.word) };
+        self.word = Self::upon(block, self.word);
+    }
+}
+
+/// Blocks that nobody has: a stack that is always taken whole, so that no address can come back under an exchange.
+pub(super) struct Spares<T> {
+    word: AtomicPtr<Header>,
+    blocks: PhantomData<Block<T>>,
+}
+
+impl<T> Spares<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            word: AtomicPtr::new(ptr::null_mut()),
+            blocks: PhantomData,
+        }
+    }
+
+    /// Gives a block that has nodes in use, or may have.
+    ///
+    /// Lock-free.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the block, and wrote how many nodes are used; it has the block no more.
+    pub(super) unsafe fn give(&self, block: Block<T>) {
+        // SAFETY: by the caller.
+        let given = unsafe { self.try_give(block, usize::MAX) };
+        debug_assert!(given, "mpsc: without a bound the spares take all");
+    }
+
+    /// Gives an empty block, or frees it if there are many. Lock-free.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the block's only owner, it came from `alloc`, and its items are moved out.
+    pub(super) unsafe fn give_empty<A: Allocator>(&self, block: Block<T>, alloc: &A) {
+        // SAFETY: by the caller.
+        unsafe { block.reset() };
+        // SAFETY: by the caller.
+        if !unsafe { self.try_give(block, SPARES_MAX) } {
+            // SAFETY: by the caller; the spares refused it.
+            unsafe { block.deallocate(alloc) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The caller has the block; on true, no more.
+    unsafe fn try_give(&self, block: Block<T>, bound: usize) -> bool {
+        // Relaxed: the exchange below checks it; nobody follows it. [MQ11]
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            if Reserve::<T>::count(word) >= bound {
+                return false;
+            }
+            // SAFETY: by the caller; the exchange has not succeeded yet.
+            unsafe { block.set_next(word) };
+            // Release: pairs with the Acquire in take; our use of the block, its items and its count is over. [MQ12]
+            match self.word.compare_exchange_weak(
+                word,
+                Reserve::upon(block, word),
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Takes all that there are. Wait-free.
+    pub(super) fn take(&self) -> Reserve<T> {
+        // Relaxed: only compared. [MQ13]
+        if self.word.load(Ordering::Relaxed).is_null() {
+            return Reserve::new();
+        }
+        // Acquire: pairs with the Release in try_give and give_back; the blocks are seen as they were left. [MQ14]
+        let word = self.word.swap(ptr::null_mut(), Ordering::Acquire);
+        Reserve {
+            word,
+            blocks: PhantomData,
+        }
+    }
+
+    /// Gives back the rest of what was taken, unless others were given since. Wait-free.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the blocks of `rest`; those that `rest` holds on return, no more than those.
+    pub(super) unsafe fn give_back(&self, rest: &mut Reserve<T>) {
+        if rest.word.is_null() {
+            return;
+        }
+        // Release: pairs with the Acquire in take; what we acquired with the blocks goes on with them. [MQ15]
+        let given = self.word.compare_exchange(
+            ptr::null_mut(),
+            rest.word,
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+        if given.is_ok() {
+            rest.word = ptr::null_mut();
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The boxed face: items of any type, in nodes that the queue keeps.
+//!
+//! One block of memory with the stack, the spare blocks and a count of the halves; the half that leaves last frees it.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::panic::{RefUnwindSafe, UnwindSafe};
+use core::ptr::NonNull;
+
+use super::block::Spares;
+use super::consumer::Consumer;
+use super::producer::Producer;
+use super::stack::Stack;
+use crate::alloc::{AllocError, Allocator, Global, Layout};
+use crate::primitive::CachePadded;
+use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
+
+/// Makes a queue in the global allocator: one half to clone for each producer, and the consumer.
+///
+/// ```
+/// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
+/// let mut second = producer.clone();
+/// assert!(producer.push(1).unwrap()); // it was empty: wake the consumer
+/// assert!(!second.push_many([2, 3]).unwrap());
+/// assert_eq!(consumer.pop(), Some(1));
+/// assert_eq!(consumer.take_all().collect::<Vec<_>>(), [2, 3]);
+/// ```
+///
+/// # Panics
+///
+/// Calls `handle_alloc_error` on lack of memory.
+#[must_use]
+pub fn queue<T>() -> (Producer<T>, Consumer<T>) {
+    queue_in(Global)
+}
+
+/// Makes a queue whose memory comes from `alloc`.
+///
+/// # Panics
+///
+/// Calls `handle_alloc_error` on lack of memory.
+pub fn queue_in<T, A: Allocator>(alloc: A) -> (Producer<T, A>, Consumer<T, A>) {
+    match try_queue_in(alloc) {
+        Ok(halves) => halves,
+        Err(_) => std_alloc::alloc::handle_alloc_error(Layout::new::<Inside<T, A>>()),
+    }
+}
+
+/// Makes a queue as [`queue_in`] does, and gives an error on lack of memory.
+///
+/// # Errors
+///
+/// [`AllocError`] if `alloc` has no room for the part that the halves share.
+#[expect(
+    clippy::type_complexity,
+    reason = "the pair of halves is the plainest type there is"
+)]
+pub fn try_queue_in<T, A: Allocator>(
+    alloc: A,
+) -> Result<(Producer<T, A>, Consumer<T, A>), AllocError> {
+    let place = alloc.allocate(Layout::new::<Inside<T, A>>())?.cast();
+    let inside = Inside {
+        stack: CachePadded::new(Stack::new()),
+        spares: CachePadded::new(Spares::new()),
+        halves: AtomicUsize::new(2),
+        alloc,
+    };
+    // SAFETY: the memory is ours, of that layout.
+    unsafe { place.write(inside) };
+    let shared = Shared {
+        inside: place,
+        owns: PhantomData,
+    };
+    let second = Shared {
+        inside: place,
+        owns: PhantomData,
+    };
+    // SAFETY: this is the one consumer, and its handle is counted.
+    let consumer = unsafe { Consumer::new(second) };
+    Ok((Producer::new(shared), consumer))
+}
+
+/// What the halves share.
+pub(super) struct Inside<T, A> {
+    pub(super) stack: CachePadded<Stack>,
+    pub(super) spares: CachePadded<Spares<T>>,
+    /// Producers, and one for the consumer.
+    halves: AtomicUsize,
+    pub(super) alloc: A,
+}
+
+/// A counted handle on what the halves share.
+pub(super) struct Shared<T, A: Allocator> {
+    inside: NonNull<Inside<T, A>>,
+    /// Owns items, and takes them by shared reference: invariant, as a cell is.
+    owns: PhantomData<core::cell::Cell<T>>,
+}
+
+impl<T, A: Allocator> Shared<T, A> {
+    #[inline(always)]
+    pub(super) fn inside(&self) -> &Inside<T, A> {
+        // SAFETY: the memory lives until the last handle is dropped.
+        unsafe { self.inside.as_ref() }
+    }
+
+    /// Whether this is the only handle; what the others did is then seen.
+    pub(super) fn is_alone(&self) -> bool {
+        // Acquire: pairs with the release half in drop; what the others pushed is seen by the next load of the top.
+        // [MQ16]
+        self.inside().halves.load(Ordering::Acquire) == 1
+    }
+}
+
+impl<T, A: Allocator> Clone for Shared<T, A> {
+    fn clone(&self) -> Self {
+        // Relaxed: a new handle comes from one that is counted. [MQ17]
+        let halves = self.inside().halves.fetch_add(1, Ordering::Relaxed);
+        assert!(
+            halves < isize::MAX as usize,
+            "mpsc: the count of the halves overflows"
+        );
+        Self {
+            inside: self.inside,
+            owns: PhantomData,
+        }
+    }
+}
+
+impl<T, A: Allocator> Drop for Shared<T, A> {
+    fn drop(&mut self) {
+        // AcqRel: pairs with itself in the other halves; all that they did with the memory comes before the last frees
+        // it. The release half pairs with the Acquire in is_alone too. [MQ18]
+        if self.inside().halves.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        let mut spares = self.inside().spares.take();
+        // SAFETY: this is the last half, so the spares are its alone.
+        while let Some(block) = unsafe { spares.pop() } {
+            // SAFETY: by rule 4 of the blocks the items are moved out; blocks come from this allocator.
+            unsafe { block.deallocate(&self.inside().alloc) };
+        }
+        // SAFETY: initialised by `try_queue_in`; this is the last handle, and it ends here.
+        let inside = unsafe { self.inside.read() };
+        let alloc = inside.alloc;
+        // SAFETY: the memory came from this allocator with this layout.
+        unsafe { alloc.deallocate(self.inside.cast(), Layout::new::<Inside<T, A>>()) };
+    }
+}
+
+// SAFETY: through a handle, items of type T move from thread to thread, and the allocator is used by several, and
+// dropped by the last.
+unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Shared<T, A> {}
+// SAFETY: a shared handle gives what several handles give.
+unsafe impl<T: Send, A: Allocator + Send + Sync> Sync for Shared<T, A> {}
+
+// No user code runs while a structure is half changed.
+impl<T, A: Allocator> UnwindSafe for Shared<T, A> {}
+impl<T, A: Allocator> RefUnwindSafe for Shared<T, A> {}
+
+impl<T, A: Allocator> fmt::Debug for Shared<T, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("is_closed", &self.inside().stack.is_closed())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,208 @@
+//! The half that pops.
+
+use core::fmt;
+use core::iter::FusedIterator;
+use core::ptr::NonNull;
+
+use super::block::{Block, BoxedNode};
+use super::boxed::Shared;
+use super::stack::{Inbox, RawLink};
+use crate::alloc::{Allocator, Global};
+
+/// The popping half of a [`queue`](super::queue).
+///
+/// It is `Send`, and neither `Sync` nor `Clone`.
+/// Dropping it closes the queue and drops what stands.
+///
+/// ```
+/// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
+/// producer.push_many(1..=4).unwrap();
+/// drop(producer);
+/// assert_eq!(consumer.pop(), Some(1));
+/// assert_eq!(consumer.take_all().take(2).collect::<Vec<_>>(), [2, 3]); // and drops 4
+/// assert!(consumer.is_finished());
+/// ```
+///
+/// There is one:
+///
+/// ```compile_fail
+/// fn clone<T: Clone>(_: T) {}
+/// clone(rast_queue::mpsc::queue::<u8>().1);
+/// ```
+///
+/// ```compile_fail
+/// fn share<T: Sync>(_: T) {}
+/// share(rast_queue::mpsc::queue::<u8>().1);
+/// ```
+pub struct Consumer<T, A: Allocator = Global> {
+    shared: Shared<T, A>,
+    inbox: Inbox,
+}
+
+// SAFETY: what the consumer took goes with it: items of type T, which are Send, in memory of the shared allocator.
+unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Consumer<T, A> {}
+
+impl<T, A: Allocator> core::panic::UnwindSafe for Consumer<T, A> {}
+impl<T, A: Allocator> core::panic::RefUnwindSafe for Consumer<T, A> {}
+
+impl<T, A: Allocator> Consumer<T, A> {
+    /// # Safety
+    ///
+    /// This is the only consumer over `shared`.
+    pub(super) unsafe fn new(shared: Shared<T, A>) -> Self {
+        Self {
+            shared,
+            inbox: Inbox::new(),
+        }
+    }
+
+    /// Pops the oldest item, or gives `None` if the queue is empty.
+    ///
+    /// Wait-free but for the items that a take turns round, at most once each; one exchange per take, none per item.
+    /// Never allocates; frees or hands back one block per block of items.
+    /// Where producers are busy and takes come out small, a take waits for some more, a few microseconds at most;
+    /// [`take_all`](Self::take_all) never does.
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        // SAFETY: (1) this is the only consumer, and its inbox; (2) by the rules of the blocks a node is alive until
+        // its item is consumed.
+        let link = unsafe { self.inbox.pop(&self.shared.inside().stack) }?;
+        // SAFETY: the inbox handed the link out.
+        Some(unsafe { self.consume(link) })
+    }
+
+    /// Takes all items that stand, in the order of their pushes.
+    ///
+    /// One exchange, and a walk over the items that turns them round: they are about to be read anyway.
+    /// Dropping the batch drops what is left in it.
+    #[inline]
+    pub fn take_all(&mut self) -> Batch<'_, T, A> {
+        // SAFETY: as in `pop`.
+        unsafe { self.inbox.take_all(&self.shared.inside().stack) };
+        Batch { consumer: self }
+    }
+
+    /// Returns whether nothing stands. Wait-free, one load at most.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.inbox.is_empty(&self.shared.inside().stack)
+    }
+
+    /// Closes the queue for pushes, for ever; returns whether this call did it.
+    ///
+    /// What stands can still be popped; nothing is added to it.
+    /// Wait-free, one exchange, and the walk of a take.
+    pub fn close(&mut self) -> bool {
+        // SAFETY: as in `pop`.
+        unsafe { self.inbox.close(&self.shared.inside().stack) }
+    }
+
+    /// Returns whether the queue is closed. Wait-free, one load.
+    pub fn is_closed(&self) -> bool {
+        self.shared.inside().stack.is_closed()
+    }
+
+    /// Returns whether all producers are gone, or the queue is closed, and nothing stands: no pop will ever give an item
+    /// again. Wait-free.
+    pub fn is_finished(&self) -> bool {
+        // The order matters: what is pushed before the last producer goes is seen by the look that follows.
+        (self.shared.is_alone() || self.is_closed()) && self.is_empty()
+    }
+
+    /// Returns the allocator.
+    pub fn allocator(&self) -> &A {
+        &self.shared.inside().alloc
+    }
+
+    /// Moves the item out of the node at `link`.
+    ///
+    /// # Safety
+    ///
+    /// The inbox handed `link` out, and this is its first use.
+    #[inline(always)]
+    unsafe fn consume(&mut self, link: NonNull<RawLink>) -> T {
+        let node = link.cast::<BoxedNode<T>>();
+        // SAFETY: the node is the consumer's, and holds an item.
+        let item = unsafe { BoxedNode::read(node) };
+        let block = Block::<T>::of(link);
+        // SAFETY: (1) this is the consumer, and the item is out; (2) on true the block is given away below.
+        if unsafe { block.consume() } {
+            let inside = self.shared.inside();
+            // SAFETY: by rule 3 of the blocks it is the consumer's alone; blocks come from this allocator.
+            unsafe { inside.spares.give_empty(block, &inside.alloc) };
+        }
+        item
+    }
+
+    /// Pops what the inbox holds.
+    #[inline(always)]
+    fn pop_taken(&mut self) -> Option<T> {
+        // SAFETY: the links in the inbox are alive, by the rules of the blocks.
+        let link = unsafe { self.inbox.fifo().pop() }?;
+        // SAFETY: the inbox handed the link out.
+        Some(unsafe { self.consume(link) })
+    }
+
+    /// Drops what the inbox holds, the rest too if a drop panics.
+    fn drop_taken(&mut self) {
+        struct Rest<'a, T, A: Allocator>(&'a mut Consumer<T, A>);
+        impl<T, A: Allocator> Rest<'_, T, A> {
+            fn run(&mut self) {
+                while let Some(item) = self.0.pop_taken() {
+                    drop(item);
+                }
+            }
+        }
+        impl<T, A: Allocator> Drop for Rest<'_, T, A> {
+            fn drop(&mut self) {
+                self.run();
+            }
+        }
+        Rest(self).run();
+    }
+}
+
+impl<T, A: Allocator> Drop for Consumer<T, A> {
+    fn drop(&mut self) {
+        self.close();
+        self.drop_taken();
+    }
+}
+
+impl<T, A: Allocator> fmt::Debug for Consumer<T, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("is_empty", &self.is_empty())
+            .field("is_closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Items that were taken, oldest first; made by [`Consumer::take_all`]. Dropping it drops the rest.
+#[must_use = "dropping a batch drops the items in it"]
+pub struct Batch<'a, T, A: Allocator = Global> {
+    consumer: &'a mut Consumer<T, A>,
+}
+
+impl<T, A: Allocator> Iterator for Batch<'_, T, A> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        self.consumer.pop_taken()
+    }
+}
+
+impl<T, A: Allocator> FusedIterator for Batch<'_, T, A> {}
+
+impl<T, A: Allocator> Drop for Batch<'_, T, A> {
+    fn drop(&mut self) {
+        self.consumer.drop_taken();
+    }
+}
+
+impl<T, A: Allocator> fmt::Debug for Batch<'_, T, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,541 @@
+//! The intrusive face: nodes of the user's own, and no allocation at all.
+//!
+//! One [`Queue`], which any thread may push to and which can be a static; the right to consume is a guard that one
+//! thread has at a time, as the scheduling role of a task scheduler that goes from worker to worker.
+
+use core::cell::Cell;
+use core::fmt;
+use core::iter::FusedIterator;
+use core::marker::PhantomData;
+use core::panic::{RefUnwindSafe, UnwindSafe};
+use core::ptr::NonNull;
+
+use super::node::{Link, Node, Pointer, UniquePointer};
+use super::stack::{self, Fifo, Inbox, RawLink, Stack};
+use crate::Closed;
+use crate::primitive::CachePadded;
+use crate::primitive::cell::UnsafeCell;
+use crate::primitive::sync::atomic::{AtomicBool, Ordering};
+
+/// An unbounded queue of nodes that carry their own link, from any number of producers to one consumer at a time.
+///
+/// `P` is the pointer that owns a node: [`Box`](std_alloc::boxed::Box), [`Arc`](std_alloc::sync::Arc), either of them
+/// pinned, `&'static N`, or your own ([`Pointer`]).
+/// The queue owns what is pushed until it is popped, so a node can be neither dropped nor pushed twice meanwhile.
+///
+/// Linearizable, first in, first out.
+/// A push is lock-free, one exchange; a take is wait-free but for the nodes that it turns round; a thread that is
+/// stopped anywhere delays nobody.
+/// Nothing here allocates.
+///
+/// ```
+/// use rast_queue::mpsc::{Link, intrusive::Queue};
+///
+/// struct Task {
+///     link: Link,
+///     run: fn() -> u32,
+/// }
+/// rast_queue::impl_node!(Task { link });
+///
+/// static FRONT: Queue<Box<Task>> = Queue::new();
+///
+/// let task = |run| Box::new(Task { link: Link::new(), run });
+/// assert!(FRONT.push(task(|| 1)).unwrap()); // it was empty: wake the consumer
+/// assert!(!FRONT.push(task(|| 2)).unwrap());
+///
+/// let mut consumer = FRONT.consumer().expect("nobody else consumes");
+/// assert_eq!(consumer.take_all().map(|task| (task.run)()).collect::<Vec<_>>(), [1, 2]);
+/// ```
+///
+/// A node that was pushed is gone from its owner:
+///
+/// ```compile_fail
+/// use rast_queue::mpsc::{Link, intrusive::Queue};
+/// struct Task {
+///     link: Link,
+/// }
+/// rast_queue::impl_node!(Task { link });
+///
+/// let (one, two) = (Queue::new(), Queue::new());
+/// let task = Box::new(Task { link: Link::new() });
+/// one.push(task).ok();
+/// two.push(task).ok();
+/// ```
+///
+/// Nodes that may not move between threads keep the queue on one:
+///
+/// ```compile_fail
+/// struct Local {
+///     link: rast_queue::mpsc::Link,
+///     data: std::rc::Rc<u8>,
+/// }
+/// rast_queue::impl_node!(Local { link });
+/// fn share<T: Sync>(_: T) {}
+/// share(rast_queue::mpsc::intrusive::Queue::<Box<Local>>::new());
+/// ```
+///
+/// The queue is invariant, since pushing takes a shared reference: what borrows for less cannot be slipped in.
+///
+/// ```compile_fail
+/// use rast_queue::mpsc::{Pointer, intrusive::Queue};
+/// fn shorten<'short, 'long: 'short, P>(queue: &'short Queue<&'long P>) -> &'short Queue<&'short P>
+/// where
+///     &'long P: Pointer,
+///     &'short P: Pointer,
+/// {
+///     queue
+/// }
+/// ```
+pub struct Queue<P: Pointer> {
+    stack: CachePadded<Stack>,
+    claim: CachePadded<Claim>,
+    /// Owns pointers, and takes them by shared reference: invariant, as a cell is.
+    owns: PhantomData<Cell<P>>,
+}
+
+struct Claim {
+    /// Whether there is a [`Consumer`].
+    taken: AtomicBool,
+    /// What consumers took and did not hand out; the consumer has it while there is one.
+    inbox: UnsafeCell<Inbox>,
+}
+
+// SAFETY: what threads hand each other through the queue are pointers of type P, which are Send; the inbox is reached by
+// the one consumer that the claim lets in.
+unsafe impl<P: Pointer + Send> Sync for Queue<P> {}
+// SAFETY: as above; a queue that moves takes its nodes with it.
+unsafe impl<P: Pointer + Send> Send for Queue<P> {}
+
+// No user code runs while a list is half changed.
+impl<P: Pointer> UnwindSafe for Queue<P> {}
+impl<P: Pointer> RefUnwindSafe for Queue<P> {}
+
+/// A push that was refused, with the node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum PushError<P> {
+    /// The queue is closed.
+    Closed(P),
+    /// The node is in a queue already; only where several pointers can reach one node.
+    Queued(P),
+}
+
+impl<P> PushError<P> {
+    /// The node.
+    pub fn into_inner(self) -> P {
+        match self {
+            Self::Closed(node) | Self::Queued(node) => node,
+        }
+    }
+}
+
+impl<P> fmt::Display for PushError<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed(_) => "the queue is closed",
+            Self::Queued(_) => "the node is in a queue already",
+        })
+    }
+}
+
+impl<P> fmt::Debug for PushError<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed(_) => "Closed(..)",
+            Self::Queued(_) => "Queued(..)",
+        })
+    }
+}
+
+impl<P> core::error::Error for PushError<P> {}
+
+impl<P: Pointer> Queue<P> {
+    /// Makes an empty queue.
+    #[cfg(not(rast_loom))]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            stack: CachePadded::new(Stack::new()),
+            claim: CachePadded::new(Claim {
+                taken: AtomicBool::new(false),
+                inbox: UnsafeCell::new(Inbox::new()),
+            }),
+            owns: PhantomData,
+        }
+    }
+
+    /// Makes an empty queue.
+    #[cfg(rast_loom)]
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            stack: CachePadded::new(Stack::new()),
+            claim: CachePadded::new(Claim {
+                taken: AtomicBool::new(false),
+                inbox: UnsafeCell::new(Inbox::new()),
+            }),
+            owns: PhantomData,
+        }
+    }
+
+    /// Pushes a node at the back; gives whether nothing stood since the last take.
+    ///
+    /// Of all pushes between two takes exactly the first gives `true`: it is the one to wake the consumer, if the
+    /// consumer sleeps only after it found the queue empty.
+    /// Lock-free; one exchange, and one more for a node that is shared.
+    ///
+    /// # Errors
+    ///
+    /// [`PushError::Closed`] if the queue is closed; [`PushError::Queued`] if the node is in a queue already, this or
+    /// another, which takes a pointer that can be cloned.
+    ///
+    /// ```
+    /// use rast_queue::mpsc::{Link, intrusive::{PushError, Queue}};
+    /// use std::sync::Arc;
+    ///
+    /// struct Task(Link);
+    /// rast_queue::impl_node!(Task { 0 });
+    ///
+    /// let queue = Queue::new();
+    /// let task = Arc::new(Task(Link::new()));
+    /// queue.push(Arc::clone(&task)).unwrap();
+    /// assert!(matches!(queue.push(Arc::clone(&task)), Err(PushError::Queued(_))));
+    /// drop(queue.consumer().unwrap().pop());
+    /// queue.push(task).unwrap();
+    /// ```
+    #[inline]
+    pub fn push(&self, node: P) -> Result<bool, PushError<P>> {
+        let raw = node.into_raw();
+        // SAFETY: the node is alive, since it was given up just now.
+        let link = unsafe { P::Node::link(raw) };
+        // SAFETY: likewise its link; shared access is all that `mark` needs.
+        if P::IS_SHARED && !unsafe { link.as_ref() }.mark() {
+            // SAFETY: this is the first `from_raw` after our `into_raw`.
+            return Err(PushError::Queued(unsafe { P::from_raw(raw) }));
+        }
+        // SAFETY: (1) one link, alive, and ours: the pointer was the only one, or the mark is ours. (2) The pointer was
+        // given up, so the node stays alive until it is taken.
+        match unsafe { self.stack.push(link.cast(), link.cast()) } {
+            Some(was_empty) => Ok(was_empty),
+            // SAFETY: the stack refused the link, which is ours as before.
+            None => Err(PushError::Closed(unsafe { take_back(link.cast()) })),
+        }
+    }
+
+    /// Pushes all `nodes` at the back, in their order and with nothing in between; gives whether nothing stood before.
+    ///
+    /// Lock-free, one exchange for all of them, after the last was asked for; of no nodes, `Ok(false)` and none.
+    /// It is for pointers that are the only ones to their nodes, since a node that is queued elsewhere would break the
+    /// chain.
+    ///
+    /// # Panics
+    ///
+    /// If the iterator does; what it had given is then dropped, and nothing is pushed.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] with all of the nodes if the queue is closed.
+    pub fn push_many<I>(&self, nodes: I) -> Result<bool, Closed<Batch<P>>>
+    where
+        I: IntoIterator<Item = P>,
+        P: UniquePointer,
+    {
+        const { assert!(!P::IS_SHARED, "mpsc: a unique pointer is not shared") };
+        let mut chain = Chain {
+            newest: core::ptr::null_mut(),
+            owns: PhantomData,
+        };
+        let mut oldest = None;
+        for node in nodes {
+            // SAFETY: the node is alive, since it was given up just now.
+            let link = unsafe { P::Node::link(node.into_raw()) }.cast();
+            // SAFETY: the link is alive and ours, as the pointer was the only one.
+            unsafe { stack::set_next(link, chain.newest) };
+            chain.newest = link.as_ptr();
+            oldest.get_or_insert(link);
+        }
+        let (Some(newest), Some(oldest)) = (NonNull::new(chain.newest), oldest) else {
+            return Ok(false);
+        };
+        // SAFETY: (1) the links lead from the newest to the oldest, are alive and ours; (2) their pointers were given
+        // up.
+        match unsafe { self.stack.push(newest, oldest) } {
+            Some(was_empty) => {
+                chain.newest = core::ptr::null_mut();
+                Ok(was_empty)
+            }
+            None => {
+                // The attempt left the address of a foreign link in the oldest.
+                // SAFETY: the chain is ours as before.
+                unsafe { stack::set_next(oldest, core::ptr::null_mut()) };
+                Err(Closed(chain.into_batch()))
+            }
+        }
+    }
+
+    /// Returns the right to consume, or `None` while somebody has it.
+    ///
+    /// Wait-free, one exchange; dropping the [`Consumer`] gives the right back, and leaves what it did not pop to the
+    /// next, in order.
+    pub fn consumer(&self) -> Option<Consumer<'_, P>> {
+        // Acquire: pairs with the Release in the drop of Consumer; what the last consumer left in the inbox is seen.
+        // [MQ9]
+        if self.claim.taken.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        let inbox = self.claim.inbox.with_mut(|inbox| {
+            // SAFETY: the claim is ours, so nobody else is here.
+            core::mem::replace(unsafe { &mut *inbox }, Inbox::new())
+        });
+        Some(Consumer { queue: self, inbox })
+    }
+
+    /// Returns whether nothing was pushed since the last take; what the consumer took and did not pop is not counted.
+    ///
+    /// Wait-free, one load, a hint to those who do not consume.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.stack.is_empty()
+    }
+
+    /// Returns whether the queue is closed; what the closer did before is then visible. Wait-free, one load.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.stack.is_closed()
+    }
+}
+
+/// Takes back the pointer whose link is at `link`.
+///
+/// # Safety
+///
+/// `link` is that of a node given up by a `P`, once, and now the caller's alone.
+#[inline(always)]
+unsafe fn take_back<P: Pointer>(link: NonNull<RawLink>) -> P {
+    let link = link.cast::<Link>();
+    if P::IS_SHARED {
+        // SAFETY: the node is alive.
+        unsafe { link.as_ref() }.unmark();
+    }
+    // SAFETY: the address came from `Node::link`, and was kept as it was.
+    let node = unsafe { P::Node::node(link) };
+    // SAFETY: by the caller.
+    unsafe { P::from_raw(node) }
+}
+
+/// A chain under construction, newest first; dropped by a panic of the user's iterator.
+struct Chain<P: Pointer> {
+    newest: *mut RawLink,
+    owns: PhantomData<P>,
+}
+
+impl<P: Pointer> Chain<P> {
+    fn into_batch(self) -> Batch<P> {
+        let newest = core::mem::ManuallyDrop::new(self).newest;
+        let mut fifo = Fifo::new();
+        // SAFETY: the links are alive and the chain's own, and null ends them.
+        unsafe { fifo.append_reversed(newest) };
+        Batch {
+            fifo,
+            owns: PhantomData,
+        }
+    }
+}
+
+impl<P: Pointer> Drop for Chain<P> {
+    fn drop(&mut self) {
+        let newest = core::mem::replace(&mut self.newest, core::ptr::null_mut());
+        drop(
+            Chain::<P> {
+                newest,
+                owns: PhantomData,
+            }
+            .into_batch(),
+        );
+    }
+}
+
+impl<P: Pointer> Drop for Queue<P> {
+    fn drop(&mut self) {
+        // `None` if a consumer was forgotten; what it had is leaked with it, by whoever forgot it.
+        let inbox = self.consumer().map(|mut consumer| {
+            consumer.close();
+            consumer.inbox.fifo().take()
+        });
+        let rest = inbox.unwrap_or_else(|| {
+            let mut inbox = Inbox::new();
+            // SAFETY: the borrow is exclusive, so the forgotten consumer, which borrowed the queue, is over; this is
+            // the consumer and its inbox now, and what was pushed is alive until taken.
+            unsafe { inbox.close(&self.stack) };
+            inbox.fifo().take()
+        });
+        drop(Batch::<P> {
+            fifo: rest,
+            owns: PhantomData,
+        });
+    }
+}
+
+impl<P: Pointer> Default for Queue<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Pointer> fmt::Debug for Queue<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue")
+            .field("is_empty", &self.is_empty())
+            .field("is_closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The right to consume from a [`Queue`]; made by [`Queue::consumer`].
+///
+/// It is `Send`, and neither `Sync` nor `Clone`.
+pub struct Consumer<'a, P: Pointer> {
+    queue: &'a Queue<P>,
+    inbox: Inbox,
+}
+
+// SAFETY: a consumer that moves takes with it pointers of type P, which are Send, and a shared queue, which is Sync.
+unsafe impl<P: Pointer + Send> Send for Consumer<'_, P> {}
+
+impl<P: Pointer> UnwindSafe for Consumer<'_, P> {}
+impl<P: Pointer> RefUnwindSafe for Consumer<'_, P> {}
+
+impl<P: Pointer> Consumer<'_, P> {
+    /// Pops the oldest node, or gives `None` if the queue is empty.
+    ///
+    /// Wait-free but for the nodes that a take turns round, at most once each; one exchange per take, none per node.
+    /// Where producers are busy and takes come out small, a take waits for some more, a few microseconds at most;
+    /// [`take_all`](Self::take_all) never does.
+    #[inline]
+    pub fn pop(&mut self) -> Option<P> {
+        // SAFETY: (1) the claim makes this the consumer, and this is its inbox; (2) pushed nodes were given up.
+        let link = unsafe { self.inbox.pop(&self.queue.stack) }?;
+        // SAFETY: the link was handed out by the inbox, so it is ours, once.
+        Some(unsafe { take_back(link) })
+    }
+
+    /// Takes all nodes that stand, in the order of their pushes.
+    ///
+    /// One exchange, and a walk over them that turns them round: the nodes are about to be read anyway.
+    /// The batch lives by itself; dropping it drops the nodes in it.
+    #[inline]
+    pub fn take_all(&mut self) -> Batch<P> {
+        // SAFETY: as in `pop`.
+        unsafe { self.inbox.take_all(&self.queue.stack) };
+        Batch {
+            fifo: self.inbox.fifo().take(),
+            owns: PhantomData,
+        }
+    }
+
+    /// Returns whether nothing stands. Wait-free, one load at most.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.inbox.is_empty(&self.queue.stack)
+    }
+
+    /// Closes the queue for pushes, for ever; returns whether this call did it.
+    ///
+    /// What stands can still be popped; nothing is added to it.
+    /// Wait-free, one exchange, and the walk of a take.
+    pub fn close(&mut self) -> bool {
+        // SAFETY: as in `pop`.
+        unsafe { self.inbox.close(&self.queue.stack) }
+    }
+
+    /// Returns whether the queue is closed. Wait-free, one load.
+    pub fn is_closed(&self) -> bool {
+        self.queue.is_closed()
+    }
+}
+
+impl<P: Pointer> Drop for Consumer<'_, P> {
+    fn drop(&mut self) {
+        let inbox = core::mem::replace(&mut self.inbox, Inbox::new());
+        self.queue.claim.inbox.with_mut(|place| {
+            // SAFETY: the claim is ours still, so nobody else is here. What stood there is the empty inbox that the
+            // claim left.
+            unsafe { *place = inbox };
+        });
+        // Release: pairs with the Acquire in consumer; the inbox is written, and our takes are over. [MQ10]
+        self.queue.claim.taken.store(false, Ordering::Release);
+    }
+}
+
+impl<P: Pointer> fmt::Debug for Consumer<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("is_empty", &self.is_empty())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Nodes that were taken, oldest first; dropping it drops the rest.
+#[must_use = "dropping a batch drops the nodes in it"]
+pub struct Batch<P: Pointer> {
+    fifo: Fifo,
+    owns: PhantomData<P>,
+}
+
+// SAFETY: a batch is a list of pointers of type P, which are Send.
+unsafe impl<P: Pointer + Send> Send for Batch<P> {}
+// SAFETY: a shared batch gives access to no node.
+unsafe impl<P: Pointer> Sync for Batch<P> {}
+
+impl<P: Pointer> UnwindSafe for Batch<P> {}
+impl<P: Pointer> RefUnwindSafe for Batch<P> {}
+
+impl<P: Pointer> Batch<P> {
+    /// Returns whether no node is left.
+    pub fn is_empty(&self) -> bool {
+        self.fifo.is_empty()
+    }
+}
+
+impl<P: Pointer> Iterator for Batch<P> {
+    type Item = P;
+
+    #[inline]
+    fn next(&mut self) -> Option<P> {
+        // SAFETY: the links in a batch are alive, being of nodes that were given up.
+        let link = unsafe { self.fifo.pop() }?;
+        // SAFETY: it was in this list alone, and is out of it now.
+        Some(unsafe { take_back(link) })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        if self.is_empty() {
+            (0, Some(0))
+        } else {
+            (1, None)
+        }
+    }
+}
+
+impl<P: Pointer> FusedIterator for Batch<P> {}
+
+impl<P: Pointer> Drop for Batch<P> {
+    fn drop(&mut self) {
+        struct Rest<'a, P: Pointer>(&'a mut Batch<P>);
+        impl<P: Pointer> Drop for Rest<'_, P> {
+            fn drop(&mut self) {
+                self.0.for_each(drop);
+            }
+        }
+        let rest = Rest(self);
+        // If the drop of a node panics, `Rest` drops the others as the panic goes up.
+        rest.0.for_each(drop);
+    }
+}
+
+impl<P: Pointer> fmt::Debug for Batch<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("is_empty", &self.is_empty())
+            .finish()
+    }
+}

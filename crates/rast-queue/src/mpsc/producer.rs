@@ -1,0 +1,352 @@
+//! The half that pushes.
+
+use core::fmt;
+use core::ptr::{self, NonNull};
+use std_alloc::vec::Vec;
+
+use super::block::{Block, BoxedNode, Reserve};
+use super::boxed::Shared;
+use super::stack::{self, Fifo, RawLink};
+use crate::alloc::{Allocator, Global};
+use crate::{Closed, TryPushError};
+
+/// The pushing half of a [`queue`](super::queue); clone it for each thread that pushes.
+///
+/// It keeps a block of nodes to itself (4 KiB for small items, from its first push on), which is why it is used by one
+/// thread at a time: pushes take `&mut self`.
+/// Dropped, it leaves the block to the next producer.
+///
+/// ```
+/// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
+/// let threads: Vec<_> = (0..3)
+///     .map(|n| {
+///         let mut producer = producer.clone();
+///         std::thread::spawn(move || producer.push(n).is_ok())
+///     })
+///     .collect();
+/// assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
+/// assert_eq!(consumer.take_all().sum::<i32>(), 3);
+///
+/// consumer.close();
+/// assert_eq!(producer.push(4).unwrap_err().into_inner(), 4);
+/// ```
+///
+/// Items that may not move between threads keep the halves on one:
+///
+/// ```compile_fail
+/// fn send<T: Send>(_: T) {}
+/// send(rast_queue::mpsc::queue::<std::rc::Rc<u8>>().0);
+/// ```
+///
+/// An item that borrows lives as long as the consumer says:
+///
+/// ```compile_fail
+/// use rast_queue::mpsc::Producer;
+/// fn shorten<'short, 'long: 'short>(producer: Producer<&'long u8>) -> Producer<&'short u8> {
+///     producer
+/// }
+/// ```
+pub struct Producer<T, A: Allocator = Global> {
+    shared: Shared<T, A>,
+    /// Meaningless if all nodes are used: the consumer may have freed it.
+    block: Block<T>,
+    /// How many nodes of the block are used; `NODES` if there is no block.
+    used: usize,
+    reserve: Reserve<T>,
+}
+
+// SAFETY: the blocks go with the handle; they hold items of type T, which are Send, and come from the shared allocator.
+unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Producer<T, A> {}
+// SAFETY: a shared producer can be cloned and asked whether the queue is closed; nothing else.
+unsafe impl<T: Send, A: Allocator + Send + Sync> Sync for Producer<T, A> {}
+
+impl<T, A: Allocator> core::panic::UnwindSafe for Producer<T, A> {}
+impl<T, A: Allocator> core::panic::RefUnwindSafe for Producer<T, A> {}
+
+impl<T, A: Allocator> Producer<T, A> {
+    pub(super) fn new(shared: Shared<T, A>) -> Self {
+        Self {
+            shared,
+            block: Block::dangling(),
+            used: Block::<T>::NODES,
+            reserve: Reserve::new(),
+        }
+    }
+
+    /// Pushes one item at the back; gives whether nothing stood since the last take.
+    ///
+    /// Of all pushes between two takes exactly the first gives `true`: it is the one to wake the consumer, if the
+    /// consumer sleeps only after it found the queue empty.
+    /// Lock-free; one exchange. Once per block (about 250 small items) it takes a block that the consumer has emptied,
+    /// or allocates one.
+    ///
+    /// # Panics
+    ///
+    /// Never; it calls `handle_alloc_error` on lack of memory, as std's collections do.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] with the item if the queue is closed.
+    #[inline]
+    pub fn push(&mut self, item: T) -> Result<bool, Closed<T>> {
+        match self.try_push(item) {
+            Ok(was_empty) => Ok(was_empty),
+            Err(TryPushError::Closed(item)) => Err(Closed(item)),
+            Err(TryPushError::NoMemory(_)) => no_memory::<T>(),
+        }
+    }
+
+    /// Pushes one item at the back, and hands it back on lack of memory too.
+    ///
+    /// # Errors
+    ///
+    /// [`TryPushError::Closed`] or [`TryPushError::NoMemory`], with the item.
+    #[inline]
+    pub fn try_push(&mut self, item: T) -> Result<bool, TryPushError<T>> {
+        if self.used == Block::<T>::NODES {
+            if self.is_closed() {
+                return Err(TryPushError::Closed(item));
+            }
+            if !self.next_block_slow() {
+                return Err(TryPushError::NoMemory(item));
+            }
+        }
+        let node = self.fill(item);
+        // SAFETY: (1) one link, alive, and ours as it was not used before; (2) the block stays until all of its nodes
+        // are consumed, by its rules.
+        match unsafe { self.shared.inside().stack.push(node.cast(), node.cast()) } {
+            Some(was_empty) => Ok(was_empty),
+            None => {
+                self.used -= 1;
+                // SAFETY: the node is ours as before, and holds the item.
+                Err(TryPushError::Closed(unsafe { BoxedNode::read(node) }))
+            }
+        }
+    }
+
+    /// Pushes all `items` at the back, in their order and with nothing in between; gives whether nothing stood before.
+    ///
+    /// Lock-free, one exchange for all of them, after the last was asked for; of no items, `Ok(false)` and none.
+    ///
+    /// # Panics
+    ///
+    /// If the iterator does; what it had given is then dropped, and nothing is pushed.
+    /// Calls `handle_alloc_error` on lack of memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] with all of the items if the queue is closed.
+    pub fn push_many<I>(&mut self, items: I) -> Result<bool, Closed<Vec<T>>>
+    where
+        I: IntoIterator<Item = T>,
+    {
+        if self.is_closed() {
+            return Err(Closed(items.into_iter().collect()));
+        }
+        let mut chain = Chain::new(self);
+        for item in items {
+            chain.add(item);
+        }
+        chain.push()
+    }
+
+    /// Returns whether the queue is closed, by the consumer or by its end; what it did before is then visible.
+    ///
+    /// Wait-free, one load.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.shared.inside().stack.is_closed()
+    }
+
+    /// Returns whether nothing was pushed since the last take; what the consumer took and did not pop is not counted.
+    ///
+    /// Wait-free, one load, a hint.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.shared.inside().stack.is_empty()
+    }
+
+    /// Returns the allocator.
+    pub fn allocator(&self) -> &A {
+        &self.shared.inside().alloc
+    }
+
+    /// Uses the next node of the block, which has one, for `item`.
+    #[inline(always)]
+    fn fill(&mut self, item: T) -> NonNull<BoxedNode<T>> {
+        debug_assert!(self.used < Block::<T>::NODES, "mpsc: there is a node");
+        // SAFETY: the index is below `NODES`; a block with a node to use is ours, and alive.
+        let node = unsafe { self.block.node(self.used) };
+        // SAFETY: by rule 2 of the blocks the node was not used since the block was new, or was emptied.
+        unsafe { BoxedNode::write(node, item) };
+        self.used += 1;
+        node
+    }
+
+    /// Takes a block with a node to use; false if there is no memory.
+    #[cold]
+    #[inline(never)]
+    fn next_block_slow(&mut self) -> bool {
+        let inside = self.shared.inside();
+        // SAFETY: the reserve is ours.
+        let mut block = unsafe { self.reserve.pop() };
+        if block.is_none() {
+            self.reserve = inside.spares.take();
+            // SAFETY: what was taken is ours.
+            block = unsafe { self.reserve.pop() };
+            // SAFETY: as above.
+            unsafe { inside.spares.give_back(&mut self.reserve) };
+        }
+        let Some(block) = block.or_else(|| Block::allocate(&inside.alloc).ok()) else {
+            return false;
+        };
+        // SAFETY: the block is ours now.
+        self.used = unsafe { block.used() };
+        self.block = block;
+        debug_assert!(self.used < Block::<T>::NODES, "mpsc: rule 2 of the blocks");
+        true
+    }
+}
+
+#[cold]
+fn no_memory<T>() -> ! {
+    std_alloc::alloc::handle_alloc_error(Block::<T>::LAYOUT)
+}
+
+impl<T, A: Allocator> Clone for Producer<T, A> {
+    /// Makes another producer of the same queue; it takes memory at its first push.
+    fn clone(&self) -> Self {
+        Self::new(self.shared.clone())
+    }
+}
+
+impl<T, A: Allocator> Drop for Producer<T, A> {
+    fn drop(&mut self) {
+        let spares = &self.shared.inside().spares;
+        if self.used < Block::<T>::NODES {
+            // SAFETY: a block with a node to use is ours.
+            unsafe { self.block.set_used(self.used) };
+            // SAFETY: as above; what is used is written.
+            unsafe { spares.give(self.block) };
+        }
+        // SAFETY: the reserve is ours.
+        while let Some(block) = unsafe { self.reserve.pop() } {
+            // SAFETY: the block is ours.
+            if unsafe { block.used() } == 0 {
+                // SAFETY: as above; no node of it is used, and all blocks come from this allocator.
+                unsafe { spares.give_empty(block, &self.shared.inside().alloc) };
+            } else {
+                // SAFETY: as above; what is used was written by whoever gave it.
+                unsafe { spares.give(block) };
+            }
+        }
+    }
+}
+
+impl<T, A: Allocator> fmt::Debug for Producer<T, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Producer")
+            .field("is_empty", &self.is_empty())
+            .field("is_closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A chain under construction, newest first. Until it is pushed, the blocks that it filled are kept, and each remembers
+/// in `used` what was used before.
+struct Chain<'a, T, A: Allocator> {
+    producer: &'a mut Producer<T, A>,
+    newest: *mut RawLink,
+    oldest: *mut RawLink,
+    count: usize,
+    /// Blocks that the chain filled to their end, but for the producer's current one.
+    filled: Reserve<T>,
+}
+
+impl<'a, T, A: Allocator> Chain<'a, T, A> {
+    fn new(producer: &'a mut Producer<T, A>) -> Self {
+        if producer.used < Block::<T>::NODES {
+            // SAFETY: a block with a node to use is ours.
+            unsafe { producer.block.set_used(producer.used) };
+        }
+        Self {
+            producer,
+            newest: ptr::null_mut(),
+            oldest: ptr::null_mut(),
+            count: 0,
+            filled: Reserve::new(),
+        }
+    }
+
+    fn add(&mut self, item: T) {
+        if self.producer.used == Block::<T>::NODES {
+            let filled = (self.count != 0).then_some(self.producer.block);
+            if !self.producer.next_block_slow() {
+                no_memory::<T>();
+            }
+            if let Some(block) = filled {
+                // SAFETY: the chain filled the block and was not pushed, so it is ours.
+                unsafe { self.filled.push(block) };
+            }
+        }
+        let link = self.producer.fill(item).cast();
+        // SAFETY: the node is alive, and ours.
+        unsafe { stack::set_next(link, self.newest) };
+        self.newest = link.as_ptr();
+        if self.count == 0 {
+            self.oldest = link.as_ptr();
+        }
+        self.count += 1;
+    }
+
+    fn push(mut self) -> Result<bool, Closed<Vec<T>>> {
+        let (Some(newest), Some(oldest)) = (NonNull::new(self.newest), NonNull::new(self.oldest))
+        else {
+            return Ok(false);
+        };
+        let stack = &self.producer.shared.inside().stack;
+        // SAFETY: (1) the links lead from the newest to the oldest, are alive and ours; (2) their blocks stay until all
+        // of the nodes are consumed.
+        if let Some(was_empty) = unsafe { stack.push(newest, oldest) } {
+            // The nodes are the consumer's, and with them the blocks that were filled.
+            self.newest = ptr::null_mut();
+            return Ok(was_empty);
+        }
+        // The attempt left the address of a foreign link in the oldest.
+        // SAFETY: the chain is ours as before.
+        unsafe { stack::set_next(oldest, ptr::null_mut()) };
+        let mut items = Vec::with_capacity(self.count);
+        self.undo(|item| items.push(item));
+        Err(Closed(items))
+    }
+
+    /// Gives the items of a chain that was not pushed to `each`, oldest first, and makes their nodes free to use.
+    fn undo(&mut self, mut each: impl FnMut(T)) {
+        if self.newest.is_null() {
+            return;
+        }
+        let mut fifo = Fifo::new();
+        // SAFETY: the links are alive and ours, and null ends them.
+        unsafe { fifo.append_reversed(self.newest) };
+        self.newest = ptr::null_mut();
+        // SAFETY: as above.
+        while let Some(link) = unsafe { fifo.pop() } {
+            // SAFETY: the node is ours, and holds an item; it is out of the chain, so the item is read once.
+            each(unsafe { BoxedNode::read(link.cast()) });
+        }
+        // SAFETY: the newest node is in the producer's block, so that block is ours.
+        self.producer.used = unsafe { self.producer.block.used() };
+        // SAFETY: the filled blocks are ours.
+        while let Some(block) = unsafe { self.filled.pop() } {
+            // SAFETY: as above; each remembers what was used before the chain.
+            unsafe { self.producer.reserve.push(block) };
+        }
+    }
+}
+
+impl<T, A: Allocator> Drop for Chain<'_, T, A> {
+    fn drop(&mut self) {
+        // A chain is left here by a panic of the iterator; if an item's drop panics then too, std aborts.
+        self.undo(drop);
+    }
+}

@@ -1,0 +1,394 @@
+//! The stack of many producers and one consumer, in both of its faces.
+
+use rast_queue::mpsc::intrusive::{PushError, Queue};
+use rast_queue::mpsc::{self, Link};
+use rast_queue::primitive::cell::UnsafeCell;
+use rast_queue::primitive::model::model;
+use rast_queue::primitive::sync::Arc;
+use rast_queue::primitive::thread;
+use std::sync::atomic::{AtomicUsize as StdUsize, Ordering};
+
+/// Two producers lose nothing to each other, and exactly one of them found the queue empty.
+#[test]
+fn mpsc_push_push() {
+    model(|| {
+        let (mut producer, mut consumer) = mpsc::queue();
+        let mut theirs = producer.clone();
+        let other = thread::spawn(move || theirs.push(1).unwrap());
+        let mine = producer.push(2).unwrap();
+        assert!(mine ^ other.join().unwrap(), "one push found it empty");
+        assert_eq!(consumer.take_all().sum::<i32>(), 3);
+    });
+}
+
+/// A consumer beside a producer, over the border of a block, which comes back: order, and every item seen written.
+#[test]
+fn mpsc_push_pop() {
+    model(|| {
+        let (mut producer, mut consumer) = mpsc::queue();
+        let other = thread::spawn(move || {
+            for n in 1..=3 {
+                producer.push(n).unwrap();
+            }
+        });
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            seen.extend(consumer.pop());
+        }
+        other.join().unwrap();
+        seen.extend(consumer.take_all());
+        assert_eq!(seen, [1, 2, 3]);
+    });
+}
+
+/// Two producers and the consumer at once: the order of each producer.
+#[test]
+fn mpsc_push_push_pop() {
+    model(|| {
+        let (mut producer, mut consumer) = mpsc::queue();
+        let mut second = producer.clone();
+        let first = thread::spawn(move || {
+            producer.push(1).unwrap();
+            producer.push(2).unwrap();
+        });
+        let third = thread::spawn(move || second.push(10).unwrap());
+        let mut seen: Vec<i32> = Vec::new();
+        seen.extend(consumer.pop());
+        seen.extend(consumer.take_all());
+        first.join().unwrap();
+        third.join().unwrap();
+        seen.extend(consumer.take_all());
+        assert_eq!(seen.len(), 3);
+        let ours: Vec<_> = seen.iter().filter(|&&n| n < 10).collect();
+        assert_eq!(ours, [&1, &2]);
+    });
+}
+
+/// A chain stands whole or not at all, and in its order.
+#[test]
+fn mpsc_push_many() {
+    model(|| {
+        let (mut producer, mut consumer) = mpsc::queue();
+        let mut second = producer.clone();
+        let other = thread::spawn(move || second.push_many(1..=3).unwrap());
+        producer.push(10).unwrap();
+        let taken: Vec<i32> = consumer.take_all().collect();
+        let chained = taken.iter().filter(|&&n| n < 10).count();
+        assert!(chained == 0 || chained == 3, "a part of a chain");
+        other.join().unwrap();
+        let mut seen = taken;
+        seen.extend(consumer.take_all());
+        let chained: Vec<_> = seen.into_iter().filter(|&n| n < 10).collect();
+        assert_eq!(chained, [1, 2, 3]);
+    });
+}
+
+/// Who found the queue empty wakes a consumer that sleeps once it found it empty; that is enough.
+#[test]
+fn mpsc_was_empty_wakes() {
+    model(|| {
+        let (mut producer, mut consumer) = mpsc::queue();
+        let parker = rast_queue::primitive::Parker::new();
+        let waker = parker.unparker();
+        let other = thread::spawn(move || {
+            for n in 0..2 {
+                if producer.push(n).unwrap() {
+                    waker.unpark();
+                }
+            }
+        });
+        let mut seen = Vec::new();
+        while seen.len() < 2 {
+            match consumer.pop() {
+                Some(n) => seen.push(n),
+                None => parker.park(),
+            }
+        }
+        assert_eq!(seen, [0, 1]);
+        other.join().unwrap();
+    });
+}
+
+/// A push beside a close is refused with its item, or is in what stands.
+#[test]
+fn mpsc_push_close() {
+    model(|| {
+        let (mut producer, mut consumer) = mpsc::queue();
+        let mut second = producer.clone();
+        let other = thread::spawn(move || match producer.push(1) {
+            Ok(_) => true,
+            Err(refused) => {
+                assert_eq!(refused.into_inner(), 1);
+                false
+            }
+        });
+        assert!(consumer.close());
+        let taken = consumer.take_all().count();
+        assert_eq!(second.push(2).unwrap_err().into_inner(), 2);
+        let pushed = other.join().unwrap();
+        assert_eq!(taken, usize::from(pushed), "after close nothing is added");
+        assert!(!consumer.close());
+        assert!(consumer.is_finished());
+    });
+}
+
+/// A chain beside a close is refused whole, with all of its items, or stands whole.
+#[test]
+fn mpsc_push_many_close() {
+    model(|| {
+        let (mut producer, mut consumer) = mpsc::queue();
+        let other = thread::spawn(move || match producer.push_many(1..=3) {
+            Ok(_) => 3,
+            Err(refused) => {
+                assert_eq!(refused.into_inner(), [1, 2, 3]);
+                0
+            }
+        });
+        consumer.close();
+        assert_eq!(consumer.take_all().count(), other.join().unwrap());
+    });
+}
+
+/// A plain number: a data race on it fails the model.
+struct Plain(UnsafeCell<u32>);
+
+// SAFETY: the scenario below orders the two accesses by the close, which is what it checks.
+unsafe impl Sync for Plain {}
+// SAFETY: likewise.
+unsafe impl Send for Plain {}
+
+/// Who sees the queue closed sees what the closer did before.
+#[test]
+fn mpsc_close_is_seen() {
+    model(|| {
+        let (producer, mut consumer) = mpsc::queue::<u8>();
+        let plain = Arc::new(Plain(UnsafeCell::new(0)));
+        let theirs = Arc::clone(&plain);
+        let other = thread::spawn(move || {
+            // SAFETY: the other thread reads the cell only after it saw the close below.
+            theirs.0.with_mut(|cell| unsafe { *cell = 7 });
+            consumer.close();
+            consumer
+        });
+        if producer.is_closed() {
+            // SAFETY: the writer is done once the close is seen.
+            assert_eq!(plain.0.with(|cell| unsafe { *cell }), 7);
+        }
+        drop(other.join().unwrap());
+    });
+}
+
+/// A consumer that sees the producers gone finds all that they pushed.
+#[test]
+fn mpsc_finished() {
+    model(|| {
+        let (mut producer, mut consumer) = mpsc::queue();
+        let other = thread::spawn(move || {
+            producer.push(1).unwrap();
+            drop(producer);
+        });
+        if consumer.is_finished() {
+            unreachable!("an item stands until it is popped");
+        }
+        let first = consumer.pop();
+        if consumer.is_finished() {
+            assert_eq!(first, Some(1));
+        }
+        other.join().unwrap();
+        assert_eq!(first.or_else(|| consumer.pop()), Some(1));
+        assert!(consumer.is_finished());
+    });
+}
+
+/// A block that one producer leaves half used goes on with the next, beside a consumer that empties it.
+#[test]
+fn mpsc_block_changes_hands() {
+    model(|| {
+        let (mut producer, mut consumer) = mpsc::queue();
+        let mut second = producer.clone();
+        let other = thread::spawn(move || {
+            producer.push(1).unwrap();
+            drop(producer);
+        });
+        second.push(10).unwrap();
+        second.push(11).unwrap();
+        second.push(12).unwrap();
+        let mut seen: Vec<i32> = consumer.take_all().collect();
+        second.push(13).unwrap();
+        other.join().unwrap();
+        seen.extend(consumer.take_all());
+        assert_eq!(seen.iter().sum::<i32>(), 1 + 10 + 11 + 12 + 13);
+    });
+}
+
+/// A block that the consumer emptied is used again by a producer.
+#[test]
+fn mpsc_block_recycled() {
+    model(|| {
+        let (mut producer, mut consumer) = mpsc::queue();
+        producer.push_many([1, 2]).unwrap();
+        let other = thread::spawn(move || {
+            let taken: Vec<i32> = consumer.take_all().collect();
+            (consumer, taken)
+        });
+        producer.push_many([3, 4, 5]).unwrap();
+        let (mut consumer, mut seen) = other.join().unwrap();
+        seen.extend(consumer.take_all());
+        assert_eq!(seen, [1, 2, 3, 4, 5]);
+    });
+}
+
+/// Producers that take and give back spares at once.
+#[test]
+fn mpsc_spares() {
+    model(|| {
+        let (producer, mut consumer) = mpsc::queue();
+        let mut halves: Vec<_> = (0..3).map(|_| producer.clone()).collect();
+        for half in &mut halves {
+            half.push(0).unwrap();
+        }
+        // Three blocks with one node used.
+        drop(halves);
+        let mut second = producer.clone();
+        let other = thread::spawn(move || second.push(1).unwrap());
+        let mut first = producer;
+        first.push(1).unwrap();
+        other.join().unwrap();
+        assert_eq!(consumer.take_all().sum::<i32>(), 2);
+    });
+}
+
+/// A payload whose drops are counted; it holds no memory, so a second drop is a wrong count and no more.
+struct Token;
+
+static DROPS: StdUsize = StdUsize::new(0);
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        DROPS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Whichever half leaves last, each item is dropped once, and the memory is freed.
+#[test]
+fn mpsc_drop_with_items() {
+    model(|| {
+        DROPS.store(0, Ordering::Relaxed);
+        let (mut producer, consumer) = mpsc::queue();
+        producer.push(Token).unwrap();
+        let mut second = producer.clone();
+        let other = thread::spawn(move || {
+            drop(producer.push(Token));
+            drop(producer);
+        });
+        drop(consumer);
+        drop(second.push(Token));
+        drop(second);
+        other.join().unwrap();
+        assert_eq!(DROPS.load(Ordering::Relaxed), 3);
+    });
+}
+
+#[derive(Debug)]
+struct Task {
+    link: Link,
+    value: u32,
+}
+
+rast_queue::impl_node!(Task { link });
+
+fn task(value: u32) -> Box<Task> {
+    let link = Link::new();
+    Box::new(Task { link, value })
+}
+
+/// Nodes of one's own: order, and each seen written.
+#[test]
+fn mpsc_intrusive_push_pop() {
+    model(|| {
+        let queue = Arc::new(Queue::new());
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || {
+            theirs.push(task(1)).unwrap();
+            theirs.push_many([task(2), task(3)]).unwrap();
+        });
+        let mut seen = Vec::new();
+        {
+            let mut consumer = queue.consumer().unwrap();
+            seen.extend(consumer.pop().map(|task| task.value));
+            seen.extend(consumer.take_all().map(|task| task.value));
+        }
+        other.join().unwrap();
+        let mut consumer = queue.consumer().unwrap();
+        seen.extend(consumer.take_all().map(|task| task.value));
+        assert_eq!(seen, [1, 2, 3]);
+    });
+}
+
+/// The right to consume goes from thread to thread, and what was taken goes with it, in order.
+#[test]
+fn mpsc_intrusive_consumer_changes() {
+    model(|| {
+        let queue = Arc::new(Queue::new());
+        queue.push_many((1..=3).map(task)).unwrap();
+        let theirs = Arc::clone(&queue);
+        let pop = |queue: &Queue<Box<Task>>| {
+            let task = queue.consumer()?.pop();
+            task.map(|task| task.value)
+        };
+        let other = thread::spawn(move || pop(&theirs));
+        let mine = pop(&queue);
+        let theirs = other.join().unwrap();
+        assert!(mine.is_some() || theirs.is_some(), "one of two gets in");
+        let mut seen: Vec<_> = mine.into_iter().chain(theirs).collect();
+        seen.sort_unstable();
+        seen.extend(std::iter::from_fn(|| pop(&queue)));
+        assert_eq!(seen, [1, 2, 3]);
+    });
+}
+
+/// A shared node is in one queue at a time, whoever pushes it, and can be pushed again once it was popped.
+#[test]
+fn mpsc_intrusive_shared_node() {
+    model(|| {
+        let queue = Arc::new(Queue::new());
+        let node = Arc::new(Task {
+            link: Link::new(),
+            value: 1,
+        });
+        queue.push(Arc::clone(&node)).unwrap();
+        let (theirs, again) = (Arc::clone(&queue), Arc::clone(&node));
+        let other = thread::spawn(move || match theirs.push(again) {
+            Ok(_) => 1,
+            Err(PushError::Queued(_)) => 0,
+            Err(PushError::Closed(_)) => unreachable!("open"),
+        });
+        let popped = queue.consumer().unwrap().take_all().count();
+        let again = other.join().unwrap();
+        let rest = queue.consumer().unwrap().take_all().count();
+        assert_eq!(popped + rest, 1 + again);
+        drop(node);
+    });
+}
+
+/// A push beside a close is refused with its node, or is in what stands; the queue drops it then.
+#[test]
+fn mpsc_intrusive_close() {
+    model(|| {
+        let queue = Arc::new(Queue::new());
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || match theirs.push_many([task(1), task(2)]) {
+            Ok(_) => 0,
+            Err(refused) => refused.into_inner().map(|task| task.value).sum::<u32>(),
+        });
+        queue.consumer().unwrap().close();
+        let refused = other.join().unwrap();
+        let taken: u32 = queue
+            .consumer()
+            .unwrap()
+            .take_all()
+            .map(|task| task.value)
+            .sum();
+        assert_eq!(refused + taken, 3);
+    });
+}
