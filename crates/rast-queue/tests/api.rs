@@ -5,6 +5,8 @@ mod support;
 
 #[path = "api/spsc_chunk.rs"]
 mod chunk;
+#[path = "api/list.rs"]
+mod list;
 #[path = "api/queue.rs"]
 mod queue;
 #[path = "api/spmc.rs"]

@@ -4,11 +4,15 @@
 //! `docs/verification.md` says which one catches what.
 #![cfg(feature = "std")]
 
+#[path = "support/history.rs"]
+mod history;
 #[path = "loom/list.rs"]
 mod list;
 #[path = "loom/mpsc.rs"]
 mod mpsc;
 #[path = "loom/queue.rs"]
 mod queue;
+#[path = "loom/source_list.rs"]
+mod source_list;
 #[path = "loom/spsc.rs"]
 mod spsc;

@@ -1,6 +1,8 @@
 //! Random operation lists against `VecDeque`, with payloads whose drops are counted.
 #![cfg(not(rast_loom))]
 
+#[path = "model/list.rs"]
+mod list;
 #[path = "model/spsc.rs"]
 mod spsc;
 mod support;

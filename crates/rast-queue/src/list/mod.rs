@@ -588,3 +588,82 @@ impl<T, A: Allocator> fmt::Debug for ListQueue<T, A> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use super::*;
+    use std_alloc::vec::Vec;
+
+    /// Just before the counts of both words, and of the node that both point to, come round.
+    fn near_wrap(queue: &ListQueue<u32>, below: u64) {
+        let given = u64::MAX - below;
+        for source in [&queue.head, &queue.tail] {
+            let reference = queue.refer(source);
+            source.preset_given_out(given);
+            reference.preset_given_back(given);
+        }
+    }
+
+    #[test]
+    fn counts_come_round() {
+        for below in 0..8 {
+            let mut queue = ListQueue::new();
+            for n in 0..3 {
+                // On the first node, which stays, and on those that come and go.
+                near_wrap(&queue, below);
+                queue.check_invariants();
+                for _ in 0..6 {
+                    assert_eq!(queue.pop(), None);
+                    assert!(!queue.is_closed());
+                }
+                queue.check_invariants();
+                queue.push(n).unwrap();
+                assert_eq!(queue.pop(), Some(n));
+                queue.check_invariants();
+            }
+            near_wrap(&queue, below);
+            queue.extend([7, 8]);
+            assert_eq!(queue.drain().collect::<Vec<_>>(), [7, 8]);
+        }
+    }
+
+    /// A push that stopped between its two steps: its item stands, and no place is linked behind.
+    fn half_pushed(queue: &ListQueue<u32>, n: u32) {
+        let back = queue.refer(&queue.tail);
+        let Ok(item) = Block::new(Item(n), &queue.alloc) else {
+            panic!("no memory");
+        };
+        assert!(back.put(item.leak()).is_ok());
+    }
+
+    #[test]
+    fn others_complete_beside_a_push_that_stopped() {
+        let queue = ListQueue::new();
+        half_pushed(&queue, 1);
+        assert_eq!(queue.pop(), None, "not pushed yet");
+        assert!(queue.is_empty() && !queue.is_closed());
+        queue.push(2).unwrap();
+        assert_eq!(queue.pop(), Some(1), "helped");
+        assert_eq!(queue.pop(), Some(2));
+    }
+
+    #[test]
+    fn closes_beside_a_push_that_stopped() {
+        let mut queue = ListQueue::new();
+        queue.push(1).unwrap();
+        half_pushed(&queue, 2);
+        assert!(queue.close());
+        assert!(!queue.close());
+        assert!(queue.is_closed());
+        queue.check_invariants();
+        assert_eq!(queue.push(3), Err(Closed(3)));
+        assert_eq!(queue.drain().collect::<Vec<_>>(), [1, 2]);
+        assert!(queue.is_closed() && queue.is_empty());
+        queue.check_invariants();
+
+        let queue = ListQueue::new();
+        half_pushed(&queue, 1);
+        assert!(queue.close());
+        drop(queue);
+    }
+}

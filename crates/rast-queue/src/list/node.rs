@@ -221,3 +221,12 @@ impl<T> Node<T> {
         self.state.load(Ordering::Relaxed).wrapping_add(given) == sources
     }
 }
+
+#[cfg(all(test, not(rast_loom)))]
+impl<T> Node<T> {
+    /// As if `count` references had been given out and given back.
+    pub(super) fn preset_given_back(&self, count: u64) {
+        let references = (count as usize).wrapping_mul(Self::REFERENCE);
+        self.state.fetch_sub(references, Ordering::Relaxed);
+    }
+}

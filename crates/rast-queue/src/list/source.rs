@@ -140,3 +140,11 @@ impl<T> Source<T> {
         (Place::of_word(word), word.count())
     }
 }
+
+#[cfg(all(test, not(rast_loom)))]
+impl<T> Source<T> {
+    /// As if this word had given out `count` references more.
+    pub(super) fn preset_given_out(&self, count: u64) {
+        self.0.fetch_add_count(count, Ordering::Relaxed);
+    }
+}

@@ -4,6 +4,7 @@
 //! with rubbish and kept to the end, so that a node that is used after its end fails the model too; and at the end every
 //! block must have gone back.
 
+use crate::history::{History, Operation};
 use rast_queue::alloc::{AllocError, Allocator, Global, Layout};
 use rast_queue::list::ListQueue;
 use rast_queue::primitive::cell::UnsafeCell;
@@ -17,7 +18,7 @@ use std::sync::{Arc as StdArc, Mutex};
 pub(crate) trait Fifo: Send + Sync + 'static {
     fn push(&self, n: u32);
     fn pop(&self) -> Option<u32>;
-    /// Asserts, of an empty queue at rest, that the memory of all but the last node went back.
+    /// Asserts, of an empty queue at rest, that all nodes but the last have ended.
     fn check_memory(&self);
 }
 
@@ -120,9 +121,7 @@ fn spawn<Q: Fifo, R: 'static + Send>(
 }
 
 fn rest<Q: Fifo>(queue: &Q) -> Vec<u32> {
-    let rest = std::iter::from_fn(|| queue.pop()).collect();
-    queue.check_memory();
-    rest
+    std::iter::from_fn(|| queue.pop()).collect()
 }
 
 /// Two threads push one item each, then pop one each: there is one for each, whatever the order.
@@ -136,6 +135,7 @@ pub(crate) fn push_then_pop_twice<Q: Fifo>(queue: &Arc<Q>) {
     let theirs = other.join().unwrap();
     assert_eq!(mine + theirs, 3, "one item twice");
     assert_eq!(rest(&**queue), []);
+    queue.check_memory();
 }
 
 /// One thread pushes and then pops where an item stands; another pops: there is never none.
@@ -149,6 +149,7 @@ pub(crate) fn never_empty<Q: Fifo>(queue: &Arc<Q>) {
     let theirs = other.join().unwrap();
     assert_eq!(mine + theirs, 3, "one item twice");
     assert_eq!(rest(&**queue), []);
+    queue.check_memory();
 }
 
 /// A consumer that finds nothing beside a producer of two.
@@ -163,6 +164,18 @@ pub(crate) fn polls_beside_pushes<Q: Fifo>(queue: &Arc<Q>) {
     other.join().unwrap();
     seen.extend(rest(&**queue));
     assert_eq!(seen, [1, 2]);
+    queue.check_memory();
+}
+
+/// Two producers; once both are done, popping until nothing is found gives everything.
+pub(crate) fn two_producers<Q: Fifo>(queue: &Arc<Q>) {
+    let other = spawn(queue, |queue| queue.push(1));
+    queue.push(2);
+    other.join().unwrap();
+    let mut all = rest(&**queue);
+    all.sort_unstable();
+    assert_eq!(all, [1, 2], "an item stays behind");
+    queue.check_memory();
 }
 
 /// Two consumers beside a producer.
@@ -177,6 +190,7 @@ pub(crate) fn two_consumers<Q: Fifo>(queue: &Arc<Q>) {
     seen.extend(rest(&**queue));
     seen.sort_unstable();
     assert_eq!(seen, [1, 2]);
+    queue.check_memory();
 }
 
 /// One thread alone: pushes and pops in turn, and polls in between.
@@ -195,16 +209,7 @@ pub(crate) fn alone<Q: Fifo>(queue: &Arc<Q>) {
 /// Two producers lose nothing to each other.
 #[test]
 fn list_push_push() {
-    model(|| {
-        with_queue(|queue| {
-            let other = spawn(queue, |queue| Fifo::push(queue, 1));
-            Fifo::push(&**queue, 2);
-            other.join().unwrap();
-            let mut all = rest(&**queue);
-            all.sort_unstable();
-            assert_eq!(all, [1, 2]);
-        });
-    });
+    model(|| with_queue(two_producers));
 }
 
 /// A consumer beside a producer: in order, each item whole, and nothing used after its end.
@@ -256,6 +261,23 @@ fn list_three_pop() {
     model(|| with_queue(two_consumers));
 }
 
+/// Three threads: a consumer finds the next node through another consumer, which found it through its producer.
+#[test]
+fn list_three_relay() {
+    model(|| {
+        with_queue(|queue| {
+            let other = spawn(queue, |queue| Fifo::push(queue, 1));
+            let third = spawn(queue, Fifo::pop);
+            let mut all: Vec<u32> = Fifo::pop(&**queue).into_iter().collect();
+            all.extend(third.join().unwrap());
+            other.join().unwrap();
+            all.extend(rest(&**queue));
+            assert_eq!(all, [1]);
+            queue.check_memory();
+        });
+    });
+}
+
 /// Three threads: two producers and a consumer.
 #[test]
 fn list_three_push() {
@@ -269,6 +291,7 @@ fn list_three_push() {
             all.extend(rest(&**queue));
             all.sort_unstable();
             assert_eq!(all, [1, 2]);
+            queue.check_memory();
         });
     });
 }
@@ -388,4 +411,73 @@ fn list_drop_with_items() {
         other.join().unwrap();
         assert_eq!(alloc.live(), 0);
     });
+}
+
+/// Does the operations of a word: `+` push, `-` pop, `x` close, `?` is empty, `!` is closed.
+fn record(queue: &Queue, history: &History, id: u32, word: &str) {
+    for (n, letter) in word.chars().enumerate() {
+        history.record(|| match letter {
+            '+' => {
+                let item = 10 * id + n as u32;
+                Operation::Push(item, Queue::push(queue, Plain::new(item)).is_ok())
+            }
+            '-' => Operation::Pop(Fifo::pop(queue)),
+            'x' => Operation::Close(queue.close()),
+            '?' => Operation::IsEmpty(queue.is_empty()),
+            '!' => Operation::IsClosed(queue.is_closed()),
+            other => panic!("no operation {other}"),
+        });
+    }
+}
+
+/// Runs a word per thread, then asks for what stands; the whole must be linearizable.
+fn linearizable(words: &'static [&'static str]) {
+    model(move || {
+        with_queue(|queue| {
+            let history = Arc::new(History::new());
+            let others: Vec<_> = (1..words.len())
+                .map(|id| {
+                    let history = Arc::clone(&history);
+                    spawn(queue, move |queue| {
+                        record(queue, &history, id as u32, words[id]);
+                    })
+                })
+                .collect();
+            record(queue, &history, 0, words[0]);
+            for other in others {
+                other.join().unwrap();
+            }
+            record(queue, &history, 9, "----!");
+            history.assert_linearizable();
+        });
+    });
+}
+
+/// Every pair of operations, side by side, on a queue in which an item stands and one in which none does.
+#[test]
+fn list_linearizable_pairs() {
+    for words in [
+        &["++-", "-+"] as &'static [&'static str],
+        &["+-?", "+-"],
+        &["-+-", "-?"],
+        &["+!-", "x-"],
+        &["+?x", "-+"],
+        &["x!", "x?"],
+        &["+-x", "?!+"],
+    ] {
+        linearizable(words);
+    }
+}
+
+/// Three threads.
+#[test]
+fn list_linearizable_threes() {
+    for words in [
+        &["+-", "+-", "+-"] as &'static [&'static str],
+        &["+-", "-+", "?-"],
+        &["+", "x", "-!"],
+        &["+", "+x", "+-"],
+    ] {
+        linearizable(words);
+    }
 }
