@@ -88,6 +88,31 @@ where
     std::println!("loom: {name} executions={executions} bound={bound}");
 }
 
+/// Returns a number for a scenario to vary by.
+///
+/// Under shuttle it is part of the schedule: the same seed draws the same
+/// numbers, and so does a schedule that is repeated. Under loom it is always 0,
+/// as executions must repeat. Under std it is another each time.
+///
+/// # Examples
+///
+/// ```
+/// let pushes = 1 + rast_primitive::model::draw() % 8;
+/// assert!((1..=8).contains(&pushes));
+/// ```
+#[must_use]
+pub fn draw() -> u64 {
+    #[cfg(rast_loom)]
+    return 0;
+    #[cfg(rast_shuttle)]
+    return random::draw();
+    #[cfg(not(any(rast_loom, rast_shuttle)))]
+    {
+        use std::hash::{BuildHasher, RandomState};
+        RandomState::new().hash_one(0)
+    }
+}
+
 #[cfg(rast_shuttle)]
 pub use self::random::model;
 
@@ -98,6 +123,7 @@ mod random {
     use std::hash::{BuildHasher, RandomState};
     use std::string::{String, ToString};
 
+    use shuttle::rand::{RngCore, thread_rng};
     use shuttle::scheduler::{PctScheduler, RandomScheduler};
     use shuttle::{Config, Runner};
 
@@ -161,6 +187,10 @@ mod random {
             "shuttle: {} schedules={schedules} seed={seed}",
             failing.name
         );
+    }
+
+    pub(super) fn draw() -> u64 {
+        thread_rng().next_u64()
     }
 
     /// The number that an environment variable holds, if it is set.

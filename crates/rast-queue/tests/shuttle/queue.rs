@@ -1,0 +1,79 @@
+//! `Queue`.
+
+use crate::history::assert_sound;
+use crate::history::program::{Program, Size};
+use rast_queue::Queue;
+use rast_queue::primitive::model::{draw, model};
+use rast_queue::primitive::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn programs(size: Size) {
+    model(move || {
+        let seed = draw();
+        let history = Program::random(seed, size).run(Queue::new());
+        assert_sound(&format!("program {seed}"), &history);
+    });
+}
+
+/// Three threads, each operation as likely as any other.
+#[test]
+fn queue_short_programs() {
+    programs(Size {
+        threads: 3,
+        steps: 6,
+        batch: 3,
+        closes: true,
+    });
+}
+
+/// Batches over the borders of segments.
+#[test]
+fn queue_long_programs() {
+    programs(Size {
+        threads: 4,
+        steps: 12,
+        batch: 24,
+        closes: true,
+    });
+}
+
+/// Counts its drops.
+struct Item(Arc<AtomicUsize>);
+
+impl Drop for Item {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Whoever lets go of the queue last, each item is dropped once: popped, left over, or refused.
+#[test]
+fn queue_drops_each_item_once() {
+    const EACH: usize = 20;
+    model(|| {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let queue = Arc::new(Queue::new());
+        let producers = [(); 2].map(|()| {
+            let (queue, dropped) = (Arc::clone(&queue), Arc::clone(&dropped));
+            thread::spawn(move || {
+                for _ in 0..EACH {
+                    drop(queue.push(Item(Arc::clone(&dropped))));
+                }
+            })
+        });
+        let theirs = Arc::clone(&queue);
+        let consumer = thread::spawn(move || {
+            for _ in 0..EACH {
+                drop(theirs.pop());
+            }
+            theirs.close();
+        });
+        drop(queue);
+        for producer in producers {
+            producer.join().unwrap();
+        }
+        consumer.join().unwrap();
+        assert_eq!(dropped.load(Ordering::Relaxed), 2 * EACH);
+    });
+}

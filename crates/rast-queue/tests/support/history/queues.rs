@@ -1,0 +1,26 @@
+//! The queues that programs drive.
+
+use super::program::Fifo;
+use rast_queue::Queue;
+
+impl Fifo for Queue<u64> {
+    fn push(&self, value: u64) -> bool {
+        self.push(value).is_ok()
+    }
+
+    fn try_push(&self, value: u64) -> bool {
+        self.try_push(value).is_ok()
+    }
+
+    fn pop(&self) -> Option<u64> {
+        self.pop()
+    }
+
+    fn close(&self) -> bool {
+        self.close()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed()
+    }
+}
