@@ -207,10 +207,8 @@ integer!(
     /// An atomic `usize`.
     AtomicUsize, core::sync::atomic::AtomicUsize, usize
 );
-#[cfg(rast_tagged_wide)]
 pub(crate) use self::wide::AtomicU128;
 
-#[cfg(rast_tagged_wide)]
 mod wide {
     #![expect(
         unreachable_pub,
@@ -224,6 +222,13 @@ mod wide {
         /// An atomic `u128`, by portable-atomic.
         AtomicU128, portable_atomic::AtomicU128, u128
     );
+
+    impl AtomicU128 {
+        /// Whether the processor has the double-word instruction.
+        pub(crate) fn is_lock_free() -> bool {
+            portable_atomic::AtomicU128::is_lock_free()
+        }
+    }
 }
 atomic!(
     /// An atomic `bool`.
