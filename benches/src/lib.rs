@@ -4,6 +4,7 @@
 //! `docs/performance.md`.
 
 pub mod harness;
+pub mod histogram;
 pub mod layers;
 pub mod options;
 pub mod report;

@@ -49,7 +49,9 @@ fn bench() -> Result<(), String> {
         }
         outcomes.push(outcome);
     }
-    print_extras(&outcomes);
+    if !options.smoke {
+        print_extras(&outcomes);
+    }
     if let Some(file) = &options.json {
         std::fs::write(file, report::json(&outcomes, &options))
             .map_err(|error| format!("{}: {error}", file.display()))?;

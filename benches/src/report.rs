@@ -66,24 +66,35 @@ pub fn rows(outcome: &Outcome) -> String {
 /// The head of the table of further figures.
 pub fn extras_head(layer: &str) -> String {
     format!(
-        "\n### {layer}: further figures\n\n| scenario | contender | figure | median [min..max] |\n|---|---|---|---|\n",
+        "\n### {layer}: further figures\n\n| scenario | contender | figures: median [min..max] |\n|---|---|---|\n",
     )
 }
 
 /// A scenario's rows of that table: none where its runs gave times alone.
 pub fn extras_rows(outcome: &Outcome) -> String {
     let mut text = String::new();
-    for figures in &outcome.figures {
-        for (name, values) in &figures.extras {
-            let of = Spread::of(values.clone());
-            let digits = if of.median < 10.0 { 2 } else { 0 };
-            writeln!(
-                text,
-                "| {} | {} | {name} | {:.digits$} [{:.digits$}..{:.digits$}] |",
-                outcome.name, figures.name, of.median, of.min, of.max,
-            )
-            .expect("a string takes it");
-        }
+    let named = outcome.figures.iter().filter(|one| !one.extras.is_empty());
+    for (index, figures) in named.enumerate() {
+        let name = if index == 0 { outcome.name } else { "" };
+        let extras: Vec<String> = figures
+            .extras
+            .iter()
+            .map(|(name, values)| {
+                let of = Spread::of(values.clone());
+                let digits = if of.median < 10.0 { 2 } else { 0 };
+                format!(
+                    "{name} {:.digits$} [{:.digits$}..{:.digits$}]",
+                    of.median, of.min, of.max,
+                )
+            })
+            .collect();
+        writeln!(
+            text,
+            "| {name} | {} | {} |",
+            figures.name,
+            extras.join("; ")
+        )
+        .expect("a string takes it");
     }
     text
 }
@@ -202,7 +213,7 @@ mod tests {
     #[test]
     fn further_figures_have_their_own_table() {
         let rows = extras_rows(&outcome());
-        assert!(rows.starts_with("| spsc | rast | p99 ns | 50 [40..60] |\n"));
+        assert!(rows.starts_with("| spsc | rast | p99 ns 50 [40..60] |\n|  | rival |"));
     }
 
     #[test]

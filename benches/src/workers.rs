@@ -102,32 +102,56 @@ pub fn together(jobs: Vec<Job<'_>>) -> Sample {
 /// It is the harness' own and not `rast`'s `Backoff`, so that no contender brings its own policy.
 #[derive(Debug)]
 pub struct Patience {
-    spins: u32,
+    waits: u32,
+    since: Option<Instant>,
 }
 
 impl Patience {
     const SPINS: u32 = 64;
+    /// Yields between two looks at the clock.
+    const LOOK: u32 = 1 << 12;
+    const END: Duration = Duration::from_secs(20);
 
     /// Begins a wait.
     pub fn new() -> Self {
-        Self { spins: 0 }
+        Self {
+            waits: 0,
+            since: None,
+        }
     }
 
     /// Waits a little.
+    ///
+    /// # Panics
+    ///
+    /// If this wait has lasted for 20 seconds: the contender has lost an item, or is stuck.
     #[inline]
     pub fn wait(&mut self) {
-        if self.spins < Self::SPINS {
-            self.spins += 1;
+        self.waits = self.waits.wrapping_add(1);
+        if self.waits < Self::SPINS {
             std::hint::spin_loop();
         } else {
+            if self.waits.is_multiple_of(Self::LOOK) {
+                self.look();
+            }
             thread::yield_now();
         }
+    }
+
+    #[cold]
+    fn look(&mut self) {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        assert!(
+            since.elapsed() < Self::END,
+            "nothing moved for {} seconds: an item was lost, or the queue is stuck",
+            Self::END.as_secs(),
+        );
     }
 
     /// Forgets the wait after a success.
     #[inline]
     pub fn reset(&mut self) {
-        self.spins = 0;
+        *self = Self::new();
     }
 }
 

@@ -1,17 +1,31 @@
-//! rast-queue: the bounded ring against `rtrb` and `ringbuf`, and `Queue` against a lock and
-//! crossbeam's `SegQueue`.
+//! rast-queue: each structure against its rivals.
 //!
-//! Every item is a `u64`, every value is summed by the side that takes it, and the sum is checked,
-//! so that no contender can lose, repeat or skip an item for speed.
+//! Every value is summed by the side that takes it, and the sum is checked, so that no contender
+//! can lose, repeat or skip an item for speed.
 
+mod contenders;
+mod fairness;
+mod latency;
 mod mpmc;
+#[cfg(all(rast_rivals, feature = "rivals"))]
+mod rivals;
+mod source;
 mod spsc;
 
 use crate::harness::Scenario;
 
+const LAYER: &str = "queue";
+
 /// The scenarios of this layer.
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    let mut scenarios = spsc::scenarios();
-    scenarios.extend(mpmc::scenarios());
-    scenarios
+    [
+        spsc::scenarios(),
+        mpmc::scenarios(),
+        latency::scenarios(),
+        fairness::scenarios(),
+        source::scenarios(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

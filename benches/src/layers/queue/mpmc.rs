@@ -1,174 +1,277 @@
-//! Unbounded queues with many producers and many consumers.
+//! Throughput of unbounded queues with many producers and many consumers.
+//!
+//! Bounded rivals take part as well; they show what a bound buys, and are no measure of ours.
 
-use std::collections::VecDeque;
 use std::hint::black_box;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
-use rast::queue::Queue;
-
+use super::LAYER;
+use super::contenders::{Handle, Mpmc, Payload, Work, listed, nearest, others, ours};
 use crate::harness::Scenario;
 use crate::workers::{Job, Patience, Sample, alone, together};
 
-const LAYER: &str = "queue";
+/// What a bounded rival has room for.
+const ROOM: usize = 1024;
 
-/// What a contender does.
-trait Mpmc: Send + Sync + 'static {
-    fn new() -> Self;
-    fn push(&self, value: u64);
-    fn pop(&self) -> Option<u64>;
+/// How many items there are, how many were taken, and what they sum to.
+pub(super) struct Tally {
+    total: u64,
+    taken: AtomicU64,
+    sum: AtomicU64,
 }
 
-impl Mpmc for Queue<u64> {
-    fn new() -> Self {
-        Self::new()
-    }
-
-    #[inline]
-    fn push(&self, value: u64) {
-        if Queue::push(self, value).is_err() {
-            unreachable!("nobody closes it");
+impl Tally {
+    /// Nothing taken yet of the numbers `0..total`.
+    pub(super) fn new(total: u64) -> Self {
+        Self {
+            total,
+            taken: AtomicU64::new(0),
+            sum: AtomicU64::new(0),
         }
     }
 
+    /// One consumer's work: takes by `pop`, which says how many it took and adds them to the sum,
+    /// until all consumers together have taken everything.
     #[inline]
-    fn pop(&self) -> Option<u64> {
-        Queue::pop(self)
+    pub(super) fn consume(&self, mut pop: impl FnMut(&mut u64) -> u64) -> u64 {
+        let mut patience = Patience::new();
+        let (mut own_sum, mut own, mut unreported) = (0_u64, 0, 0);
+        loop {
+            match pop(&mut own_sum) {
+                0 => {
+                    // The shared count is written only by a consumer that has taken something
+                    // since and now finds nothing.
+                    let all = match std::mem::take(&mut unreported) {
+                        0 => self.taken.load(Ordering::Relaxed),
+                        some => self.taken.fetch_add(some, Ordering::Relaxed) + some,
+                    };
+                    if all == self.total {
+                        self.sum.fetch_add(own_sum, Ordering::Relaxed);
+                        return own;
+                    }
+                    patience.wait();
+                }
+                some => {
+                    own += some;
+                    unreported += some;
+                    patience.reset();
+                }
+            }
+        }
+    }
+
+    /// Checks that each number arrived once.
+    pub(super) fn check(self, sample: &Sample) {
+        assert_eq!(sample.done, self.total);
+        assert_eq!(self.sum.into_inner(), sum_below(self.total));
     }
 }
 
-impl Mpmc for Mutex<VecDeque<u64>> {
-    fn new() -> Self {
-        Self::default()
-    }
-
-    #[inline]
-    fn push(&self, value: u64) {
-        self.lock().expect("no panic inside").push_back(value);
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<u64> {
-        self.lock().expect("no panic inside").pop_front()
-    }
+/// The sum of `0..total`.
+pub(super) fn sum_below(total: u64) -> u64 {
+    (0..total).fold(0, u64::wrapping_add)
 }
 
-#[cfg(all(rast_rivals, feature = "rivals"))]
-impl Mpmc for crossbeam_queue::SegQueue<u64> {
-    fn new() -> Self {
-        Self::new()
-    }
-
-    #[inline]
-    fn push(&self, value: u64) {
-        self.push(value);
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<u64> {
-        self.pop()
+/// Pops one and adds it: what [`Tally::consume`] wants of a queue without batches.
+#[inline]
+fn pop_one<T: Payload>(handle: &mut impl Handle<T>, sum: &mut u64) -> u64 {
+    match handle.pop() {
+        Some(item) => {
+            *sum = sum.wrapping_add(item.number());
+            1
+        }
+        None => 0,
     }
 }
 
 /// One thread pushes one and pops one.
-fn one_thread<Q: Mpmc>(ops: u64) -> Sample {
-    let queue = Q::new();
-    alone(|| {
-        let mut sum = 0_u64;
-        for value in 0..ops {
-            queue.push(black_box(value));
-            sum = sum.wrapping_add(queue.pop().expect("one stands"));
-        }
-        assert_eq!(sum, (0..ops).fold(0, u64::wrapping_add));
-        ops
-    })
+struct OneThread<T>(PhantomData<T>);
+
+impl<T: Payload> Work for OneThread<T> {
+    type Item = T;
+
+    fn run<Q: Mpmc<Item = T>>(ops: u64) -> Sample {
+        let queue = Q::new(ROOM);
+        let mut handle = queue.handle();
+        alone(|| {
+            let mut sum = 0_u64;
+            for number in 0..ops {
+                let refused = handle.push(T::of(black_box(number))).is_err();
+                assert!(!refused, "there is room for one");
+                sum = sum.wrapping_add(handle.pop().expect("one stands").number());
+            }
+            assert_eq!(sum, sum_below(ops));
+            ops
+        })
+    }
 }
 
-/// As many producers as consumers; only items that arrived count.
-fn pairs<Q: Mpmc, const PAIRS: u64>(ops: u64) -> Sample {
-    let each = ops / PAIRS;
-    let total = each * PAIRS;
-    let queue = Arc::new(Q::new());
-    let taken = Arc::new(AtomicU64::new(0));
-    let sum = Arc::new(AtomicU64::new(0));
-    let mut jobs: Vec<Job<'_>> = Vec::new();
-    for pair in 0..PAIRS {
-        let source = Arc::clone(&queue);
-        jobs.push(Box::new(move || {
-            for value in pair * each..(pair + 1) * each {
-                source.push(value);
-            }
-            0
-        }));
-        let (queue, taken, sum) = (Arc::clone(&queue), Arc::clone(&taken), Arc::clone(&sum));
-        jobs.push(Box::new(move || {
-            let mut patience = Patience::new();
-            let mut own_sum = 0_u64;
-            let mut own = 0;
-            let mut unreported = 0;
-            loop {
-                match queue.pop() {
-                    Some(value) => {
-                        own_sum = own_sum.wrapping_add(value);
-                        own += 1;
-                        unreported += 1;
-                        patience.reset();
+/// Producers on some threads, consumers on others; only items that arrived count.
+struct Crossing<T, const PRODUCERS: u64, const CONSUMERS: u64>(PhantomData<T>);
+
+impl<T: Payload, const PRODUCERS: u64, const CONSUMERS: u64> Work
+    for Crossing<T, PRODUCERS, CONSUMERS>
+{
+    type Item = T;
+
+    fn run<Q: Mpmc<Item = T>>(ops: u64) -> Sample {
+        let each = ops / PRODUCERS;
+        let queue = &Q::new(ROOM);
+        let tally = Tally::new(each * PRODUCERS);
+        let mut jobs: Vec<Job<'_>> = Vec::new();
+        // By turns, so that no kind of thread is always spawned last.
+        for index in 0..PRODUCERS.max(CONSUMERS) {
+            if index < PRODUCERS {
+                jobs.push(Box::new(move || {
+                    let mut handle = queue.handle();
+                    for number in index * each..(index + 1) * each {
+                        handle.push_patiently(T::of(number));
                     }
-                    None => {
-                        // The shared count is written only by a consumer that has taken
-                        // something since and now finds nothing.
-                        let all = match std::mem::take(&mut unreported) {
-                            0 => taken.load(Ordering::Relaxed),
-                            some => taken.fetch_add(some, Ordering::Relaxed) + some,
-                        };
-                        if all == total {
-                            sum.fetch_add(own_sum, Ordering::Relaxed);
-                            return own;
-                        }
-                        patience.wait();
+                    0
+                }));
+            }
+            if index < CONSUMERS {
+                jobs.push(Box::new(|| {
+                    let mut handle = queue.handle();
+                    tally.consume(|sum| pop_one(&mut handle, sum))
+                }));
+            }
+        }
+        let sample = together(jobs);
+        tally.check(&sample);
+        sample
+    }
+}
+
+/// Two consumers empty a queue that was filled before the clock starts.
+struct Drain<T>(PhantomData<T>);
+
+impl<T: Payload> Work for Drain<T> {
+    type Item = T;
+
+    fn run<Q: Mpmc<Item = T>>(ops: u64) -> Sample {
+        let queue = &Q::new(usize::try_from(ops).expect("it fits the memory"));
+        let mut handle = queue.handle();
+        for number in 0..ops {
+            handle.push_patiently(T::of(number));
+        }
+        let tally = Tally::new(ops);
+        let consumer = || -> Job<'_> {
+            Box::new(|| {
+                let mut handle = queue.handle();
+                tally.consume(|sum| pop_one(&mut handle, sum))
+            })
+        };
+        let sample = together(vec![consumer(), consumer()]);
+        tally.check(&sample);
+        sample
+    }
+}
+
+/// Two threads, each of which pushes a thousand items and then takes as many, whosever they are.
+struct Bursts<T>(PhantomData<T>);
+
+impl<T: Payload> Work for Bursts<T> {
+    type Item = T;
+
+    fn run<Q: Mpmc<Item = T>>(ops: u64) -> Sample {
+        const THREADS: u64 = 2;
+        const BURST: u64 = 1000;
+        let bursts = (ops / THREADS / BURST).max(1);
+        let total = bursts * BURST * THREADS;
+        let queue = &Q::new((THREADS * BURST) as usize);
+        let sum = &AtomicU64::new(0);
+        let jobs = (0..THREADS).map(|index| {
+            Box::new(move || {
+                let mut handle = queue.handle();
+                let mut own_sum = 0_u64;
+                let mut next = index * bursts * BURST;
+                for _ in 0..bursts {
+                    for number in next..next + BURST {
+                        handle.push_patiently(T::of(number));
+                    }
+                    next += BURST;
+                    for _ in 0..BURST {
+                        own_sum = own_sum.wrapping_add(handle.pop_patiently().number());
                     }
                 }
-            }
-        }));
+                sum.fetch_add(own_sum, Ordering::Relaxed);
+                bursts * BURST
+            }) as Job<'_>
+        });
+        let sample = together(jobs.collect());
+        assert_eq!(sum.load(Ordering::Relaxed), sum_below(total));
+        sample
     }
-    let sample = together(jobs);
-    assert_eq!(sample.done, total);
-    let sum = sum.load(Ordering::Relaxed);
-    assert_eq!(sum, (0..total).fold(0, u64::wrapping_add));
-    sample
 }
 
-macro_rules! scenario {
-    ($name:literal, $ops:literal, $smoke:literal, $run:ident $(, $pairs:literal)?) => {{
-        let scenario = Scenario::new(LAYER, $name, $ops, $smoke)
-            .ours("rast Queue", $run::<Queue<u64> $(, $pairs)?>)
-            .rival("std Mutex<VecDeque>", $run::<Mutex<VecDeque<u64>> $(, $pairs)?>);
-        #[cfg(all(rast_rivals, feature = "rivals"))]
-        let scenario = scenario.rival(
-            "crossbeam SegQueue",
-            $run::<crossbeam_queue::SegQueue<u64> $(, $pairs)?>,
-        );
-        scenario
-    }};
+/// Threads that poll a queue in which nothing stands; here a poll that finds nothing counts.
+struct Polls<const THREADS: u64>;
+
+impl<const THREADS: u64> Work for Polls<THREADS> {
+    type Item = u64;
+
+    fn run<Q: Mpmc<Item = u64>>(ops: u64) -> Sample {
+        let queue = &Q::new(ROOM);
+        // It has been used: a queue that has no memory yet would answer sooner.
+        let mut handle = queue.handle();
+        for number in 0..100 {
+            handle.push_patiently(number);
+        }
+        for number in 0..100 {
+            assert_eq!(handle.pop_patiently(), number);
+        }
+        let each = ops / THREADS;
+        let jobs = (0..THREADS).map(|_| {
+            Box::new(move || {
+                let mut handle = queue.handle();
+                for _ in 0..each {
+                    assert!(black_box(handle.pop()).is_none(), "nothing stands");
+                }
+                each
+            }) as Job<'_>
+        });
+        together(jobs.collect())
+    }
 }
 
-/// The scenarios of the queues.
+/// Every contender.
+fn all<W: Work>(name: &'static str, ops: u64, smoke_ops: u64) -> Scenario {
+    others::<W>(nearest::<W>(ours::<W>(Scenario::new(
+        LAYER, name, ops, smoke_ops,
+    ))))
+}
+
+/// Every contender and the list.
+fn all_and_list<W: Work>(name: &'static str, ops: u64, smoke_ops: u64) -> Scenario {
+    others::<W>(nearest::<W>(listed::<W>(ours::<W>(Scenario::new(
+        LAYER, name, ops, smoke_ops,
+    )))))
+}
+
+/// The scenarios.
 pub(super) fn scenarios() -> Vec<Scenario> {
+    type Wide = [u64; 8];
+    const OPS: u64 = 1_000_000;
+    const SMOKE: u64 = 4000;
     vec![
-        scenario!("mpmc, one thread", 10_000_000, 1000, one_thread),
-        scenario!(
-            "mpmc, one producer, one consumer",
-            4_000_000,
-            2000,
-            pairs,
-            1
-        ),
-        scenario!(
-            "mpmc, two producers, two consumers",
-            4_000_000,
-            2000,
-            pairs,
-            2
+        all_and_list::<OneThread<u64>>("mpmc, one thread", 2 * OPS, SMOKE),
+        all::<OneThread<Wide>>("mpmc, one thread, 64 bytes", OPS, SMOKE),
+        all_and_list::<Crossing<u64, 1, 1>>("mpmc, 1P1C", 2 * OPS, SMOKE),
+        all_and_list::<Crossing<u64, 2, 2>>("mpmc, 2P2C", 2 * OPS, SMOKE),
+        all::<Crossing<u64, 4, 4>>("mpmc, 4P4C", 4 * OPS, SMOKE),
+        all::<Crossing<u64, 1, 4>>("mpmc, 1P4C", OPS, SMOKE),
+        all::<Crossing<u64, 4, 1>>("mpmc, 4P1C", OPS, SMOKE),
+        all::<Crossing<Wide, 1, 1>>("mpmc, 1P1C, 64 bytes", OPS, SMOKE),
+        all::<Crossing<Wide, 2, 2>>("mpmc, 2P2C, 64 bytes", OPS, SMOKE),
+        all::<Drain<u64>>("mpmc, two consumers drain", OPS, SMOKE),
+        all::<Bursts<u64>>("mpmc, bursts of 1000", OPS, SMOKE),
+        all::<Polls<1>>("mpmc, polls of an empty queue", 4 * OPS, SMOKE),
+        all::<Polls<2>>(
+            "mpmc, polls of an empty queue by two threads",
+            2 * OPS,
+            SMOKE,
         ),
     ]
 }

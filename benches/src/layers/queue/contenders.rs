@@ -1,0 +1,209 @@
+//! The queues with many producers and many consumers, ours and the rivals, under one face.
+//!
+//! A contender that wants a handle per thread gets one ([`Mpmc::handle`]); the others are called
+//! by reference ([`Shared`]).
+//! Bounded rivals hand an item back when they are full, and the harness waits in its own way.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use rast::queue::Queue;
+use rast::queue::list::ListQueue;
+
+use crate::harness::Scenario;
+use crate::workers::{Patience, Sample};
+
+/// What travels: it carries a number, and as many bytes as the scenario says.
+pub(super) trait Payload: Copy + Send + Sync + 'static {
+    /// Wraps a number.
+    fn of(number: u64) -> Self;
+    /// The number again.
+    fn number(self) -> u64;
+}
+
+impl Payload for u64 {
+    #[inline]
+    fn of(number: u64) -> Self {
+        number
+    }
+
+    #[inline]
+    fn number(self) -> u64 {
+        self
+    }
+}
+
+impl Payload for [u64; 8] {
+    #[inline]
+    fn of(number: u64) -> Self {
+        [number; 8]
+    }
+
+    #[inline]
+    fn number(self) -> u64 {
+        // The first and the last word: a torn item would show in the sum.
+        (self[0] >> 1) + (self[7] - (self[7] >> 1))
+    }
+}
+
+/// One thread's way to a queue.
+pub(super) trait Handle<T> {
+    /// Hands the item back when a bounded queue is full.
+    fn push(&mut self, item: T) -> Result<(), T>;
+    fn pop(&mut self) -> Option<T>;
+
+    /// Pushes, and waits as long as the queue is full.
+    #[inline]
+    fn push_patiently(&mut self, item: T) {
+        let mut item = item;
+        let mut patience = Patience::new();
+        while let Err(back) = self.push(item) {
+            item = back;
+            patience.wait();
+        }
+    }
+
+    /// Pops, and waits as long as the queue is empty.
+    #[inline]
+    fn pop_patiently(&mut self) -> T {
+        let mut patience = Patience::new();
+        loop {
+            if let Some(item) = self.pop() {
+                return item;
+            }
+            patience.wait();
+        }
+    }
+}
+
+/// A queue.
+pub(super) trait Mpmc: Sync + Sized + 'static {
+    type Item: Payload;
+    type Handle<'a>: Handle<Self::Item>;
+
+    /// A queue that holds `room` items at least; unbounded ones do not ask.
+    fn new(room: usize) -> Self;
+    fn handle(&self) -> Self::Handle<'_>;
+}
+
+/// A queue whose calls need no handle.
+pub(super) trait Shared: Sync + Sized + 'static {
+    type Item: Payload;
+
+    fn new(room: usize) -> Self;
+    fn push(&self, item: Self::Item) -> Result<(), Self::Item>;
+    fn pop(&self) -> Option<Self::Item>;
+}
+
+impl<Q: Shared> Mpmc for Q {
+    type Item = Q::Item;
+    type Handle<'a> = &'a Q;
+
+    fn new(room: usize) -> Self {
+        Shared::new(room)
+    }
+
+    fn handle(&self) -> &Q {
+        self
+    }
+}
+
+impl<Q: Shared> Handle<Q::Item> for &Q {
+    #[inline]
+    fn push(&mut self, item: Q::Item) -> Result<(), Q::Item> {
+        Shared::push(*self, item)
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Q::Item> {
+        Shared::pop(*self)
+    }
+}
+
+impl<T: Payload> Shared for Queue<T> {
+    type Item = T;
+
+    fn new(_room: usize) -> Self {
+        Self::new()
+    }
+
+    #[inline]
+    fn push(&self, item: T) -> Result<(), T> {
+        Queue::push(self, item).map_err(|closed| closed.0)
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<T> {
+        Queue::pop(self)
+    }
+}
+
+impl<T: Payload> Shared for ListQueue<T> {
+    type Item = T;
+
+    fn new(_room: usize) -> Self {
+        Self::new()
+    }
+
+    #[inline]
+    fn push(&self, item: T) -> Result<(), T> {
+        ListQueue::push(self, item).map_err(|closed| closed.0)
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<T> {
+        ListQueue::pop(self)
+    }
+}
+
+impl<T: Payload> Shared for Mutex<VecDeque<T>> {
+    type Item = T;
+
+    fn new(_room: usize) -> Self {
+        Self::default()
+    }
+
+    #[inline]
+    fn push(&self, item: T) -> Result<(), T> {
+        self.lock().expect("no panic inside").push_back(item);
+        Ok(())
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<T> {
+        self.lock().expect("no panic inside").pop_front()
+    }
+}
+
+/// What a scenario does with a queue.
+pub(super) trait Work: 'static {
+    type Item: Payload;
+
+    fn run<Q: Mpmc<Item = Self::Item>>(ops: u64) -> Sample;
+}
+
+/// Adds ours.
+pub(super) fn ours<W: Work>(scenario: Scenario) -> Scenario {
+    scenario.ours("rast Queue", W::run::<Queue<W::Item>>)
+}
+
+/// Adds the source's own queue, which is far slower, so that few scenarios have it.
+pub(super) fn listed<W: Work>(scenario: Scenario) -> Scenario {
+    scenario.ours("rast ListQueue", W::run::<ListQueue<W::Item>>)
+}
+
+/// Adds those that a scenario is never without: the lock of std and, among the rivals, the faster
+/// lock and the queue that most programs take.
+pub(super) fn nearest<W: Work>(scenario: Scenario) -> Scenario {
+    let scenario = scenario.rival("std Mutex<VecDeque>", W::run::<Mutex<VecDeque<W::Item>>>);
+    #[cfg(all(rast_rivals, feature = "rivals"))]
+    let scenario = super::rivals::nearest::<W>(scenario);
+    scenario
+}
+
+/// Adds every other rival.
+pub(super) fn others<W: Work>(scenario: Scenario) -> Scenario {
+    #[cfg(all(rast_rivals, feature = "rivals"))]
+    let scenario = super::rivals::others::<W>(scenario);
+    scenario
+}

@@ -1,0 +1,71 @@
+//! Eight threads on one queue: what the slowest of them gets, and how long a contended pop takes.
+//!
+//! Each thread pushes one and pops one until all together have done the run's operations, so the
+//! queue is never long and every operation is contended.
+//! With fewer cores than threads the shares contain the system's own slices of time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::LAYER;
+use super::contenders::{Handle, Mpmc, Work, nearest, ours};
+use super::latency::percentiles;
+use crate::harness::Scenario;
+use crate::histogram::Histogram;
+use crate::workers::{Job, Sample, together};
+
+const THREADS: usize = 8;
+/// Operations between two looks at the common count.
+const STRIDE: u64 = 256;
+/// One pop in so many is timed; reading the clock each time would leave little contention.
+const TIMED: u64 = 16;
+
+struct Fairness;
+
+impl Work for Fairness {
+    type Item = u64;
+
+    fn run<Q: Mpmc<Item = u64>>(ops: u64) -> Sample {
+        let queue = &Q::new(1024);
+        let all = &AtomicU64::new(0);
+        let mut own: Vec<(u64, Histogram)> = vec![(0, Histogram::new()); THREADS];
+        let jobs = own.iter_mut().map(|(done, pops)| {
+            Box::new(move || {
+                let mut handle = queue.handle();
+                while all.load(Ordering::Relaxed) < ops {
+                    for pair in 0..STRIDE / 2 {
+                        handle.push_patiently(pair);
+                        if pair % TIMED == 0 {
+                            let start = Instant::now();
+                            handle.pop_patiently();
+                            pops.record(start.elapsed().as_nanos() as u64);
+                        } else {
+                            handle.pop_patiently();
+                        }
+                    }
+                    *done += STRIDE;
+                    all.fetch_add(STRIDE, Ordering::Relaxed);
+                }
+                *done
+            }) as Job<'_>
+        });
+        let sample = together(jobs.collect());
+        let mut pops = Histogram::new();
+        for (_, own) in &own {
+            pops.merge(own);
+        }
+        let mean = sample.done as f64 / THREADS as f64;
+        let least = own.iter().map(|own| own.0).min().expect("eight") as f64;
+        percentiles(sample, &pops).with("slowest over mean", least / mean)
+    }
+}
+
+/// The scenario.
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![nearest::<Fairness>(ours::<Fairness>(Scenario::new(
+        LAYER,
+        "fairness, eight threads",
+        16_000_000,
+        20_000,
+    )))]
+}
