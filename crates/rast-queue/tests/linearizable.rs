@@ -11,5 +11,7 @@ mod history;
 mod broken;
 #[path = "linearizable/checkers.rs"]
 mod checkers;
+#[path = "linearizable/list.rs"]
+mod list;
 #[path = "linearizable/queue.rs"]
 mod queue;

@@ -1,12 +1,12 @@
 //! `Queue`.
 
+use crate::Drops;
 use crate::history::assert_sound;
 use crate::history::program::{Program, Size};
 use rast_queue::Queue;
 use rast_queue::primitive::model::{draw, model};
+use rast_queue::primitive::sync::Arc;
 use rast_queue::primitive::thread;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn programs(size: Size) {
     model(move || {
@@ -38,27 +38,18 @@ fn queue_long_programs() {
     });
 }
 
-/// Counts its drops.
-struct Item(Arc<AtomicUsize>);
-
-impl Drop for Item {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 /// Whoever lets go of the queue last, each item is dropped once: popped, left over, or refused.
 #[test]
 fn queue_drops_each_item_once() {
     const EACH: usize = 20;
     model(|| {
-        let dropped = Arc::new(AtomicUsize::new(0));
+        let drops = Drops::default();
         let queue = Arc::new(Queue::new());
         let producers = [(); 2].map(|()| {
-            let (queue, dropped) = (Arc::clone(&queue), Arc::clone(&dropped));
+            let (queue, drops) = (Arc::clone(&queue), drops.clone());
             thread::spawn(move || {
                 for _ in 0..EACH {
-                    drop(queue.push(Item(Arc::clone(&dropped))));
+                    drop(queue.push(drops.item()));
                 }
             })
         });
@@ -74,6 +65,6 @@ fn queue_drops_each_item_once() {
             producer.join().unwrap();
         }
         consumer.join().unwrap();
-        assert_eq!(dropped.load(Ordering::Relaxed), 2 * EACH);
+        drops.assert(2 * EACH);
     });
 }

@@ -1,12 +1,11 @@
 //! The bounded ring.
 
+use crate::Drops;
 use crate::history::program::Random;
 use crate::history::{Clock, assert_sound};
 use rast_queue::primitive::model::{draw, model};
 use rast_queue::primitive::thread;
 use rast_queue::spsc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Single operations and batches on both sides, over the wrap of the indices; a history has no place for a full ring,
 /// so a push without room leaves no trace.
@@ -91,26 +90,17 @@ fn spsc_end_comes_last() {
     });
 }
 
-/// Counts its drops.
-struct Item(Arc<AtomicUsize>);
-
-impl Drop for Item {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 /// Whichever half leaves first, each item is dropped once.
 #[test]
 fn spsc_drops_each_item_once() {
     model(|| {
-        let dropped = Arc::new(AtomicUsize::new(0));
+        let drops = Drops::default();
         let (mut producer, mut consumer) = spsc::ring(4);
         let (pushes, pops) = (draw() % 10, draw() % 10);
-        let theirs = Arc::clone(&dropped);
+        let theirs = drops.clone();
         let pushing = thread::spawn(move || {
             for _ in 0..pushes {
-                drop(producer.push(Item(Arc::clone(&theirs))));
+                drop(producer.push(theirs.item()));
             }
         });
         for _ in 0..pops {
@@ -118,6 +108,6 @@ fn spsc_drops_each_item_once() {
         }
         drop(consumer);
         pushing.join().unwrap();
-        assert_eq!(dropped.load(Ordering::Relaxed) as u64, pushes);
+        drops.assert(pushes as usize);
     });
 }

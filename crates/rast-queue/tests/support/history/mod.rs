@@ -169,7 +169,7 @@ impl Log {
         pop: impl FnOnce(&mut dyn FnMut(u64)),
     ) -> usize {
         let start = self.clock.stamp();
-        let mut popped = Vec::with_capacity(max);
+        let mut popped = Vec::new();
         pop(&mut |value| popped.push(value));
         let end = self.clock.stamp();
         for value in &popped {
