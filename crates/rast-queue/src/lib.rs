@@ -5,6 +5,7 @@
 //! | you have | take | progress |
 //! | --- | --- | --- |
 //! | one producer, one consumer, a known bound | [`spsc::ring`] | wait-free |
+//! | one producer, one consumer, no bound | [`spsc::segmented::queue`] | wait-free but for the allocator |
 //! | one producer, many consumers, no bound | [`spmc::queue`] | push wait-free but for the allocator, pop lock-free |
 //! | many producers, one consumer, no bound | [`mpsc::queue`]; [`mpsc::intrusive::Queue`] for nodes of your own | lock-free, no thread delays another |
 //! | any number of producers and consumers, no bound | [`Queue`] | blocking (see below) |

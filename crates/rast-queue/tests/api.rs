@@ -9,6 +9,8 @@ mod chunk;
 mod list;
 #[path = "api/queue.rs"]
 mod queue;
+#[path = "api/segmented.rs"]
+mod segmented;
 #[path = "api/spmc.rs"]
 mod spmc;
 #[path = "api/spsc.rs"]

@@ -12,6 +12,8 @@ mod list;
 mod mpsc;
 #[path = "loom/queue.rs"]
 mod queue;
+#[path = "loom/segmented.rs"]
+mod segmented;
 #[path = "loom/source_list.rs"]
 mod source_list;
 #[path = "loom/spsc.rs"]

@@ -3,6 +3,8 @@
 
 #[path = "model/list.rs"]
 mod list;
+#[path = "model/segmented.rs"]
+mod segmented;
 #[path = "model/spsc.rs"]
 mod spsc;
 mod support;

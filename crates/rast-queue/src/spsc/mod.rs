@@ -1,4 +1,7 @@
-//! A bounded ring between one producer and one consumer: wait-free, in batches, one allocation.
+//! Between one producer and one consumer: a bounded ring, here, and an unbounded queue, in [`segmented`].
+//!
+//! The ring is wait-free, takes one allocation, and moves items singly, in batches, or in place as slices of its own memory:
+//! [`Producer::write_chunk`], [`Consumer::read_chunk`].
 //!
 //! The ring is Lamport's, with the two refinements that measure best: each half keeps a copy of the index that the
 //! other half publishes and reloads it only when the copy says "full" or "empty", and a batch publishes its index once.
@@ -21,7 +24,7 @@
 //! | header `tail` | producer | consumer | after the slots before it are written |
 //! | header `head` | consumer | producer | after the slots before it are moved out |
 //! | header `gone` | each half, once | both | as the last act of a half |
-//! | `Producer::tail`, `Consumer::head` | its half | its half | the truth; the header's copy may lag inside a batch |
+//! | `Producer::tail`, `Consumer::head` | its half | its half | the truth; `head` is ahead of the header's while an iterator holds a chunk |
 //! | `Producer::head`, `Consumer::tail` | its half | its half | a past value of the other's header word |
 //! | slot `i & mask` | producer while `i - head < capacity` and `i >= tail`; consumer while `head <= i < tail` | | |
 //!
@@ -29,12 +32,11 @@
 //!
 //! 1. `tail - head <= capacity`, in wrapping arithmetic, for the true, the published and the cached values alike.
 //! 2. The slots of `head..tail` hold items; the others hold nothing.
-//! 3. Only the producer moves `tail`, only the consumer moves `head`, and both only forward.
-//! 4. A half advances its own index item by item, before it runs user code again, and publishes it when the batch ends,
-//!    by a panic too.
+//! 3. Only the producer moves `tail`, only the consumer moves `head`, and what is published only moves forward.
+//! 4. A batch counts an item before user code runs again, and moves and publishes the index when it ends, by a panic too.
 //! 5. The half that leaves second drops the items that stand and frees the block.
 //!
-//! The argument for each rule, and what each ordering is for, stands in `docs/algorithms/queue.md`.
+//! The argument for each rule, and what each ordering is for, stands in `docs/algorithms/queue-spsc.md`.
 //!
 //! ```
 //! use rast_queue::spsc;
@@ -62,6 +64,7 @@ mod consumer;
 mod producer;
 mod raw;
 mod read_chunk;
+pub mod segmented;
 mod write_chunk;
 
 pub use consumer::Consumer;

@@ -45,6 +45,15 @@ use crate::alloc::{Allocator, Global};
 /// let (producer, _consumer) = rast_queue::spsc::ring::<std::rc::Rc<u8>>(2);
 /// send(producer);
 /// ```
+///
+/// What goes in is what comes out, so the type of the items is not weakened on one side alone:
+///
+/// ```compile_fail
+/// use rast_queue::spsc::Producer;
+/// fn shorten<'a>(producer: Producer<&'static str>) -> Producer<&'a str> {
+///     producer
+/// }
+/// ```
 pub struct Producer<T, A: Allocator = Global> {
     block: Block<T, A>,
     /// The true tail; the published one is behind it only inside a batch.

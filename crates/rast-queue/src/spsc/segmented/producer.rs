@@ -1,0 +1,312 @@
+//! The half that pushes.
+
+use core::fmt;
+use core::panic::{RefUnwindSafe, UnwindSafe};
+
+use super::raw::{Place, Shared, Side};
+use crate::alloc::{AllocError, Allocator, Global, Layout};
+use crate::{Closed, TryPushError};
+
+/// The pushing half of a segmented queue.
+///
+/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and neither `Sync` nor
+/// `Clone`.
+/// All methods are wait-free as far as the allocator is, which is asked once in a segment at most; none is an atomic
+/// read-modify-write.
+/// Dropping it closes the queue for the consumer, who still gets all that was pushed.
+///
+/// ```
+/// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
+/// for n in 0..1000 {
+///     producer.push(n).unwrap();
+/// }
+/// assert_eq!(producer.len(), 1000);
+/// assert_eq!(consumer.pop(), Some(0));
+/// drop(consumer);
+/// assert_eq!(producer.push(7).unwrap_err().into_inner(), 7);
+/// ```
+///
+/// ```compile_fail
+/// fn clone<T: Clone>(_: T) {}
+/// let (producer, _consumer) = rast_queue::spsc::segmented::queue::<u8>();
+/// clone(producer);
+/// ```
+///
+/// ```compile_fail
+/// fn share<T: Sync>(_: T) {}
+/// let (producer, _consumer) = rast_queue::spsc::segmented::queue::<u8>();
+/// share(producer);
+/// ```
+///
+/// ```compile_fail
+/// fn send<T: Send>(_: T) {}
+/// let (producer, _consumer) = rast_queue::spsc::segmented::queue::<std::rc::Rc<u8>>();
+/// send(producer);
+/// ```
+///
+/// What goes in is what comes out, so the type of the items is not weakened on one side alone:
+///
+/// ```compile_fail
+/// use rast_queue::spsc::segmented::Producer;
+/// fn shorten<'a>(producer: Producer<&'static str>) -> Producer<&'a str> {
+///     producer
+/// }
+/// ```
+pub struct Producer<T, A: Allocator = Global> {
+    shared: Shared<T, A>,
+    place: Place<T>,
+    /// How many items were pushed; the published count is behind it only inside a batch.
+    tail: usize,
+    /// Not shared between threads, though nothing in it is changed by reference.
+    not_sync: core::marker::PhantomData<core::cell::Cell<()>>,
+}
+
+// SAFETY: what a producer reaches on another thread are items of type T, which are moved or dropped there, and the
+// allocator, which both halves may use at once through the header; the one is Send, the other Send and Sync. The words
+// it shares with the consumer are atomic, and the rules of the segments keep the slots apart.
+unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Producer<T, A> {}
+
+// A panic in user code leaves a queue as it was after a whole number of items.
+impl<T, A: Allocator> UnwindSafe for Producer<T, A> {}
+impl<T, A: Allocator> RefUnwindSafe for Producer<T, A> {}
+
+impl<T, A: Allocator> Producer<T, A> {
+    /// # Safety
+    ///
+    /// 1. This is the only producer over `shared`, which is new.
+    /// 2. `place` is its first, `start` its counts.
+    pub(super) unsafe fn new(shared: Shared<T, A>, place: Place<T>, start: usize) -> Self {
+        Self {
+            shared,
+            place,
+            tail: start,
+            not_sync: core::marker::PhantomData,
+        }
+    }
+
+    /// Pushes one item; aborts on lack of memory, as std's collections do.
+    ///
+    /// Wait-free; one atomic load and one store, and once in a segment a segment.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] with the item if the consumer is gone.
+    #[inline]
+    pub fn push(&mut self, item: T) -> Result<(), Closed<T>> {
+        if self.is_closed() {
+            return Err(Closed(item));
+        }
+        self.make_room();
+        // SAFETY: there is room.
+        unsafe { self.write_next(item) };
+        Ok(())
+    }
+
+    /// Pushes one item, or hands it back if there is no memory for it.
+    ///
+    /// # Errors
+    ///
+    /// [`TryPushError::Closed`] with the item if the consumer is gone.
+    /// [`TryPushError::NoMemory`] with the item if the segment is full, no spare one is there, and the allocator gives
+    /// none; the queue stays usable.
+    #[inline]
+    pub fn try_push(&mut self, item: T) -> Result<(), TryPushError<T>> {
+        if self.is_closed() {
+            return Err(TryPushError::Closed(item));
+        }
+        if self.try_make_room().is_err() {
+            return Err(TryPushError::NoMemory(item));
+        }
+        // SAFETY: there is room.
+        unsafe { self.write_next(item) };
+        Ok(())
+    }
+
+    /// Pushes all items of `items`, publishes them once a segment, and returns how many.
+    ///
+    /// Stops if the consumer is found gone, which is asked once a segment; what the iterator still holds stays there.
+    /// If the iterator panics, the items that it gave before are pushed.
+    /// Aborts on lack of memory.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
+    /// assert_eq!(producer.push_iter(&mut (0..1000)), 1000);
+    /// assert_eq!(consumer.len(), 1000);
+    /// ```
+    pub fn push_iter<I>(&mut self, items: &mut I) -> usize
+    where
+        I: Iterator<Item = T> + ?Sized,
+    {
+        let first = self.tail;
+        while !self.is_closed() {
+            self.fill_segment(items);
+            if self.place.slot < self.shared.slots() {
+                break; // the iterator has ended
+            }
+            // Another segment is taken for an item only.
+            let Some(item) = items.next() else { break };
+            self.make_room();
+            // SAFETY: there is room.
+            unsafe { self.write_next(item) };
+        }
+        self.tail.wrapping_sub(first)
+    }
+
+    /// Pushes copies of all of `items`, publishes them once a segment, and returns how many.
+    ///
+    /// Fewer than all only if the consumer is found gone, which is asked once a segment.
+    /// Aborts on lack of memory.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
+    /// assert_eq!(producer.push_slice(b"hello"), 5);
+    /// assert_eq!(consumer.pop(), Some(b'h'));
+    /// ```
+    pub fn push_slice(&mut self, items: &[T]) -> usize
+    where
+        T: Copy,
+    {
+        let mut rest = items;
+        while !rest.is_empty() && !self.is_closed() {
+            self.make_room();
+            let count = rest.len().min(self.shared.slots() - self.place.slot);
+            let (now, later) = rest.split_at(count);
+            self.shared.note_write(self.place, count);
+            let slot = self.shared.slot(self.place.segment, self.place.slot);
+            // SAFETY: so many slots of the segment are free, and ours alone; they are no part of what the caller lent.
+            unsafe { slot.as_ptr().copy_from_nonoverlapping(now.as_ptr(), count) };
+            self.advance(count);
+            rest = later;
+        }
+        items.len() - rest.len()
+    }
+
+    /// Returns how many items stand at most: the consumer can only make it fewer.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tail.wrapping_sub(self.shared.load_head())
+    }
+
+    /// Returns whether nothing stands; nothing will, until this half pushes.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns whether the consumer is gone.
+    ///
+    /// What stands then is dropped with the producer.
+    #[inline]
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.shared.other_is_gone(Side::Producer)
+    }
+
+    /// Returns how many items a segment holds.
+    #[inline]
+    #[must_use]
+    pub fn segment_slots(&self) -> usize {
+        self.shared.slots()
+    }
+
+    #[inline(always)]
+    fn try_make_room(&mut self) -> Result<(), AllocError> {
+        if self.place.slot == self.shared.slots() {
+            // SAFETY: (1) this is the producer, and the segment is full.
+            self.place = unsafe { self.shared.extend(self.place.segment) }?;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn make_room(&mut self) {
+        if self.try_make_room().is_err() {
+            no_memory(self.shared.slots().saturating_mul(size_of::<T>()));
+        }
+    }
+
+    /// Writes items into the free slots of the segment until either ends, and publishes them.
+    #[inline(always)]
+    fn fill_segment<I>(&mut self, items: &mut I)
+    where
+        I: Iterator<Item = T> + ?Sized,
+    {
+        let free = self.shared.slots() - self.place.slot;
+        let slots = self.shared.slot(self.place.segment, self.place.slot);
+        self.shared.note_write(self.place, free);
+        let mut written = Written {
+            producer: self,
+            count: 0,
+        };
+        for n in 0..free {
+            let Some(item) = items.next() else { break };
+            // SAFETY: `n` is below the number of free slots from here on.
+            let slot = unsafe { slots.add(n) };
+            // SAFETY: the slot is past the tail, ours alone, and empty.
+            unsafe { slot.write(item) };
+            written.count += 1;
+        }
+    }
+
+    /// Writes the slot at the tail and publishes it.
+    ///
+    /// # Safety
+    ///
+    /// The segment has a free slot.
+    #[inline(always)]
+    unsafe fn write_next(&mut self, item: T) {
+        self.shared.note_write(self.place, 1);
+        let slot = self.shared.slot(self.place.segment, self.place.slot);
+        // SAFETY: the slot is past the tail: ours alone, and empty.
+        unsafe { slot.write(item) };
+        self.advance(1);
+    }
+
+    /// Counts and publishes `count` items that were just written.
+    #[inline(always)]
+    fn advance(&mut self, count: usize) {
+        self.place.slot += count;
+        self.tail = self.tail.wrapping_add(count);
+        self.shared.publish_tail(self.tail);
+    }
+}
+
+#[cold]
+fn no_memory(bytes: usize) -> ! {
+    std_alloc::alloc::handle_alloc_error(
+        Layout::array::<u8>(bytes).unwrap_or(Layout::new::<usize>()),
+    )
+}
+
+/// Counts what is written and publishes it on drop, so by a panic of the iterator too.
+struct Written<'a, T, A: Allocator> {
+    producer: &'a mut Producer<T, A>,
+    count: usize,
+}
+
+impl<T, A: Allocator> Drop for Written<'_, T, A> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.count > 0 {
+            self.producer.advance(self.count);
+        }
+    }
+}
+
+impl<T, A: Allocator> Drop for Producer<T, A> {
+    fn drop(&mut self) {
+        // SAFETY: (1) the producer ends here; (2) every method publishes the count before it returns.
+        unsafe { self.shared.close_producer(self.tail) };
+    }
+}
+
+impl<T, A: Allocator> fmt::Debug for Producer<T, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Producer")
+            .field("len", &self.len())
+            .field("is_closed", &self.is_closed())
+            .finish()
+    }
+}

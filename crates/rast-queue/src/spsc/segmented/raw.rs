@@ -1,0 +1,499 @@
+//! What both halves of a segmented queue share: two published counts, a spare segment, who is gone; and the segments.
+//!
+//! Everything unsafe of the queue is here or one call away; every atomic operation of it is here.
+
+use core::alloc::LayoutError;
+use core::cell::Cell;
+use core::marker::PhantomData;
+use core::ptr::{self, NonNull};
+
+use crate::alloc::{AllocError, Allocator, Layout};
+use crate::primitive::CachePadded;
+use crate::primitive::cell::UnsafeCell;
+use crate::primitive::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+
+/// Beside each slot, where a model keeps its books on it; of no size otherwise.
+type Mark = UnsafeCell<()>;
+
+/// Which half.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Side {
+    Producer = 1,
+    Consumer = 2,
+}
+
+impl Side {
+    fn other(self) -> Self {
+        match self {
+            Self::Producer => Self::Consumer,
+            Self::Consumer => Self::Producer,
+        }
+    }
+}
+
+struct Header<T, A> {
+    /// Published by the producer: so many items were pushed.
+    tail: CachePadded<AtomicUsize>,
+    /// Published by the consumer: so many items were popped.
+    head: CachePadded<AtomicUsize>,
+    /// A segment on its way back from the consumer to the producer, or null.
+    spare: CachePadded<AtomicPtr<Node<T>>>,
+    /// Written twice in the queue's life.
+    cold: CachePadded<Cold<T, A>>,
+}
+
+struct Cold<T, A> {
+    /// The sum of the sides that are gone.
+    gone: AtomicU8,
+    /// Where the consumer stood when it left.
+    left: UnsafeCell<Option<Place<T>>>,
+    alloc: A,
+}
+
+/// The front of a segment; its slots follow, and its marks.
+struct Node<T> {
+    /// Written by the producer before it publishes an item past this segment; read by the consumer after.
+    next: UnsafeCell<Option<Segment<T>>>,
+}
+
+/// A segment, by address.
+pub(super) struct Segment<T>(NonNull<CachePadded<Node<T>>>);
+
+impl<T> Clone for Segment<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Segment<T> {}
+
+/// Where a half stands: a segment, and how many of its slots the half is through with.
+pub(super) struct Place<T> {
+    pub(super) segment: Segment<T>,
+    pub(super) slot: usize,
+}
+
+impl<T> Clone for Place<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Place<T> {}
+
+/// A handle on what is shared; two exist per queue, and the half that leaves second frees all.
+pub(super) struct Shared<T, A> {
+    header: NonNull<Header<T, A>>,
+    slots: usize,
+    /// The queue owns items of type `T`, and what one half puts in the other takes out: `T` is invariant.
+    owns: PhantomData<Cell<T>>,
+}
+
+impl<T, A> Shared<T, A> {
+    /// How many slots a segment has.
+    #[inline(always)]
+    pub(super) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// The second handle; the two are told apart by the half that holds them.
+    pub(super) fn duplicate(&self) -> Self {
+        Self {
+            header: self.header,
+            slots: self.slots,
+            owns: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    fn header(&self) -> &Header<T, A> {
+        // SAFETY: the header was initialised by `new` and lives until the second half frees it, in `close`, after which
+        // no handle is used.
+        unsafe { self.header.as_ref() }
+    }
+
+    /// The layout of a segment, and where its slots and marks begin.
+    fn layout(slots: usize) -> (Layout, usize, usize) {
+        let parts = || {
+            let (layout, items) =
+                Layout::new::<CachePadded<Node<T>>>().extend(Layout::array::<T>(slots)?)?;
+            let (layout, marks) = layout.extend(Layout::array::<Mark>(slots)?)?;
+            Ok::<_, LayoutError>((layout, items, marks))
+        };
+        parts().expect("spsc: the size of a segment overflows isize")
+    }
+
+    /// The slot number `slot` of `segment`, or the end of its slots.
+    #[inline(always)]
+    pub(super) fn slot(&self, segment: Segment<T>, slot: usize) -> NonNull<T> {
+        debug_assert!(slot <= self.slots, "spsc: a segment ends at its length");
+        let offset = const {
+            match Layout::new::<CachePadded<Node<T>>>().extend(Layout::new::<T>()) {
+                Ok((_, offset)) => offset,
+                Err(_) => panic!("spsc: the size of a segment overflows isize"),
+            }
+        };
+        // SAFETY: the slots begin at this offset of the segment, by its layout.
+        let slots = unsafe { segment.0.cast::<u8>().add(offset) }.cast::<T>();
+        // SAFETY: `slot` is at most the number of slots.
+        unsafe { slots.add(slot) }
+    }
+
+    /// Tells a model that `count` slots are written or given up.
+    #[inline(always)]
+    pub(super) fn note_write(&self, place: Place<T>, count: usize) {
+        self.each_mark(place, count, |mark| mark.with_mut(|_| ()));
+    }
+
+    /// Tells a model that `count` slots are read.
+    #[inline(always)]
+    pub(super) fn note_read(&self, place: Place<T>, count: usize) {
+        self.each_mark(place, count, |mark| mark.with(|_| ()));
+    }
+
+    #[inline(always)]
+    fn each_mark(&self, place: Place<T>, count: usize, each: impl Fn(&Mark)) {
+        if size_of::<Mark>() == 0 {
+            return;
+        }
+        for slot in place.slot..place.slot + count {
+            let offset = Self::layout(self.slots).2;
+            // SAFETY: the marks begin at this offset of the segment, by its layout.
+            let marks = unsafe { place.segment.0.cast::<u8>().add(offset) }.cast::<Mark>();
+            // SAFETY: `slot` is below the number of slots, which is that of the marks.
+            let mark = unsafe { marks.add(slot) };
+            // SAFETY: every mark was initialised with its segment and lives as long.
+            each(unsafe { mark.as_ref() });
+        }
+    }
+
+    /// The segment after `segment`.
+    ///
+    /// # Safety
+    ///
+    /// 1. `segment` is one of this queue's, and the caller is its producer, or its consumer and an item past `segment`
+    ///    is before a tail that `load_tail` returned, or both halves are gone.
+    #[inline(always)]
+    pub(super) unsafe fn next(&self, segment: Segment<T>) -> Option<Segment<T>> {
+        // SAFETY: by (1) the segment lives; its node was initialised by `allocate`.
+        let node = unsafe { segment.0.as_ref() };
+        node.next.with(|next| {
+            // SAFETY: by (1) the producer is through with this word, or is the caller.
+            unsafe { *next }
+        })
+    }
+
+    /// Links `next` after `segment`.
+    ///
+    /// # Safety
+    ///
+    /// 1. `segment` is one of this queue's, the last; the caller is its producer, or has it alone.
+    /// 2. No item past `segment` is published.
+    unsafe fn set_next(&self, segment: Segment<T>, next: Option<Segment<T>>) {
+        // SAFETY: by (1) the segment lives; its node was initialised by `allocate`.
+        let node = unsafe { segment.0.as_ref() };
+        node.next.with_mut(|place| {
+            // SAFETY: by (2) the consumer does not look here yet.
+            unsafe { *place = next };
+        });
+    }
+
+    /// Makes the items before `tail` the consumer's.
+    #[inline(always)]
+    pub(super) fn publish_tail(&self, tail: usize) {
+        // Release: pairs with the Acquire in load_tail; publishes the slots written before `tail`, and the links to the
+        // segments that they are in. [US1]
+        self.header().tail.store(tail, Ordering::Release);
+    }
+
+    /// The producer's published count, for the consumer.
+    #[inline(always)]
+    pub(super) fn load_tail(&self) -> usize {
+        // Acquire: pairs with the Release in publish_tail; the items before `tail` are seen written, and their segments
+        // linked. [US2]
+        self.header().tail.load(Ordering::Acquire)
+    }
+
+    /// Tells the producer how much was popped.
+    #[inline(always)]
+    pub(super) fn publish_head(&self, head: usize) {
+        // Relaxed: a figure for `len`; slots go back with their segment, by the spare. [US3]
+        self.header().head.store(head, Ordering::Relaxed);
+    }
+
+    /// The consumer's published count, for the producer.
+    #[inline(always)]
+    pub(super) fn load_head(&self) -> usize {
+        // Relaxed: as above. [US4]
+        self.header().head.load(Ordering::Relaxed)
+    }
+
+    /// Whether the half opposite of `side` is gone; if so, its last count is seen from here on.
+    #[inline(always)]
+    pub(super) fn other_is_gone(&self, side: Side) -> bool {
+        // Acquire: pairs with the release half of the AcqRel in leave; what the other half published before it left is
+        // seen by the next load of its count. [US5]
+        let gone = self.header().cold.gone.load(Ordering::Acquire);
+        gone & side.other() as u8 != 0
+    }
+
+    /// Says that `side` is gone; true if the other was gone before, and the caller now owns all alone.
+    fn leave(&self, side: Side) -> bool {
+        // AcqRel: pairs with itself in the other half; all that the first to leave did comes before the second frees it,
+        // and the second finds the first's last count and place. [US6]
+        let gone = self
+            .header()
+            .cold
+            .gone
+            .fetch_or(side as u8, Ordering::AcqRel);
+        debug_assert!(gone & side as u8 == 0, "spsc: a half leaves once");
+        gone & side.other() as u8 != 0
+    }
+
+    /// Takes the spare segment, for the producer.
+    fn take_spare(&self) -> Option<Segment<T>> {
+        let spare = &self.header().spare;
+        // Acquire: pairs with the Release in give_back; the consumer's reads of the segment are over before the producer
+        // writes there again. [US7]
+        let node = NonNull::new(spare.load(Ordering::Acquire))?;
+        // Relaxed: the consumer takes nothing from here but that there is no spare; it then stores the next. [US8]
+        spare.store(ptr::null_mut(), Ordering::Relaxed);
+        Some(Segment(node.cast()))
+    }
+}
+
+impl<T, A: Allocator> Shared<T, A> {
+    /// Takes the header and one segment of `slots` slots from `alloc`; both counts begin at `start`.
+    pub(super) fn new(
+        slots: usize,
+        start: usize,
+        alloc: A,
+    ) -> Result<(Self, Place<T>), AllocError> {
+        // A size that overflows panics before anything is taken.
+        let _ = Self::layout(slots);
+        let header = alloc
+            .allocate(Layout::new::<Header<T, A>>())?
+            .cast::<Header<T, A>>();
+        let segment = match Self::allocate(slots, &alloc) {
+            Ok(segment) => segment,
+            Err(error) => {
+                // SAFETY: the memory came from this allocator with this layout, and nothing points there.
+                unsafe { alloc.deallocate(header.cast(), Layout::new::<Header<T, A>>()) };
+                return Err(error);
+            }
+        };
+        let value = Header {
+            tail: CachePadded::new(AtomicUsize::new(start)),
+            head: CachePadded::new(AtomicUsize::new(start)),
+            spare: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
+            cold: CachePadded::new(Cold {
+                gone: AtomicU8::new(0),
+                left: UnsafeCell::new(None),
+                alloc,
+            }),
+        };
+        // SAFETY: the memory is for a header, aligned for it, and ours alone.
+        unsafe { header.write(value) };
+        let shared = Self {
+            header,
+            slots,
+            owns: PhantomData,
+        };
+        Ok((shared, Place { segment, slot: 0 }))
+    }
+
+    /// A new segment, after which none comes.
+    fn allocate(slots: usize, alloc: &A) -> Result<Segment<T>, AllocError> {
+        let (layout, _, marks) = Self::layout(slots);
+        let memory = alloc.allocate(layout)?.cast::<u8>();
+        let node = memory.cast::<CachePadded<Node<T>>>();
+        let value = CachePadded::new(Node {
+            next: UnsafeCell::new(None),
+        });
+        // SAFETY: the segment begins with room for a node, aligned for it, and is ours alone.
+        unsafe { node.write(value) };
+        // Marks of no size need no writing.
+        if size_of::<Mark>() != 0 {
+            // SAFETY: the marks begin at this offset of the segment, by its layout.
+            let marks = unsafe { memory.add(marks) }.cast::<Mark>();
+            for slot in 0..slots {
+                // SAFETY: `slot` is below the number of marks.
+                let mark = unsafe { marks.add(slot) };
+                // SAFETY: the address is aligned for a mark by the layout, and the segment is ours alone.
+                unsafe { mark.write(Mark::new(())) };
+            }
+        }
+        Ok(Segment(node))
+    }
+
+    /// Gives the memory of a segment back.
+    ///
+    /// # Safety
+    ///
+    /// 1. The segment came from `allocate` with the allocator of this queue, and no half reaches it any more.
+    unsafe fn free(&self, segment: Segment<T>) {
+        let (layout, _, marks) = Self::layout(self.slots);
+        if core::mem::needs_drop::<Mark>() {
+            // SAFETY: the marks begin at this offset of the segment, by its layout.
+            let marks = unsafe { segment.0.cast::<u8>().add(marks) }.cast::<Mark>();
+            let marks = ptr::slice_from_raw_parts_mut(marks.as_ptr(), self.slots);
+            // SAFETY: they were initialised by `allocate` and are not used again. This matters to a model's books alone.
+            unsafe { ptr::drop_in_place(marks) };
+        }
+        // SAFETY: the node was initialised by `allocate` and is not used again.
+        unsafe { ptr::drop_in_place(segment.0.as_ptr()) };
+        // SAFETY: by (1).
+        unsafe {
+            self.header()
+                .cold
+                .alloc
+                .deallocate(segment.0.cast(), layout)
+        };
+    }
+
+    /// Links a segment after `last`: the spare one, or a new one.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller is the producer, and `last` is the segment that it has filled.
+    #[cold]
+    pub(super) unsafe fn extend(&self, last: Segment<T>) -> Result<Place<T>, AllocError> {
+        let segment = match self.take_spare() {
+            Some(spare) => {
+                // SAFETY: (1) the consumer gave the spare up, so the caller has it alone; (2) it holds no item.
+                unsafe { self.set_next(spare, None) };
+                spare
+            }
+            None => Self::allocate(self.slots, &self.header().cold.alloc)?,
+        };
+        // SAFETY: (1) by the caller; (2) the first item of the new segment is still to be written.
+        unsafe { self.set_next(last, Some(segment)) };
+        Ok(Place { segment, slot: 0 })
+    }
+
+    /// Keeps `segment` as the spare if there is none, and frees it otherwise.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller is the consumer, has moved out all items of `segment`, and does not reach it again.
+    /// 2. The producer has linked a segment after it.
+    #[cold]
+    pub(super) unsafe fn give_back(&self, segment: Segment<T>) {
+        let spare = &self.header().spare;
+        // Relaxed: only the caller makes it other than null, and it takes nothing from the null that the producer left;
+        // US8 precedes the store below in the order of this word, because it is read here. [US9]
+        if spare.load(Ordering::Relaxed).is_null() {
+            // Release: pairs with the Acquire in take_spare; the items of the segment are moved out. [US10]
+            spare.store(segment.0.as_ptr().cast(), Ordering::Release);
+        } else {
+            // SAFETY: by (1) and (2) both halves are through with it.
+            unsafe { self.free(segment) };
+        }
+    }
+
+    /// Ends the use of this handle by the producer.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller is the producer, and neither it nor this handle is used again.
+    /// 2. `tail` is its true count, and it is published.
+    pub(super) unsafe fn close_producer(&self, tail: usize) {
+        if self.leave(Side::Producer) {
+            let head = self.load_head();
+            let place = self.header().cold.left.with(|left| {
+                // SAFETY: the consumer wrote this before it left, and is gone.
+                unsafe { *left }
+            });
+            let place = place.expect("spsc: a consumer says where it stood");
+            // SAFETY: both halves are gone; the consumer left that place with that count.
+            unsafe { self.end(place, head, tail) };
+        }
+    }
+
+    /// Ends the use of this handle by the consumer.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller is the consumer, and neither it nor this handle is used again.
+    /// 2. `place` and `head` are its true place and count, and the count is published.
+    pub(super) unsafe fn close_consumer(&self, place: Place<T>, head: usize) {
+        self.header().cold.left.with_mut(|left| {
+            // SAFETY: the producer looks here only once it sees the consumer gone, which comes next.
+            unsafe { *left = Some(place) };
+        });
+        if self.leave(Side::Consumer) {
+            let tail = self.load_tail();
+            // SAFETY: both halves are gone; the rest by (2).
+            unsafe { self.end(place, head, tail) };
+        }
+    }
+
+    /// Drops what stands and frees everything.
+    ///
+    /// # Safety
+    ///
+    /// Both halves are gone; the items `head..tail` stand, the first of them at `place`.
+    unsafe fn end(&self, place: Place<T>, head: usize, tail: usize) {
+        let mut rest = Rest {
+            shared: self,
+            place,
+            left: tail.wrapping_sub(head),
+        };
+        // If the drop of an item panics, `Rest` drops the others and frees everything as the panic goes up.
+        rest.drop_items();
+    }
+}
+
+/// The end of a queue: items still to be dropped, then memory to be freed.
+struct Rest<'a, T, A: Allocator> {
+    shared: &'a Shared<T, A>,
+    place: Place<T>,
+    left: usize,
+}
+
+impl<T, A: Allocator> Rest<'_, T, A> {
+    fn drop_items(&mut self) {
+        while self.left > 0 {
+            if self.place.slot == self.shared.slots {
+                self.free_segment();
+            }
+            let place = self.place;
+            self.place.slot += 1;
+            self.left -= 1;
+            self.shared.note_read(place, 1);
+            // SAFETY: both halves are gone and this item stands; it was counted as gone first, so it is moved out once.
+            drop(unsafe { self.shared.slot(place.segment, place.slot).read() });
+        }
+    }
+
+    /// Goes on to the next segment, if there is one, and frees the one before.
+    fn free_segment(&mut self) -> bool {
+        let segment = self.place.segment;
+        // SAFETY: both halves are gone.
+        let next = unsafe { self.shared.next(segment) };
+        // SAFETY: both halves are gone, and this one goes on.
+        unsafe { self.shared.free(segment) };
+        match next {
+            Some(segment) => self.place = Place { segment, slot: 0 },
+            None => debug_assert!(self.left == 0, "spsc: an item stands in a segment"),
+        }
+        next.is_some()
+    }
+}
+
+impl<T, A: Allocator> Drop for Rest<'_, T, A> {
+    fn drop(&mut self) {
+        self.drop_items();
+        while self.free_segment() {}
+        if let Some(spare) = self.shared.take_spare() {
+            // SAFETY: both halves are gone.
+            unsafe { self.shared.free(spare) };
+        }
+        // SAFETY: the header was initialised by `new`, both halves are gone, and nothing reads it again.
+        let header = unsafe { self.shared.header.read() };
+        let alloc = header.cold.into_inner().alloc;
+        // SAFETY: the header came from this allocator with this layout, and nothing points there any more.
+        unsafe { alloc.deallocate(self.shared.header.cast(), Layout::new::<Header<T, A>>()) };
+    }
+}
