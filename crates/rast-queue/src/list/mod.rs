@@ -41,12 +41,15 @@
 //!    tail past it.
 
 mod block;
+mod end;
 mod iter;
 mod node;
+mod reference;
 mod source;
+#[cfg(all(test, not(rast_loom)))]
+mod tests;
 
 use core::fmt;
-use core::ops::Deref;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::ptr::NonNull;
 
@@ -56,6 +59,7 @@ use crate::{Closed, TryPushError};
 use block::Block;
 pub use iter::{Drain, IntoIter};
 use node::{Data, Item, Node};
+use reference::Reference;
 use source::{Place, Source};
 
 /// An unbounded first-in first-out queue between any number of producers and consumers, as a list of single nodes.
@@ -403,147 +407,19 @@ impl<T, A: Allocator> ListQueue<T, A> {
     /// Takes a reference to the node that `source`, the head or the tail of this queue, points to.
     #[inline]
     fn refer(&self, source: &Source<T>) -> Reference<'_, T, A> {
-        let place = source.refer();
-        let reference = Reference { queue: self, place };
-        reference.used();
-        reference
+        Reference::take(self, source)
     }
 
     /// Moves `source` from the node of `from` to `to`, the one linked behind it, unless it has left that node already;
     /// returns whether this call did it.
     #[inline]
     fn pass(&self, source: &Source<T>, from: &Reference<'_, T, A>, to: NonNull<Node<T>>) -> bool {
-        match source.pass(from.place, Place::of_link(to)) {
+        match source.pass(from.place, from.count, Place::of_link(to)) {
             Some(count) => {
                 from.promise(count);
                 true
             }
             None => false,
-        }
-    }
-}
-
-/// A reference to a node, counted in the word that gave it out: while it stands the node is not freed.
-struct Reference<'a, T, A: Allocator> {
-    queue: &'a ListQueue<T, A>,
-    place: Place<T>,
-}
-
-impl<T, A: Allocator> Deref for Reference<'_, T, A> {
-    type Target = Node<T>;
-
-    #[inline]
-    fn deref(&self) -> &Node<T> {
-        let node = self.queue.resolve(self.place);
-        // SAFETY: a node was made before it was linked, and by rule 4 it is not freed before this reference is given
-        // back, in drop. Nodes change through atomics alone.
-        unsafe { node.as_ref() }
-    }
-}
-
-impl<T, A: Allocator> Drop for Reference<'_, T, A> {
-    #[inline]
-    fn drop(&mut self) {
-        if !self.release() {
-            return;
-        }
-        let Place::Allocated(node) = self.place else {
-            unreachable!("list: rule 4: a node of the queue itself has ended");
-        };
-        // SAFETY: (1) whoever linked the node leaked it, from this queue's allocator; (2) the release just said that
-        // nobody has a reference or can get one.
-        let node = unsafe { Block::from_leaked(node, &self.queue.alloc) };
-        node.ended();
-    }
-}
-
-impl<T, A: Allocator> Drop for ListQueue<T, A> {
-    fn drop(&mut self) {
-        self.check_invariants();
-        let mut rest = Rest {
-            place: Some(self.head.at_rest().0),
-            queue: self,
-        };
-        // If the drop of an item panics, that of `rest` drops the others as the panic goes up.
-        while rest.drop_next() {}
-    }
-}
-
-/// The end of a queue: walks the links, drops what stands and frees the nodes, also while a panic goes up.
-struct Rest<'a, T, A: Allocator> {
-    queue: &'a ListQueue<T, A>,
-    place: Option<Place<T>>,
-}
-
-impl<T, A: Allocator> Rest<'_, T, A> {
-    /// Frees the node at hand and drops its item; returns false if there was no node.
-    fn drop_next(&mut self) -> bool {
-        let Some(place) = self.place else {
-            return false;
-        };
-        let node = self.queue.resolve(place);
-        let (data, next) = {
-            // SAFETY: the queue is being dropped, so nobody else uses it; its list consists of live nodes.
-            let node = unsafe { node.as_ref() };
-            node.used();
-            (node.data(), node.next())
-        };
-        self.place = next.map(Place::of_link);
-        if let Place::Allocated(node) = place {
-            // SAFETY: (1) whoever linked the node leaked it, from this queue's allocator; (2) nobody else uses the
-            // queue, and `place` has moved on.
-            let node = unsafe { Block::from_leaked(node, &self.queue.alloc) };
-            node.ended();
-        }
-        if let Data::Item(item) = data {
-            // SAFETY: (1) a push leaked the item, from this queue's allocator; (2) it stands from the head on, so no
-            // pop has taken it, and `place` has moved on.
-            drop(unsafe { Block::from_leaked(item, &self.queue.alloc) });
-        }
-        true
-    }
-}
-
-impl<T, A: Allocator> Drop for Rest<'_, T, A> {
-    fn drop(&mut self) {
-        while self.drop_next() {}
-    }
-}
-
-impl<T, A: Allocator> ListQueue<T, A> {
-    /// Asserts, of a queue at rest, that every reference was given back and that the tail is at the end of the list; in
-    /// debug builds only.
-    fn check_invariants(&mut self) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
-        let (head, from_head) = self.head.at_rest();
-        let (tail, from_tail) = self.tail.at_rest();
-        let mut place = head;
-        loop {
-            let node = self.resolve(place);
-            // SAFETY: the queue is borrowed exclusively, and its list consists of live nodes.
-            let node = unsafe { node.as_ref() };
-            let standing = if matches!(place, Place::Allocated(_)) {
-                0
-            } else {
-                1
-            };
-            let given = if place == head { from_head } else { 0 };
-            if place == tail {
-                assert!(
-                    node.is_at_rest(given.wrapping_add(from_tail), 2 + standing),
-                    "list: rule 3 at the tail"
-                );
-                assert!(node.next().is_none(), "list: the tail lags at rest");
-                return;
-            }
-            // The tail has left this node, and the head has not.
-            assert!(node.is_at_rest(given, 1 + standing), "list: rule 3");
-            let Some(next) = node.next() else {
-                panic!("list: the tail is not in the list");
-            };
-            place = Place::of_link(next);
         }
     }
 }
@@ -586,84 +462,5 @@ impl<T, A: Allocator> fmt::Debug for ListQueue<T, A> {
             .field("is_empty", &self.is_empty())
             .field("is_closed", &self.is_closed())
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(all(test, not(rast_loom)))]
-mod tests {
-    use super::*;
-    use std_alloc::vec::Vec;
-
-    /// Just before the counts of both words, and of the node that both point to, come round.
-    fn near_wrap(queue: &ListQueue<u32>, below: u64) {
-        let given = u64::MAX - below;
-        for source in [&queue.head, &queue.tail] {
-            let reference = queue.refer(source);
-            source.preset_given_out(given);
-            reference.preset_given_back(given);
-        }
-    }
-
-    #[test]
-    fn counts_come_round() {
-        for below in 0..8 {
-            let mut queue = ListQueue::new();
-            for n in 0..3 {
-                // On the first node, which stays, and on those that come and go.
-                near_wrap(&queue, below);
-                queue.check_invariants();
-                for _ in 0..6 {
-                    assert_eq!(queue.pop(), None);
-                    assert!(!queue.is_closed());
-                }
-                queue.check_invariants();
-                queue.push(n).unwrap();
-                assert_eq!(queue.pop(), Some(n));
-                queue.check_invariants();
-            }
-            near_wrap(&queue, below);
-            queue.extend([7, 8]);
-            assert_eq!(queue.drain().collect::<Vec<_>>(), [7, 8]);
-        }
-    }
-
-    /// A push that stopped between its two steps: its item stands, and no place is linked behind.
-    fn half_pushed(queue: &ListQueue<u32>, n: u32) {
-        let back = queue.refer(&queue.tail);
-        let Ok(item) = Block::new(Item(n), &queue.alloc) else {
-            panic!("no memory");
-        };
-        assert!(back.put(item.leak()).is_ok());
-    }
-
-    #[test]
-    fn others_complete_beside_a_push_that_stopped() {
-        let queue = ListQueue::new();
-        half_pushed(&queue, 1);
-        assert_eq!(queue.pop(), None, "not pushed yet");
-        assert!(queue.is_empty() && !queue.is_closed());
-        queue.push(2).unwrap();
-        assert_eq!(queue.pop(), Some(1), "helped");
-        assert_eq!(queue.pop(), Some(2));
-    }
-
-    #[test]
-    fn closes_beside_a_push_that_stopped() {
-        let mut queue = ListQueue::new();
-        queue.push(1).unwrap();
-        half_pushed(&queue, 2);
-        assert!(queue.close());
-        assert!(!queue.close());
-        assert!(queue.is_closed());
-        queue.check_invariants();
-        assert_eq!(queue.push(3), Err(Closed(3)));
-        assert_eq!(queue.drain().collect::<Vec<_>>(), [1, 2]);
-        assert!(queue.is_closed() && queue.is_empty());
-        queue.check_invariants();
-
-        let queue = ListQueue::new();
-        half_pushed(&queue, 1);
-        assert!(queue.close());
-        drop(queue);
     }
 }

@@ -34,6 +34,8 @@ pub(super) struct Item<T>(pub(super) T);
 /// What stands in `data` of the last node of a closed queue.
 const CLOSED: usize = 1;
 
+const _: () = assert!(!CLOSED.is_multiple_of(align_of::<Item<()>>()));
+
 /// A place in the list.
 pub(super) struct Node<T> {
     data: AtomicPtr<Item<T>>,

@@ -1,6 +1,6 @@
 //! The head and the tail: words that give out references to the node they point to, and count them.
 
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
 use crate::primitive::sync::atomic::Ordering;
 use crate::primitive::{AtomicWideTaggedPtr, WideTaggedPtr};
@@ -39,7 +39,7 @@ impl<T> PartialEq for Place<T> {
     }
 }
 
-/// Something that has an address of its own, aligned as nodes are at most.
+/// Something that has an address of its own, aligned as a node is.
 #[repr(align(16))]
 struct Mark(#[expect(dead_code, reason = "gives the mark a size")] u8);
 
@@ -48,6 +48,7 @@ static LAST: Mark = Mark(0);
 impl<T> Place<T> {
     /// The address that names the last node; no node stands there. Nothing is read or written through it.
     pub(super) fn last_mark() -> NonNull<Node<T>> {
+        const { assert!(align_of::<Mark>() >= align_of::<Node<T>>()) };
         NonNull::from(&LAST).cast()
     }
 
@@ -70,14 +71,15 @@ impl<T> Place<T> {
         }
     }
 
-    /// The word that names the place, from which nothing was given out.
+    /// The word that names the place and has given out `count` references to it.
     #[inline]
-    fn to_word(self) -> WideTaggedPtr<Node<T>> {
-        match self {
-            Self::First => WideTaggedPtr::null(),
-            Self::Last => WideTaggedPtr::new(Self::last_mark().as_ptr(), 0),
-            Self::Allocated(node) => WideTaggedPtr::new(node.as_ptr(), 0),
-        }
+    fn to_word(self, count: u64) -> WideTaggedPtr<Node<T>> {
+        let node = match self {
+            Self::First => ptr::null_mut(),
+            Self::Last => Self::last_mark().as_ptr(),
+            Self::Allocated(node) => node.as_ptr(),
+        };
+        WideTaggedPtr::new(node, count)
     }
 }
 
@@ -98,44 +100,46 @@ impl<T> Source<T> {
     }
 
     /// Gives out a reference to the node that this word points to; it must be given back by `Node::release`.
+    ///
+    /// Returns how many the word has now given out to that node.
     #[inline]
-    pub(super) fn refer(&self) -> Place<T> {
+    pub(super) fn refer(&self) -> (Place<T>, u64) {
         // Acquire: pairs with the Release in pass; the node is seen whole. [LQ8]
-        Place::of_word(self.0.fetch_add_count(1, Ordering::Acquire))
+        let word = self.0.fetch_add_count(1, Ordering::Acquire);
+        (Place::of_word(word), word.count().wrapping_add(1))
     }
 
     /// Moves on from the node at `from` to the one behind it, unless the word has left `from` already.
     ///
-    /// Returns how many references the word has given out to the node that it left, if this call moved it. The caller
-    /// holds a reference to that node, so it is not freed, and its address does not come back, while this runs.
+    /// Returns how many references the word has given out to the node that it left, if this call moved it; `count` is
+    /// a guess. The caller holds a reference to that node, so it is not freed, and its address does not come back,
+    /// while this runs.
     ///
     /// Liveness: a failure means that another thread took a reference or moved the word. A thread that took one does
     /// not leave its operation, nor take another one, before the word has left this node.
     #[inline]
-    pub(super) fn pass(&self, from: Place<T>, to: Place<T>) -> Option<u64> {
-        // Relaxed: a first guess, which the exchange confirms; a word that has left a node never comes back to it,
-        // and the caller's reference came from here. [LQ9]
-        let mut seen = self.0.load(Ordering::Relaxed);
-        while Place::of_word(seen) == from {
+    pub(super) fn pass(&self, from: Place<T>, count: u64, to: Place<T>) -> Option<u64> {
+        let mut seen = from.to_word(count);
+        loop {
             // Release: pairs with the Acquire in refer; the node behind, which the caller saw whole or made, is seen
-            // whole by those who refer to it from here. [LQ10]
+            // whole by those who refer to it from here. [LQ9]
             let outcome = self.0.compare_exchange_weak(
                 seen,
-                to.to_word(),
+                to.to_word(0),
                 Ordering::Release,
                 Ordering::Relaxed,
             );
             match outcome {
                 Ok(_) => return Some(seen.count()),
+                Err(current) if Place::of_word(current) != from => return None,
                 Err(current) => seen = current,
             }
         }
-        None
     }
 
     /// The place, and how many references to it were given out; for whoever has the queue alone.
     pub(super) fn at_rest(&self) -> (Place<T>, u64) {
-        // Relaxed: the caller has the queue to itself. [LQ11]
+        // Relaxed: the caller has the queue to itself. [LQ10]
         let word = self.0.load(Ordering::Relaxed);
         (Place::of_word(word), word.count())
     }

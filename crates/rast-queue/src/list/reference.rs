@@ -1,0 +1,61 @@
+//! A reference to a node, from the word that counted it to the release: the access protocol of the multi-counters.
+
+use core::ops::Deref;
+
+use crate::alloc::Allocator;
+
+use super::ListQueue;
+use super::block::Block;
+use super::node::Node;
+use super::source::{Place, Source};
+
+/// A reference to a node, counted in the word that gave it out: while it stands the node is not freed.
+pub(super) struct Reference<'a, T, A: Allocator> {
+    queue: &'a ListQueue<T, A>,
+    pub(super) place: Place<T>,
+    /// How many the word had given out when it gave out this one.
+    pub(super) count: u64,
+}
+
+impl<'a, T, A: Allocator> Reference<'a, T, A> {
+    /// Takes a reference to the node that `source`, the head or the tail of `queue`, points to.
+    #[inline]
+    pub(super) fn take(queue: &'a ListQueue<T, A>, source: &Source<T>) -> Self {
+        let (place, count) = source.refer();
+        let reference = Self {
+            queue,
+            place,
+            count,
+        };
+        reference.used();
+        reference
+    }
+}
+
+impl<T, A: Allocator> Deref for Reference<'_, T, A> {
+    type Target = Node<T>;
+
+    #[inline]
+    fn deref(&self) -> &Node<T> {
+        let node = self.queue.resolve(self.place);
+        // SAFETY: a node was made before it was linked, and by rule 4 it is not freed before this reference is given
+        // back, in drop. Nodes change through atomics alone.
+        unsafe { node.as_ref() }
+    }
+}
+
+impl<T, A: Allocator> Drop for Reference<'_, T, A> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.release() {
+            return;
+        }
+        let Place::Allocated(node) = self.place else {
+            unreachable!("list: rule 4: a node of the queue itself has ended");
+        };
+        // SAFETY: (1) whoever linked the node leaked it, from this queue's allocator; (2) the release just said that
+        // nobody has a reference or can get one.
+        let node = unsafe { Block::from_leaked(node, &self.queue.alloc) };
+        node.ended();
+    }
+}
