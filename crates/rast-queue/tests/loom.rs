@@ -4,7 +4,7 @@
 //! `docs/verification.md` says which one catches what.
 #![cfg(feature = "std")]
 
-#[path = "support/history.rs"]
+#[path = "support/history/mod.rs"]
 mod history;
 #[path = "loom/list.rs"]
 mod list;
