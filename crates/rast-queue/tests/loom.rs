@@ -16,5 +16,7 @@ mod queue;
 mod segmented;
 #[path = "loom/source_list.rs"]
 mod source_list;
+#[path = "loom/spmc.rs"]
+mod spmc;
 #[path = "loom/spsc.rs"]
 mod spsc;

@@ -5,6 +5,8 @@
 mod list;
 #[path = "model/segmented.rs"]
 mod segmented;
+#[path = "model/spmc.rs"]
+mod spmc;
 #[path = "model/spsc.rs"]
 mod spsc;
 mod support;
