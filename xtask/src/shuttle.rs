@@ -56,13 +56,16 @@ pub(crate) fn run(names: &[String]) -> Result {
     let mut lines = Vec::new();
     let mut errors = Vec::new();
     for (krate, targets) in chosen {
-        let mut cmd = Cmd::cargo().args(["test", "--release", "-p", &krate.name]);
+        let mut cmd = Cmd::cargo().args(["test", "-p", &krate.name]);
         for target in targets {
             cmd = cmd.args(["--test", target]);
         }
         let output = cmd
             .rustflags("--cfg rast_shuttle")
             .env("CARGO_TARGET_DIR", workspace.target_dir.join("shuttle"))
+            // Debug assertions are looked at too; without optimisation the scheduler itself is slow.
+            .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .args(["--no-fail-fast", "--", "--show-output"])
             .tee()?;
         let ran = ran(&output.text);

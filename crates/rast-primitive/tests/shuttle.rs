@@ -1,7 +1,7 @@
 //! What a run under shuttle finds, shown by scenarios that are wrong; and what the
 //! types keep of their form there.
 //!
-//! `RUSTFLAGS="--cfg rast_shuttle" cargo test -p rast-primitive --release --test shuttle`
+//! `RUSTFLAGS="--cfg rast_shuttle" cargo test -p rast-primitive --test shuttle`
 #![cfg(rast_shuttle)]
 
 use rast_primitive::cell::UnsafeCell;
