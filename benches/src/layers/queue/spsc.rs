@@ -1,160 +1,358 @@
-//! Bounded rings with one producer and one consumer.
+//! One producer and one consumer: the bounded ring, and the unbounded queue in segments.
+//!
+//! Each contender moves batches by what its documentation calls the fast way: iterators into and
+//! out of a chunk where items are made and used one by one, slices where they are copied.
 
 use std::hint::black_box;
+use std::marker::PhantomData;
+use std::sync::mpsc;
 
-use rast::queue::spsc;
+use rast::queue::spsc::{self, segmented};
 
+use super::LAYER;
+use super::contenders::Payload;
+use super::mpmc::sum_below;
 use crate::harness::Scenario;
 use crate::workers::{Patience, Sample, alone, together};
 
-const LAYER: &str = "queue";
 const CAPACITY: usize = 1024;
 
-/// What a contender does: the same five things under its own names.
+/// What a contender does: the same things under its own names.
 trait Ring {
+    type Item: Payload;
     type Producer: Send + 'static;
     type Consumer: Send + 'static;
 
     fn ring(capacity: usize) -> (Self::Producer, Self::Consumer);
     /// False when the ring is full.
-    fn push(producer: &mut Self::Producer, value: u64) -> bool;
-    fn pop(consumer: &mut Self::Consumer) -> Option<u64>;
+    fn push(producer: &mut Self::Producer, item: Self::Item) -> bool;
+    fn pop(consumer: &mut Self::Consumer) -> Option<Self::Item>;
     /// Pushes `from..from + count` as far as there is room; returns how many.
     fn push_batch(producer: &mut Self::Producer, from: u64, count: usize) -> usize;
-    /// Takes up to `max` values into `sum`; returns how many.
+    /// Takes up to `max` items into `sum`; returns how many.
     fn pop_batch(consumer: &mut Self::Consumer, max: usize, sum: &mut u64) -> usize;
 }
 
-/// Ours.
-struct Rast;
+/// A ring that copies slices.
+trait SliceRing: Ring {
+    /// Copies as much of `items` as there is room for; returns how many.
+    fn push_slice(producer: &mut Self::Producer, items: &[Self::Item]) -> usize;
+    /// Copies what stands to the front of `out`; returns how many.
+    fn pop_slice(consumer: &mut Self::Consumer, out: &mut [Self::Item]) -> usize;
+}
 
-impl Ring for Rast {
-    type Producer = spsc::Producer<u64>;
-    type Consumer = spsc::Consumer<u64>;
+/// The items of a batch.
+#[inline]
+fn items<T: Payload>(from: u64, count: usize) -> impl Iterator<Item = T> {
+    (from..from + count as u64).map(T::of)
+}
+
+/// Ours.
+struct Rast<T>(PhantomData<T>);
+
+impl<T: Payload> Ring for Rast<T> {
+    type Item = T;
+    type Producer = spsc::Producer<T>;
+    type Consumer = spsc::Consumer<T>;
 
     fn ring(capacity: usize) -> (Self::Producer, Self::Consumer) {
         spsc::ring(capacity)
     }
 
     #[inline]
-    fn push(producer: &mut Self::Producer, value: u64) -> bool {
-        producer.push(value).is_ok()
+    fn push(producer: &mut Self::Producer, item: T) -> bool {
+        producer.push(item).is_ok()
     }
 
     #[inline]
-    fn pop(consumer: &mut Self::Consumer) -> Option<u64> {
+    fn pop(consumer: &mut Self::Consumer) -> Option<T> {
         consumer.pop()
     }
 
     #[inline]
     fn push_batch(producer: &mut Self::Producer, from: u64, count: usize) -> usize {
-        producer.push_iter(&mut (from..from + count as u64))
+        producer.push_iter(&mut items(from, count))
     }
 
     #[inline]
     fn pop_batch(consumer: &mut Self::Consumer, max: usize, sum: &mut u64) -> usize {
-        consumer.pop_batch(max, |value| *sum = sum.wrapping_add(value))
+        consumer.pop_batch(max, |item| *sum = sum.wrapping_add(item.number()))
     }
 }
 
-/// `rtrb`, by its chunks.
-#[cfg(all(rast_rivals, feature = "rivals"))]
-struct Rtrb;
-
-#[cfg(all(rast_rivals, feature = "rivals"))]
-impl Ring for Rtrb {
-    type Producer = rtrb::Producer<u64>;
-    type Consumer = rtrb::Consumer<u64>;
-
-    fn ring(capacity: usize) -> (Self::Producer, Self::Consumer) {
-        rtrb::RingBuffer::new(capacity)
+impl<T: Payload> SliceRing for Rast<T> {
+    #[inline]
+    fn push_slice(producer: &mut Self::Producer, items: &[T]) -> usize {
+        producer.push_slice(items)
     }
 
     #[inline]
-    fn push(producer: &mut Self::Producer, value: u64) -> bool {
-        producer.push(value).is_ok()
+    fn pop_slice(consumer: &mut Self::Consumer, out: &mut [T]) -> usize {
+        consumer.pop_slice(out)
+    }
+}
+
+/// Ours without a bound; under one face with the ring, it is never full.
+struct Segmented<T>(PhantomData<T>);
+
+impl<T: Payload> Ring for Segmented<T> {
+    type Item = T;
+    type Producer = segmented::Producer<T>;
+    type Consumer = segmented::Consumer<T>;
+
+    fn ring(_capacity: usize) -> (Self::Producer, Self::Consumer) {
+        segmented::queue()
     }
 
     #[inline]
-    fn pop(consumer: &mut Self::Consumer) -> Option<u64> {
-        consumer.pop().ok()
+    fn push(producer: &mut Self::Producer, item: T) -> bool {
+        // A consumer that is through with its run leaves nothing to be pushed.
+        producer.push(item).is_ok()
+    }
+
+    #[inline]
+    fn pop(consumer: &mut Self::Consumer) -> Option<T> {
+        consumer.pop()
     }
 
     #[inline]
     fn push_batch(producer: &mut Self::Producer, from: u64, count: usize) -> usize {
-        // A whole chunk or what is left of the room: the same promise as ours.
-        let chunk = match producer.write_chunk_uninit(count) {
-            Ok(chunk) => chunk,
-            Err(rtrb::chunks::ChunkError::TooFewSlots(room)) => producer
-                .write_chunk_uninit(room)
-                .expect("the room does not shrink"),
-        };
-        chunk.fill_from_iter(from..from + count as u64)
+        producer.push_iter(&mut items(from, count))
     }
 
     #[inline]
     fn pop_batch(consumer: &mut Self::Consumer, max: usize, sum: &mut u64) -> usize {
-        let chunk = match consumer.read_chunk(max) {
-            Ok(chunk) => chunk,
-            Err(rtrb::chunks::ChunkError::TooFewSlots(standing)) => consumer
-                .read_chunk(standing)
-                .expect("what stands does not shrink"),
-        };
-        let count = chunk.len();
-        for value in chunk {
-            *sum = sum.wrapping_add(value);
-        }
+        consumer.pop_batch(max, |item| *sum = sum.wrapping_add(item.number()))
+    }
+}
+
+/// A queue that pushes and pops one by one only.
+trait OneByOne {
+    type Item: Payload;
+    type Producer: Send + 'static;
+    type Consumer: Send + 'static;
+
+    fn queue() -> (Self::Producer, Self::Consumer);
+    fn push(producer: &mut Self::Producer, item: Self::Item);
+    fn pop(consumer: &mut Self::Consumer) -> Option<Self::Item>;
+}
+
+/// Batches of such a queue are so many single calls.
+struct Singly<Q>(PhantomData<Q>);
+
+impl<Q: OneByOne> Ring for Singly<Q> {
+    type Item = Q::Item;
+    type Producer = Q::Producer;
+    type Consumer = Q::Consumer;
+
+    fn ring(_capacity: usize) -> (Q::Producer, Q::Consumer) {
+        Q::queue()
+    }
+
+    #[inline]
+    fn push(producer: &mut Q::Producer, item: Q::Item) -> bool {
+        Q::push(producer, item);
+        true
+    }
+
+    #[inline]
+    fn pop(consumer: &mut Q::Consumer) -> Option<Q::Item> {
+        Q::pop(consumer)
+    }
+
+    #[inline]
+    fn push_batch(producer: &mut Q::Producer, from: u64, count: usize) -> usize {
+        items(from, count).for_each(|item| Q::push(producer, item));
         count
     }
-}
-
-/// `ringbuf`, by its cached halves.
-#[cfg(all(rast_rivals, feature = "rivals"))]
-struct Ringbuf;
-
-#[cfg(all(rast_rivals, feature = "rivals"))]
-impl Ring for Ringbuf {
-    type Producer = ringbuf::HeapProd<u64>;
-    type Consumer = ringbuf::HeapCons<u64>;
-
-    fn ring(capacity: usize) -> (Self::Producer, Self::Consumer) {
-        use ringbuf::traits::Split as _;
-        ringbuf::HeapRb::new(capacity).split()
-    }
 
     #[inline]
-    fn push(producer: &mut Self::Producer, value: u64) -> bool {
-        use ringbuf::traits::Producer as _;
-        producer.try_push(value).is_ok()
-    }
-
-    #[inline]
-    fn pop(consumer: &mut Self::Consumer) -> Option<u64> {
-        use ringbuf::traits::Consumer as _;
-        consumer.try_pop()
-    }
-
-    #[inline]
-    fn push_batch(producer: &mut Self::Producer, from: u64, count: usize) -> usize {
-        use ringbuf::traits::Producer as _;
-        producer.push_iter(from..from + count as u64)
-    }
-
-    #[inline]
-    fn pop_batch(consumer: &mut Self::Consumer, max: usize, sum: &mut u64) -> usize {
-        use ringbuf::traits::Consumer as _;
+    fn pop_batch(consumer: &mut Q::Consumer, max: usize, sum: &mut u64) -> usize {
         let mut count = 0;
-        for value in consumer.pop_iter().take(max) {
-            *sum = sum.wrapping_add(value);
+        while count < max {
+            let Some(item) = Q::pop(consumer) else { break };
+            *sum = sum.wrapping_add(item.number());
             count += 1;
         }
         count
     }
 }
 
-/// The sum of `0..ops`, which every run must come to.
-fn expected(ops: u64) -> u64 {
-    (0..ops).fold(0, u64::wrapping_add)
+/// std's channel, with one sender.
+struct StdMpsc<T>(PhantomData<T>);
+
+impl<T: Payload> OneByOne for StdMpsc<T> {
+    type Item = T;
+    type Producer = mpsc::Sender<T>;
+    type Consumer = mpsc::Receiver<T>;
+
+    fn queue() -> (Self::Producer, Self::Consumer) {
+        mpsc::channel()
+    }
+
+    #[inline]
+    fn push(producer: &mut Self::Producer, item: T) {
+        producer.send(item).expect("the receiver stays to the end");
+    }
+
+    #[inline]
+    fn pop(consumer: &mut Self::Consumer) -> Option<T> {
+        consumer.try_recv().ok()
+    }
+}
+
+#[cfg(all(rast_rivals, feature = "rivals"))]
+mod rivals {
+    use super::{OneByOne, Payload, PhantomData, Ring, SliceRing, items};
+    use crossbeam_queue::SegQueue;
+    use rtrb::chunks::ChunkError;
+    use std::sync::Arc;
+
+    /// `rtrb`, by its chunks and its slices.
+    pub(super) struct Rtrb<T>(PhantomData<T>);
+
+    impl<T: Payload> Ring for Rtrb<T> {
+        type Item = T;
+        type Producer = rtrb::Producer<T>;
+        type Consumer = rtrb::Consumer<T>;
+
+        fn ring(capacity: usize) -> (Self::Producer, Self::Consumer) {
+            rtrb::RingBuffer::new(capacity)
+        }
+
+        #[inline]
+        fn push(producer: &mut Self::Producer, item: T) -> bool {
+            producer.push(item).is_ok()
+        }
+
+        #[inline]
+        fn pop(consumer: &mut Self::Consumer) -> Option<T> {
+            consumer.pop().ok()
+        }
+
+        #[inline]
+        fn push_batch(producer: &mut Self::Producer, from: u64, count: usize) -> usize {
+            // A whole chunk or what is left of the room: the same promise as ours.
+            let chunk = match producer.write_chunk_uninit(count) {
+                Ok(chunk) => chunk,
+                Err(ChunkError::TooFewSlots(room)) => producer
+                    .write_chunk_uninit(room)
+                    .expect("the room does not shrink"),
+            };
+            chunk.fill_from_iter(items(from, count))
+        }
+
+        #[inline]
+        fn pop_batch(consumer: &mut Self::Consumer, max: usize, sum: &mut u64) -> usize {
+            let chunk = match consumer.read_chunk(max) {
+                Ok(chunk) => chunk,
+                Err(ChunkError::TooFewSlots(standing)) => consumer
+                    .read_chunk(standing)
+                    .expect("what stands does not shrink"),
+            };
+            // By the slices, which is quicker than its iterator.
+            let (first, second) = chunk.as_slices();
+            let count = first.len() + second.len();
+            for item in first.iter().chain(second) {
+                *sum = sum.wrapping_add(item.number());
+            }
+            chunk.commit_all();
+            count
+        }
+    }
+
+    impl<T: Payload> SliceRing for Rtrb<T> {
+        #[inline]
+        fn push_slice(producer: &mut Self::Producer, items: &[T]) -> usize {
+            producer.push_partial_slice(items).0.len()
+        }
+
+        #[inline]
+        fn pop_slice(consumer: &mut Self::Consumer, out: &mut [T]) -> usize {
+            consumer.pop_partial_slice(out).0.len()
+        }
+    }
+
+    /// `ringbuf`, by its cached halves.
+    pub(super) struct Ringbuf<T>(PhantomData<T>);
+
+    impl<T: Payload> Ring for Ringbuf<T> {
+        type Item = T;
+        type Producer = ringbuf::HeapProd<T>;
+        type Consumer = ringbuf::HeapCons<T>;
+
+        fn ring(capacity: usize) -> (Self::Producer, Self::Consumer) {
+            use ringbuf::traits::Split as _;
+            ringbuf::HeapRb::new(capacity).split()
+        }
+
+        #[inline]
+        fn push(producer: &mut Self::Producer, item: T) -> bool {
+            use ringbuf::traits::Producer as _;
+            producer.try_push(item).is_ok()
+        }
+
+        #[inline]
+        fn pop(consumer: &mut Self::Consumer) -> Option<T> {
+            use ringbuf::traits::Consumer as _;
+            consumer.try_pop()
+        }
+
+        #[inline]
+        fn push_batch(producer: &mut Self::Producer, from: u64, count: usize) -> usize {
+            use ringbuf::traits::Producer as _;
+            producer.push_iter(items(from, count))
+        }
+
+        #[inline]
+        fn pop_batch(consumer: &mut Self::Consumer, max: usize, sum: &mut u64) -> usize {
+            use ringbuf::traits::Consumer as _;
+            let mut count = 0;
+            for item in consumer.pop_iter().take(max) {
+                *sum = sum.wrapping_add(item.number());
+                count += 1;
+            }
+            count
+        }
+    }
+
+    impl<T: Payload> SliceRing for Ringbuf<T> {
+        #[inline]
+        fn push_slice(producer: &mut Self::Producer, items: &[T]) -> usize {
+            use ringbuf::traits::Producer as _;
+            producer.push_slice(items)
+        }
+
+        #[inline]
+        fn pop_slice(consumer: &mut Self::Consumer, out: &mut [T]) -> usize {
+            use ringbuf::traits::Consumer as _;
+            consumer.pop_slice(out)
+        }
+    }
+
+    /// crossbeam's `SegQueue`, with one thread at each end.
+    pub(super) struct Seg<T>(PhantomData<T>);
+
+    impl<T: Payload> OneByOne for Seg<T> {
+        type Item = T;
+        type Producer = Arc<SegQueue<T>>;
+        type Consumer = Arc<SegQueue<T>>;
+
+        fn queue() -> (Self::Producer, Self::Consumer) {
+            let queue = Arc::new(SegQueue::new());
+            (Arc::clone(&queue), queue)
+        }
+
+        #[inline]
+        fn push(producer: &mut Self::Producer, item: T) {
+            producer.push(item);
+        }
+
+        #[inline]
+        fn pop(consumer: &mut Self::Consumer) -> Option<T> {
+            consumer.pop()
+        }
+    }
 }
 
 /// One thread pushes one and pops one.
@@ -162,11 +360,12 @@ fn same_thread<R: Ring>(ops: u64) -> Sample {
     let (mut producer, mut consumer) = R::ring(CAPACITY);
     alone(|| {
         let mut sum = 0_u64;
-        for value in 0..ops {
-            assert!(R::push(&mut producer, black_box(value)));
-            sum = sum.wrapping_add(R::pop(&mut consumer).expect("one stands"));
+        for number in 0..ops {
+            assert!(R::push(&mut producer, R::Item::of(black_box(number))));
+            let item = R::pop(&mut consumer).expect("one stands");
+            sum = sum.wrapping_add(item.number());
         }
-        assert_eq!(sum, expected(ops));
+        assert_eq!(sum, sum_below(ops));
         ops
     })
 }
@@ -184,56 +383,24 @@ fn same_thread_batch<R: Ring, const BATCH: usize>(ops: u64) -> Sample {
             assert_eq!(R::pop_batch(&mut consumer, BATCH, &mut sum), BATCH);
             next += BATCH as u64;
         }
-        assert_eq!(sum, expected(ops));
+        assert_eq!(sum, sum_below(ops));
         ops
     })
 }
 
-/// A producer thread and a consumer thread, one item at a time.
-fn cross_thread<R: Ring>(ops: u64) -> Sample {
-    let (mut producer, mut consumer) = R::ring(CAPACITY);
-    together(vec![
-        Box::new(move || {
-            let mut patience = Patience::new();
-            for value in 0..ops {
-                while !R::push(&mut producer, value) {
-                    patience.wait();
-                }
-                patience.reset();
-            }
-            0
-        }),
-        Box::new(move || {
-            let mut patience = Patience::new();
-            let mut sum = 0_u64;
-            let mut taken = 0;
-            while taken < ops {
-                match R::pop(&mut consumer) {
-                    Some(value) => {
-                        sum = sum.wrapping_add(value);
-                        taken += 1;
-                        patience.reset();
-                    }
-                    None => patience.wait(),
-                }
-            }
-            assert_eq!(sum, expected(ops));
-            taken
-        }),
-    ])
-}
-
-/// A producer thread and a consumer thread, 64 items at a time.
-fn cross_thread_batch<R: Ring>(ops: u64) -> Sample {
-    const BATCH: u64 = 64;
+/// A producer thread and a consumer thread; `push` is given the next number, and how many are left.
+fn across<R: Ring>(
+    ops: u64,
+    mut push: impl FnMut(&mut R::Producer, u64, u64) -> usize + Send + 'static,
+    mut pop: impl FnMut(&mut R::Consumer, &mut u64) -> usize + Send + 'static,
+) -> Sample {
     let (mut producer, mut consumer) = R::ring(CAPACITY);
     together(vec![
         Box::new(move || {
             let mut patience = Patience::new();
             let mut next = 0;
             while next < ops {
-                let count = BATCH.min(ops - next) as usize;
-                match R::push_batch(&mut producer, next, count) {
+                match push(&mut producer, next, ops - next) {
                     0 => patience.wait(),
                     pushed => {
                         next += pushed as u64;
@@ -248,7 +415,7 @@ fn cross_thread_batch<R: Ring>(ops: u64) -> Sample {
             let mut sum = 0_u64;
             let mut taken = 0;
             while taken < ops {
-                match R::pop_batch(&mut consumer, BATCH as usize, &mut sum) {
+                match pop(&mut consumer, &mut sum) {
                     0 => patience.wait(),
                     popped => {
                         taken += popped as u64;
@@ -256,10 +423,52 @@ fn cross_thread_batch<R: Ring>(ops: u64) -> Sample {
                     }
                 }
             }
-            assert_eq!(sum, expected(ops));
+            assert_eq!(sum, sum_below(ops));
             taken
         }),
     ])
+}
+
+/// A producer thread and a consumer thread, one item at a time.
+fn cross_thread<R: Ring>(ops: u64) -> Sample {
+    across::<R>(
+        ops,
+        |producer, next, _| usize::from(R::push(producer, R::Item::of(next))),
+        |consumer, sum| {
+            R::pop(consumer).map_or(0, |item| {
+                *sum = sum.wrapping_add(item.number());
+                1
+            })
+        },
+    )
+}
+
+/// A producer thread and a consumer thread, a batch at a time.
+fn cross_thread_batch<R: Ring, const BATCH: usize>(ops: u64) -> Sample {
+    across::<R>(
+        ops,
+        |producer, next, left| R::push_batch(producer, next, left.min(BATCH as u64) as usize),
+        |consumer, sum| R::pop_batch(consumer, BATCH, sum),
+    )
+}
+
+/// A producer thread and a consumer thread that copy slices, made before and summed after.
+fn cross_thread_slices<R: SliceRing, const BATCH: usize>(ops: u64) -> Sample {
+    across::<R>(
+        ops,
+        |producer, next, left| {
+            let made: [R::Item; BATCH] = std::array::from_fn(|n| R::Item::of(next + n as u64));
+            R::push_slice(producer, &made[..left.min(BATCH as u64) as usize])
+        },
+        |consumer, sum| {
+            let mut out = [R::Item::of(0); BATCH];
+            let count = R::pop_slice(consumer, &mut out);
+            for item in &out[..count] {
+                *sum = sum.wrapping_add(item.number());
+            }
+            count
+        },
+    )
 }
 
 /// Two threads, two rings: a value goes there and comes back before the next one leaves.
@@ -268,81 +477,82 @@ fn ping_pong<R: Ring>(ops: u64) -> Sample {
     let (mut back, mut near) = R::ring(1);
     together(vec![
         Box::new(move || {
-            for value in 0..ops {
-                assert!(R::push(&mut there, value));
-                let answer = wait_for::<R>(&mut near);
-                assert_eq!(answer, value);
+            for number in 0..ops {
+                assert!(R::push(&mut there, R::Item::of(number)));
+                assert_eq!(wait_for::<R>(&mut near).number(), number);
             }
             ops
         }),
         Box::new(move || {
             for _ in 0..ops {
-                let value = wait_for::<R>(&mut far);
-                assert!(R::push(&mut back, value));
+                let item = wait_for::<R>(&mut far);
+                assert!(R::push(&mut back, item));
             }
             0
         }),
     ])
 }
 
-fn wait_for<R: Ring>(consumer: &mut R::Consumer) -> u64 {
+fn wait_for<R: Ring>(consumer: &mut R::Consumer) -> R::Item {
     let mut patience = Patience::new();
     loop {
-        if let Some(value) = R::pop(consumer) {
-            return value;
+        if let Some(item) = R::pop(consumer) {
+            return item;
         }
         patience.wait();
     }
 }
 
 /// A scenario with every ring, by the name of a generic function.
-macro_rules! scenario {
-    ($name:literal, $ops:literal, $smoke:literal, $run:ident $(, $batch:literal)?) => {{
+macro_rules! rings {
+    ($name:literal, $ops:literal, $smoke:literal, $run:ident, $item:ty $(, $batch:literal)?) => {{
         let scenario = Scenario::new(LAYER, $name, $ops, $smoke)
-            .ours("rast spsc::ring", $run::<Rast $(, $batch)?>);
+            .ours("rast spsc::ring", $run::<Rast<$item> $(, $batch)?>);
         #[cfg(all(rast_rivals, feature = "rivals"))]
         let scenario = scenario
-            .rival("rtrb", $run::<Rtrb $(, $batch)?>)
-            .rival("ringbuf", $run::<Ringbuf $(, $batch)?>);
+            .rival("rtrb", $run::<rivals::Rtrb<$item> $(, $batch)?>)
+            .rival("ringbuf", $run::<rivals::Ringbuf<$item> $(, $batch)?>);
         scenario
     }};
 }
 
-/// The scenarios of the rings.
+/// A scenario with every queue that has no bound.
+macro_rules! unbounded {
+    ($name:literal, $ops:literal, $smoke:literal, $run:ident, $item:ty $(, $batch:literal)?) => {{
+        let scenario = Scenario::new(LAYER, $name, $ops, $smoke)
+            .ours("rast spsc::segmented", $run::<Segmented<$item> $(, $batch)?>)
+            .rival("std mpsc", $run::<Singly<StdMpsc<$item>> $(, $batch)?>);
+        #[cfg(all(rast_rivals, feature = "rivals"))]
+        let scenario =
+            scenario.rival("SegQueue", $run::<Singly<rivals::Seg<$item>> $(, $batch)?>);
+        scenario
+    }};
+}
+
+/// 64 bytes.
+type Large = [u64; 8];
+
+/// The scenarios of the rings and of the queue in segments.
+#[rustfmt::skip]
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
-        scenario!(
-            "spsc, one thread, one by one",
-            20_000_000,
-            1000,
-            same_thread
-        ),
-        scenario!(
-            "spsc, one thread, batches of 8",
-            40_000_000,
-            1024,
-            same_thread_batch,
-            8
-        ),
-        scenario!(
-            "spsc, one thread, batches of 64",
-            80_000_000,
-            1024,
-            same_thread_batch,
-            64
-        ),
-        scenario!(
-            "spsc, two threads, one by one",
-            10_000_000,
-            5000,
-            cross_thread
-        ),
-        scenario!(
-            "spsc, two threads, batches of 64",
-            40_000_000,
-            5000,
-            cross_thread_batch
-        ),
-        scenario!("spsc, two threads, round trip", 300_000, 500, ping_pong),
+        rings!("spsc, one thread, one by one", 20_000_000, 1000, same_thread, u64),
+        rings!("spsc, one thread, batches of 8", 40_000_000, 1024, same_thread_batch, u64, 8),
+        rings!("spsc, one thread, batches of 64", 80_000_000, 1024, same_thread_batch, u64, 64),
+        rings!("spsc, two threads, one by one", 10_000_000, 5000, cross_thread, u64),
+        rings!("spsc, two threads, batches of 8", 40_000_000, 5000, cross_thread_batch, u64, 8),
+        rings!("spsc, two threads, batches of 64", 40_000_000, 5000, cross_thread_batch, u64, 64),
+        rings!("spsc, two threads, slices of 64", 40_000_000, 5000, cross_thread_slices, u64, 64),
+        rings!("spsc, two threads, round trip", 300_000, 500, ping_pong, u64),
+        rings!("spsc, 64 bytes, one thread, one by one", 10_000_000, 1000, same_thread, Large),
+        rings!("spsc, 64 bytes, one thread, batches of 8", 10_000_000, 1024, same_thread_batch, Large, 8),
+        rings!("spsc, 64 bytes, one thread, batches of 64", 10_000_000, 1024, same_thread_batch, Large, 64),
+        rings!("spsc, 64 bytes, two threads, one by one", 5_000_000, 5000, cross_thread, Large),
+        rings!("spsc, 64 bytes, two threads, batches of 8", 5_000_000, 5000, cross_thread_batch, Large, 8),
+        rings!("spsc, 64 bytes, two threads, batches of 64", 5_000_000, 5000, cross_thread_batch, Large, 64),
+        unbounded!("spsc unbounded, one thread, one by one", 10_000_000, 1000, same_thread, u64),
+        unbounded!("spsc unbounded, two threads, one by one", 5_000_000, 5000, cross_thread, u64),
+        unbounded!("spsc unbounded, two threads, batches of 64", 10_000_000, 5000, cross_thread_batch, u64, 64),
+        unbounded!("spsc unbounded, 64 bytes, two threads, one by one", 2_000_000, 5000, cross_thread, Large),
     ]
 }
