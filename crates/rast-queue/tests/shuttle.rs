@@ -18,6 +18,8 @@ mod list;
 mod mpsc;
 #[path = "shuttle/queue.rs"]
 mod queue;
+#[path = "shuttle/segmented.rs"]
+mod segmented;
 #[path = "shuttle/spmc.rs"]
 mod spmc;
 #[path = "shuttle/spsc.rs"]
