@@ -81,6 +81,18 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         "shows that a map takes its memory from the trait",
     ),
     (
+        "rast-alloc",
+        "libc",
+        Kind::Normal,
+        "mappings and the end of threads on unix",
+    ),
+    (
+        "rast-alloc",
+        "libc",
+        Kind::Dev,
+        "forks and keys in the tests",
+    ),
+    (
         "rast-sharder",
         "hashbrown",
         Kind::Normal,
