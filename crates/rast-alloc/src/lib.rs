@@ -1,17 +1,19 @@
-//! The allocator layer: the `Allocator` trait that the layers above take their memory through, and [`RastAlloc`].
+//! The allocator layer: [`RastAlloc`], an allocator for the whole program with a heap for each thread; [`Heap`], a heap
+//! of one's own; and the `Allocator` trait that the layers above take their memory through.
 //!
 //! # When to use it
 //!
-//! As the program's global allocator, or as the allocator of single containers, to know how many bytes are asked for,
-//! now and at most, and how often, over all threads.
+//! As the program's global allocator where many threads pass memory to each other: a thread's own blocks cost no
+//! synchronisation, and what it frees of others travels in batches.
+//! As a [`Heap`] where a container's memory is to be bounded, or given back at once.
 //! The trait and the containers of `allocator-api2` are re-exported, so that the version is the one that the queues of
 //! `rast-queue` take.
 //!
 //! # When not
 //!
-//! If you want speed beyond the system's allocator today: [`RastAlloc`] forwards to it, for now, and adds two atomic
-//! additions per call.
-//! The per-thread engine that this layer is for comes later, behind the same names.
+//! If blocks are to be guarded against misuse: a double free or a wrong layout is undefined here, as in any allocator
+//! that is not hardened.
+//! If memory must go back to the system while its thread sleeps: a thread gives its own back, by [`RastAlloc::purge`].
 //!
 //! # Example
 //!
@@ -32,34 +34,82 @@
 //!
 //! # Guarantees
 //!
-//! - The figures are true when threads free each other's memory: there is one set of them, not one per thread.
-//! - Nothing in the allocator takes a lock, allocates, panics or touches a thread-local, beyond what the system's does.
+//! - On the path of a thread's own blocks stand no lock, no atomic read-modify-write and no fence.
+//! - The figures are true when threads free each other's memory.
+//! - Nothing inside takes a lock, allocates through std, panics, or has a thread-local with a destructor; it serves before
+//!   `main`, in the destructors of threads, in `atexit`, and in the child after `fork`.
+//! - What a thread leaves when it ends is adopted by the next one, and freed meanwhile by whoever frees it.
+//!
+//! How it works, drawn level by level, stands in `docs/algorithms/alloc.md` of the repository.
 //!
 //! # Features
 //!
-//! - `std` (default): [`RastAlloc`] and [`Stats`]. Without it: the trait, [`Global`], [`boxed`] and [`vec`](mod@vec).
+//! - `std` (default): [`RastAlloc`], [`Heap`] and [`Stats`]; brings `libc` on unix. Without it: the trait, [`Global`],
+//!   [`boxed`] and [`vec`](mod@vec).
 //!
 //! # Platforms
 //!
-//! Wherever std runs and has 64-bit atomics; without `std`, wherever `alloc` is.
+//! Linux first; other unix by the same calls; elsewhere the segments come from the system's allocator, and memory goes
+//! back in whole segments. Without `std`, wherever `alloc` is.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "std")]
 extern crate std;
 
+// The levels, lowest first; the models run the two protocols alone.
+#[cfg(all(feature = "std", not(rast_loom)))]
+mod arena;
+#[cfg(feature = "std")]
+mod block;
+#[cfg(all(feature = "std", not(rast_loom)))]
+mod large;
+#[cfg(all(feature = "std", not(rast_loom)))]
+mod os;
+#[cfg(all(feature = "std", not(rast_loom)))]
+mod segment;
+#[cfg(all(feature = "std", not(rast_loom)))]
+mod size_class;
+#[cfg(all(feature = "std", not(rast_loom)))]
+mod slab;
+#[cfg(all(feature = "std", not(rast_loom)))]
+mod span;
+#[cfg(all(feature = "std", not(rast_loom)))]
+mod tally;
+
+// Threads.
+#[cfg(all(feature = "std", not(rast_loom)))]
+mod level;
+#[cfg(feature = "std")]
+mod mailbox;
+#[cfg(feature = "std")]
+mod registry;
+#[cfg(all(feature = "std", not(rast_loom)))]
+mod thread;
+#[cfg(all(feature = "std", not(rast_loom)))]
+mod thread_heap;
+
+// Faces.
+#[cfg(all(feature = "std", not(rast_loom)))]
+mod heap;
 #[cfg(feature = "std")]
 mod rast_alloc;
 #[cfg(feature = "std")]
 mod stats;
 
+#[cfg(all(feature = "std", not(rast_loom)))]
+pub use heap::Heap;
 #[cfg(feature = "std")]
 pub use rast_alloc::RastAlloc;
 #[cfg(feature = "std")]
-#[doc(hidden)]
-pub use stats::Counters;
-#[cfg(feature = "std")]
 pub use stats::Stats;
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub use {
+    block::Block,
+    mailbox::Mailbox,
+    registry::{Entered, Entry, Registry},
+};
 
 pub use allocator_api2::alloc::{AllocError, Allocator, Global, Layout};
 pub use allocator_api2::{boxed, vec};

@@ -1,36 +1,34 @@
-//! The allocator of zero size: the system's memory with true figures.
+//! The allocator of zero size: the heaps of all threads behind one name.
 //!
-//! Simple for now: every call is forwarded to the system's allocator, then counted.
-//! `realloc` and `alloc_zeroed` are forwarded as such, so a block that can grow where it stands does, and fresh pages
-//! that the system hands out cleared are not cleared again.
-//! A call is counted once it has succeeded, a free before it is forwarded, so that the bytes in use are never above what
-//! was asked for.
+//! Each thread takes from its own heap ([`crate::thread_heap`]); a block goes back to the heap that owns it, whichever
+//! thread frees it.
+//! The fast paths are here: the class by one load, the heap by one load from the thread, the owner of a block by one load
+//! from its segment; no lock, no atomic read-modify-write, no call.
 
 use core::ptr::NonNull;
-use std::alloc::{GlobalAlloc, System};
+use std::alloc::GlobalAlloc;
+#[cfg(rast_loom)]
+use std::alloc::System;
 
-use crate::stats::{Counters, Stats};
+use crate::block::dangling;
+use crate::stats::Stats;
 use crate::{AllocError, Allocator, Layout};
-
-// Under loom an atomic belongs to one run of a model and cannot be static: there, nothing is counted.
 #[cfg(not(rast_loom))]
-static COUNTERS: Counters = Counters::new();
-
-#[inline]
-fn count(event: impl FnOnce(&Counters)) {
-    #[cfg(not(rast_loom))]
-    event(&COUNTERS);
-    #[cfg(rast_loom)]
-    drop(event);
-}
+use crate::{
+    segment::Segment,
+    size_class::{SMALL_MAX, key_of, small_class_of},
+    thread,
+    thread_heap::ThreadHeap,
+};
 
 /// The allocator: a value of no size that stands for one allocator of the whole process.
 ///
 /// It serves as the global allocator and, by value, as the `Allocator` of single containers; all of these share one
 /// memory and one set of figures, and a block may be freed through any of them, on any thread.
 ///
-/// Progress: that of the system's allocator; the figures add two wait-free atomic additions per call.
-/// A request of no size touches neither the system nor the figures.
+/// Progress: taking and giving back is wait-free but for the system's calls, and so is giving back what another thread
+/// took, but for an exchange per batch that is lock-free.
+/// A request of no size touches neither the heap nor the figures.
 ///
 /// ```
 /// use rast_alloc::RastAlloc;
@@ -45,89 +43,268 @@ fn count(event: impl FnOnce(&Counters)) {
 pub struct RastAlloc;
 
 impl RastAlloc {
-    /// Returns the figures of the process, from any thread; wait-free.
+    /// Returns the figures of the process, from any thread.
+    ///
+    /// Wait-free; cost: linear in the most threads that ever lived at once.
     pub fn stats() -> Stats {
         #[cfg(not(rast_loom))]
-        return COUNTERS.read();
+        return Stats::read();
         #[cfg(rast_loom)]
         Stats::default()
     }
+
+    /// Gives the memory that stands unused in the heap of this thread back to the system, and delivers what this thread
+    /// freed of others; returns how many bytes went back.
+    ///
+    /// Cost: linear in the unused memory of this thread.
+    pub fn purge() -> usize {
+        #[cfg(not(rast_loom))]
+        return thread::with(ThreadHeap::purge).unwrap_or(0);
+        #[cfg(rast_loom)]
+        0
+    }
+
+    /// Does [`purge`](Self::purge) for this thread and for all heaps whose thread has ended; returns how many bytes went
+    /// back.
+    ///
+    /// Heaps of threads that live are theirs alone: each of them calls [`purge`](Self::purge) or
+    /// [`on_idle`](Self::on_idle) for its own.
+    pub fn purge_all() -> usize {
+        #[cfg(not(rast_loom))]
+        return Self::purge() + ThreadHeap::purge_left();
+        #[cfg(rast_loom)]
+        0
+    }
+
+    /// To be called by a thread before it sleeps: delivers what it freed of others, takes in what others freed of it.
+    ///
+    /// Cost: linear in what arrived.
+    pub fn on_idle() {
+        #[cfg(not(rast_loom))]
+        thread::with(ThreadHeap::idle);
+    }
 }
 
-// SAFETY: every call goes to the system's allocator with the caller's own arguments, under the same contract; counting
-// neither panics, nor allocates, nor touches the block.
+// Under loom an atomic belongs to one run of a model and cannot be static: there, the system's allocator stands in.
+#[cfg(rast_loom)]
+mod heap {
+    use super::{GlobalAlloc, Layout, System};
+
+    /// As in the other build.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`GlobalAlloc::alloc`].
+    pub(super) unsafe fn allocate(layout: Layout) -> *mut u8 {
+        // SAFETY: obligation 1.
+        unsafe { System.alloc(layout) }
+    }
+
+    /// As in the other build.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`GlobalAlloc::alloc_zeroed`].
+    pub(super) unsafe fn allocate_zeroed(layout: Layout) -> *mut u8 {
+        // SAFETY: obligation 1.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    /// As in the other build.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`GlobalAlloc::dealloc`].
+    pub(super) unsafe fn deallocate(block: *mut u8, layout: Layout) {
+        // SAFETY: obligation 1.
+        unsafe { System.dealloc(block, layout) };
+    }
+
+    /// As in the other build.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`GlobalAlloc::realloc`].
+    pub(super) unsafe fn reallocate(block: *mut u8, old: Layout, size: usize) -> *mut u8 {
+        // SAFETY: obligation 1.
+        unsafe { System.realloc(block, old, size) }
+    }
+}
+
+#[cfg(not(rast_loom))]
+mod heap {
+    use super::{Layout, NonNull, SMALL_MAX, Segment, ThreadHeap, key_of, small_class_of, thread};
+    use core::ptr;
+
+    /// Takes a block.
+    ///
+    /// # Safety
+    ///
+    /// 1. None that this build needs; the other one has some.
+    #[inline(always)]
+    pub(super) unsafe fn allocate(layout: Layout) -> *mut u8 {
+        let key = key_of(layout);
+        if key <= SMALL_MAX {
+            let block = thread::here().arena.pop(small_class_of(key), layout.size());
+            if !block.is_null() {
+                return block;
+            }
+        }
+        allocate_slow(layout)
+    }
+
+    #[inline(never)]
+    fn allocate_slow(layout: Layout) -> *mut u8 {
+        thread::with(|heap| heap.allocate(layout)).unwrap_or(ptr::null_mut())
+    }
+
+    /// Takes a block of zeroes.
+    ///
+    /// # Safety
+    ///
+    /// 1. None that this build needs; the other one has some.
+    pub(super) unsafe fn allocate_zeroed(layout: Layout) -> *mut u8 {
+        thread::with(|heap| heap.allocate_zeroed(layout)).unwrap_or(ptr::null_mut())
+    }
+
+    /// Gives a block back.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of this allocator with this layout, and the caller gives it up.
+    #[inline(always)]
+    pub(super) unsafe fn deallocate(block: *mut u8, layout: Layout) {
+        let key = key_of(layout);
+        if key <= SMALL_MAX {
+            let heap = thread::here();
+            // SAFETY: a block of a class lies in a segment, obligation 1.
+            if ptr::eq(unsafe { Segment::owner_of(block) }, heap.name()) {
+                let class = small_class_of(key);
+                // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
+                unsafe { heap.arena.push(class, block, layout.size()) };
+                return;
+            }
+        }
+        // SAFETY: obligation 1.
+        unsafe { deallocate_slow(block, layout) };
+    }
+
+    /// Gives a block back that is not small or not this thread's.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`deallocate`].
+    #[inline(never)]
+    unsafe fn deallocate_slow(block: *mut u8, layout: Layout) {
+        // SAFETY: blocks are never null.
+        let block = unsafe { NonNull::new_unchecked(block) };
+        // Without memory for a heap the block stays where it is: lost, as there is nobody who could put it away.
+        // SAFETY: obligation 1.
+        thread::with(|heap| unsafe { heap.deallocate(block, layout) });
+    }
+
+    /// Changes a block's size.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of this allocator with the layout `old`; the caller gives it up if the call succeeds.
+    /// 2. `size`, rounded up to the alignment, does not overflow `isize`.
+    pub(super) unsafe fn reallocate(block: *mut u8, old: Layout, size: usize) -> *mut u8 {
+        // SAFETY: blocks are never null.
+        let block = unsafe { NonNull::new_unchecked(block) };
+        // SAFETY: obligation 2.
+        let new = unsafe { Layout::from_size_align_unchecked(size, old.align()) };
+        // SAFETY: obligation 1.
+        let resized = thread::with(|heap| unsafe { ThreadHeap::reallocate(heap, block, old, new) });
+        resized.unwrap_or(ptr::null_mut())
+    }
+}
+
+// SAFETY: the heap keeps the contract (blocks apart, as long and aligned as asked, null on refusal, nothing panics or
+// unwinds); nothing inside allocates through the global allocator.
 unsafe impl GlobalAlloc for RastAlloc {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's obligations are the system's.
-        let block = unsafe { System.alloc(layout) };
-        if !block.is_null() {
-            count(|counters| counters.count_allocation(layout.size()));
-        }
-        block
+        // SAFETY: the caller's obligations are the heap's.
+        unsafe { heap::allocate(layout) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        count(|counters| counters.count_free(layout.size()));
-        // SAFETY: the caller's obligations are the system's.
-        unsafe { System.dealloc(block, layout) };
+        // SAFETY: as above.
+        unsafe { heap::deallocate(block, layout) };
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's obligations are the system's.
-        let block = unsafe { System.alloc_zeroed(layout) };
-        if !block.is_null() {
-            count(|counters| counters.count_allocation(layout.size()));
-        }
-        block
+        // SAFETY: as above.
+        unsafe { heap::allocate_zeroed(layout) }
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's obligations are the system's.
-        let moved = unsafe { System.realloc(block, layout, size) };
-        if !moved.is_null() {
-            count(|counters| counters.count_reallocation(layout.size(), size));
-        }
-        moved
+        // SAFETY: as above.
+        unsafe { heap::reallocate(block, layout, size) }
     }
 }
 
-/// Counts a change of a block's size, of which either may be none.
-#[inline]
-fn count_change(old: usize, new: usize) {
-    count(|counters| match (old, new) {
-        (0, 0) => {}
-        (0, new) => counters.count_allocation(new),
-        (old, 0) => counters.count_free(old),
-        (old, new) => counters.count_reallocation(old, new),
-    });
+impl RastAlloc {
+    /// Changes a block's layout; either may have no size.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of this allocator with the layout `old`; the caller gives it up if the call succeeds.
+    unsafe fn change(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        if old.align() == new.align() && old.size() > 0 && new.size() > 0 {
+            // SAFETY: obligation 1, and neither layout is without size; `new` is a layout.
+            let resized = unsafe { self.realloc(block.as_ptr(), old, new.size()) };
+            let resized = NonNull::new(resized).ok_or(AllocError)?;
+            return Ok(NonNull::slice_from_raw_parts(resized, new.size()));
+        }
+        let moved = self.allocate(new)?;
+        let length = old.size().min(new.size());
+        // SAFETY: both blocks are at least that long, and different where they have a size.
+        unsafe { block.copy_to_nonoverlapping(moved.cast(), length) };
+        // SAFETY: obligation 1.
+        unsafe { self.deallocate(block, old) };
+        Ok(moved)
+    }
 }
 
-// SAFETY: every call goes to the system's `Allocator`, which keeps the trait's contract; all values of this type are the
-// same allocator, so a block of one may be freed by another, and moving a value moves nothing.
+// SAFETY: as for `GlobalAlloc`; all values of this type are the same allocator, so a block of one may be freed by another,
+// and moving a value moves nothing. A layout without size gets an aligned address that is no block.
 unsafe impl Allocator for RastAlloc {
     #[inline]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        let block = Allocator::allocate(&System, layout)?;
-        count_change(0, layout.size());
-        Ok(block)
+        let block = match layout.size() {
+            0 => dangling(layout),
+            // SAFETY: the layout has a size.
+            _ => NonNull::new(unsafe { self.alloc(layout) }).ok_or(AllocError)?,
+        };
+        Ok(NonNull::slice_from_raw_parts(block, layout.size()))
     }
 
     #[inline]
     fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        let block = Allocator::allocate_zeroed(&System, layout)?;
-        count_change(0, layout.size());
-        Ok(block)
+        let block = match layout.size() {
+            0 => dangling(layout),
+            // SAFETY: the layout has a size.
+            _ => NonNull::new(unsafe { self.alloc_zeroed(layout) }).ok_or(AllocError)?,
+        };
+        Ok(NonNull::slice_from_raw_parts(block, layout.size()))
     }
 
     #[inline]
     unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
-        count_change(layout.size(), 0);
-        // SAFETY: the caller's obligations are the system's.
-        unsafe { System.deallocate(block, layout) };
+        if layout.size() > 0 {
+            // SAFETY: the caller's obligations, and the layout has a size.
+            unsafe { self.dealloc(block.as_ptr(), layout) };
+        }
     }
 
     #[inline]
@@ -137,23 +314,23 @@ unsafe impl Allocator for RastAlloc {
         old: Layout,
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: the caller's obligations are the system's.
-        let moved = unsafe { System.grow(block, old, new) }?;
-        count_change(old.size(), new.size());
-        Ok(moved)
+        // SAFETY: the caller's obligations.
+        unsafe { self.change(block, old, new) }
     }
 
-    #[inline]
     unsafe fn grow_zeroed(
         &self,
         block: NonNull<u8>,
         old: Layout,
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: the caller's obligations are the system's.
-        let moved = unsafe { System.grow_zeroed(block, old, new) }?;
-        count_change(old.size(), new.size());
-        Ok(moved)
+        // SAFETY: the caller's obligations.
+        let grown = unsafe { self.change(block, old, new) }?;
+        // SAFETY: the new block is at least as long as the old one.
+        let rest = unsafe { grown.cast::<u8>().add(old.size()) };
+        // SAFETY: the block is `new.size()` bytes long, which is no less than the old size.
+        unsafe { rest.write_bytes(0, new.size() - old.size()) };
+        Ok(grown)
     }
 
     #[inline]
@@ -163,9 +340,7 @@ unsafe impl Allocator for RastAlloc {
         old: Layout,
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: the caller's obligations are the system's.
-        let moved = unsafe { System.shrink(block, old, new) }?;
-        count_change(old.size(), new.size());
-        Ok(moved)
+        // SAFETY: the caller's obligations.
+        unsafe { self.change(block, old, new) }
     }
 }

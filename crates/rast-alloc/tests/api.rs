@@ -168,6 +168,6 @@ fn figures_as_text() {
     let text = Stats::default().to_string();
     assert_eq!(
         text,
-        "0 bytes in 0 blocks, peak 0 bytes, 0 allocations, 0 frees, 0 reallocations"
+        "0 bytes in 0 blocks, peak 0 bytes, 0 allocations, 0 frees, 0 reallocations, 0 bytes reserved, 0 committed"
     );
 }

@@ -1,69 +1,217 @@
-//! The counters, which have no protocol beyond the order that each word has by itself.
+//! The protocols between threads: mailboxes and who holds them, and the registry.
 //!
 //! Under `--cfg rast_loom` each scenario runs in every interleaving; otherwise as a stress on real threads.
 #![cfg(feature = "std")]
 
-use rast_alloc::Counters;
+use rast_alloc::primitive::cell::UnsafeCell;
 use rast_alloc::primitive::model::model;
 use rast_alloc::primitive::sync::Arc;
+use rast_alloc::primitive::sync::atomic::{AtomicUsize, Ordering};
 use rast_alloc::primitive::thread;
+use rast_alloc::{Block, Entered, Entry, Mailbox, Registry};
 
-/// Two threads take and give back: the sums come out, and the peak is one that was reached.
-#[test]
-fn stats_sum_and_peak() {
-    model(|| {
-        let counters = Arc::new(Counters::new());
-        let theirs = Arc::clone(&counters);
-        let other = thread::spawn(move || {
-            theirs.count_allocation(10);
-            theirs.count_free(10);
-        });
-        counters.count_allocation(3);
-        counters.count_reallocation(3, 5);
-        other.join().unwrap();
-        let stats = counters.read();
-        assert_eq!(stats.bytes_current, 5);
-        assert_eq!(
-            (stats.allocations, stats.frees, stats.reallocations),
-            (2, 1, 1)
+/// What a mailbox guards: how many blocks came home, and how often each did.
+struct Home {
+    mailbox: Mailbox,
+    count: UnsafeCell<usize>,
+}
+
+// SAFETY: only who holds the mailbox touches the count.
+unsafe impl Sync for Home {}
+// SAFETY: as above.
+unsafe impl Send for Home {}
+
+/// A block that may be sent to another thread.
+struct Free(*mut Block);
+
+// SAFETY: a free block has one owner at a time.
+unsafe impl Send for Free {}
+
+fn block() -> Free {
+    Free(Box::into_raw(Box::new(Block::last())))
+}
+
+impl Home {
+    fn new() -> Self {
+        Self {
+            mailbox: Mailbox::new(),
+            count: UnsafeCell::new(0),
+        }
+    }
+
+    /// Delivers one batch as a heap does: puts it away if nobody holds the mailbox.
+    fn deliver(&self, batch: Vec<Free>) {
+        let (first, last) = (batch[0].0, batch[batch.len() - 1].0);
+        for pair in batch.windows(2) {
+            // SAFETY: the blocks are this thread's.
+            unsafe { Block::set_next(pair[0].0, pair[1].0) };
+        }
+        // SAFETY: the list is linked, and this thread's alone.
+        if unsafe { self.mailbox.deliver(first, last) } {
+            self.leave();
+        }
+    }
+
+    /// Takes in what arrived. Only the holder calls it.
+    fn put_away(&self) {
+        let mut next = self.mailbox.take();
+        while !next.is_null() {
+            let block = next;
+            // SAFETY: letters are lists of free blocks, which the holder alone has.
+            next = unsafe { Block::next(block) };
+            // SAFETY: the block was made by `block`, and is in no list any more.
+            drop(unsafe { Box::from_raw(block) });
+            // SAFETY: this thread holds the mailbox.
+            self.count.with_mut(|count| unsafe { *count += 1 });
+        }
+    }
+
+    /// Gives the mailbox up as a heap does. Only the holder calls it.
+    fn leave(&self) {
+        loop {
+            self.put_away();
+            if !self.mailbox.release() {
+                return;
+            }
+        }
+    }
+
+    fn count(&self) -> usize {
+        assert!(self.mailbox.claim(), "nobody holds it in the end");
+        assert!(
+            self.mailbox.is_empty(),
+            "no letter stays where nobody holds the mailbox"
         );
-        assert!([10, 13, 15].contains(&stats.bytes_peak), "{stats}");
+        // SAFETY: this thread holds the mailbox.
+        self.count.with(|count| unsafe { *count })
+    }
+}
+
+/// Two threads deliver while the owner takes in: each block comes home once, with what was written to it.
+#[test]
+fn mailbox_batches_come_home() {
+    model(|| {
+        let home = Arc::new(Home::new());
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let home = Arc::clone(&home);
+                thread::spawn(move || home.deliver(vec![block(), block()]))
+            })
+            .collect();
+        home.put_away();
+        for other in others {
+            other.join().unwrap();
+        }
+        home.leave();
+        assert_eq!(home.count(), 4);
     });
 }
 
-/// A block that one thread takes and the other gives back never makes the bytes in use wrap below zero.
+/// An owner leaves while another thread delivers: one of the two puts the letter away.
 #[test]
-fn stats_cross_thread_free() {
+fn mailbox_no_letter_is_left() {
     model(|| {
-        let counters = Arc::new(Counters::new());
-        counters.count_allocation(7);
-        let theirs = Arc::clone(&counters);
-        let other = thread::spawn(move || theirs.count_free(7));
-        assert!([0, 7].contains(&counters.read().bytes_current));
+        let home = Arc::new(Home::new());
+        let theirs = Arc::clone(&home);
+        let other = thread::spawn(move || theirs.deliver(vec![block()]));
+        home.leave();
         other.join().unwrap();
-        let stats = counters.read();
-        assert_eq!(
-            (stats.bytes_current, stats.bytes_peak, stats.live()),
-            (0, 7, 0)
-        );
+        assert_eq!(home.count(), 1);
     });
 }
 
-/// Readings beside an allocation never show more bytes in use than the peak, nor a peak that sinks.
+/// A thread adopts what another one left: it sees all that the other did, and only one adopts at a time.
 #[test]
-fn stats_peak_never_sinks() {
+fn mailbox_is_adopted_by_one() {
     model(|| {
-        let counters = Arc::new(Counters::new());
-        let theirs = Arc::clone(&counters);
+        let home = Arc::new(Home::new());
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let home = Arc::clone(&home);
+                thread::spawn(move || {
+                    if home.mailbox.claim() {
+                        // SAFETY: this thread holds the mailbox.
+                        home.count.with_mut(|count| unsafe { *count += 1 });
+                        home.leave();
+                        return 1;
+                    }
+                    0
+                })
+            })
+            .collect();
+        // SAFETY: a new mailbox is held by who made it.
+        home.count.with_mut(|count| unsafe { *count += 1 });
+        home.leave();
+        let adopted: usize = others.into_iter().map(|other| other.join().unwrap()).sum();
+        assert_eq!(home.count(), 1 + adopted);
+    });
+}
+
+/// A value of a registry; the number is written before it is entered.
+struct Member {
+    entry: Entry<Self>,
+    number: UnsafeCell<usize>,
+}
+
+// SAFETY: the number is written before the value is shared, and only read after.
+unsafe impl Sync for Member {}
+// SAFETY: as above.
+unsafe impl Send for Member {}
+
+impl Entered for Member {
+    fn entry(&self) -> &Entry<Self> {
+        &self.entry
+    }
+}
+
+fn member(number: usize) -> &'static Member {
+    let member = Box::leak(Box::new(Member {
+        entry: Entry::new(),
+        number: UnsafeCell::new(0),
+    }));
+    // SAFETY: nobody else knows the member.
+    member.number.with_mut(|at| unsafe { *at = number });
+    member
+}
+
+/// Readers beside two that enter see whole members, and in the end both.
+#[test]
+fn registry_shows_whole_members() {
+    model(|| {
+        let registry = Arc::new(Registry::<Member>::new());
+        let seen = Arc::new(AtomicUsize::new(0));
+        let theirs = Arc::clone(&registry);
         let other = thread::spawn(move || {
-            theirs.count_allocation(7);
-            theirs.count_free(7);
+            let member = member(1);
+            // SAFETY: the member is new and leaked.
+            unsafe { theirs.enter(member) };
         });
-        let first = counters.read();
-        assert!(first.bytes_peak >= first.bytes_current, "{first}");
-        let second = counters.read();
-        assert!(second.bytes_peak >= first.bytes_peak, "{first} / {second}");
+        let sum = |registry: &Registry<Member>| {
+            let mut sum = 0;
+            registry.find(|member| {
+                // SAFETY: entered members are not written any more.
+                sum += member.number.with(|number| unsafe { *number });
+                None::<()>
+            });
+            sum
+        };
+        assert!([0, 1].contains(&sum(&registry)));
+        // SAFETY: the member is new and leaked.
+        unsafe { registry.enter(member(2)) };
+        assert!([2, 3].contains(&sum(&registry)));
         other.join().unwrap();
-        assert_eq!(counters.read().bytes_peak, 7);
+        seen.store(sum(&registry), Ordering::Relaxed);
+        assert_eq!(seen.load(Ordering::Relaxed), 3);
+        // The members of this run: nobody looks any more.
+        let mut members = Vec::new();
+        registry.find(|member| {
+            members.push(std::ptr::from_ref(member).cast_mut());
+            None::<()>
+        });
+        drop(registry);
+        for member in members {
+            // SAFETY: the member was leaked by `member`, and the registry is gone.
+            drop(unsafe { Box::from_raw(member) });
+        }
     });
 }

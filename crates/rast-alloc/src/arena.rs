@@ -1,0 +1,444 @@
+//! An arena: all levels of one owner, from the lists of blocks down to the segments.
+//!
+//! ```text
+//!   level 0   lists     one slot per class: a list that is pushed and popped, and a spare one      own blocks
+//!   level 1   slabs     equal blocks in a 64 KiB slot, for classes up to 2 KiB                     [slab]
+//!   level 2   spans     boundary tags, two-level bitmap; slabs, cached classes, up to 1/4 segment  [span]
+//!   level 3   segments  4 MiB of the system's address space                                        [segment]
+//!   beside    large     a mapping for each block                                                   [large]
+//! ```
+//!
+//! Allocation pops from its class's list, and freeing pushes there: the size that Rust passes names the class, so no
+//! header and no slab is touched.
+//! An empty list takes the spare one, then what a slab has; a full list becomes the spare one, and the spare one that
+//! stood there goes back to the slabs.
+//! So at least half a list of operations lies between two steps down, in whatever order blocks come and go.
+//!
+//! The length of a list is not kept: it follows from the sums that the figures need anyway (see [`Slot`]).
+//!
+//! An arena knows no threads: its fields are cells, and whoever has it is alone with it.
+//! Only the sums ([`Tally`]) are read from elsewhere.
+
+use core::cell::Cell;
+use core::ptr::{self, NonNull};
+
+use crate::block::Block;
+use crate::large::Larges;
+use crate::segment::{SLOT, Segment, Segments};
+use crate::size_class::{CLASSES, SMALL_CLASSES, list_limit, size_of_class};
+use crate::slab::SlabList;
+use crate::span::{GRAIN, Span, SpanIndex, TAG, bytes_for};
+use crate::tally::Tally;
+
+mod call;
+mod purge;
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+pub(crate) use tests::is_zero;
+
+pub(crate) use call::Level;
+
+/// The slot that counts spans without a class.
+pub(crate) const SPANS: usize = CLASSES;
+/// The slot that counts large blocks.
+pub(crate) const LARGE: usize = CLASSES + 1;
+/// How many slots there are.
+pub(crate) const SLOTS: usize = CLASSES + 2;
+
+/// A class's list and sums.
+///
+/// Blocks in the list = `given` − `taken` + what the slow paths brought in, less what they carried off.
+/// The slow paths keep that difference folded into `bound`, so the list is full when `given` − `taken` reaches `bound`,
+/// and the fast paths count nothing but what the figures show.
+#[repr(C)]
+pub(crate) struct Slot {
+    head: Cell<*mut Block>,
+    /// Blocks taken by the owner, since the beginning.
+    pub(crate) taken: Tally,
+    /// Blocks given back by the owner, since the beginning.
+    pub(crate) given: Tally,
+    bound: Cell<i64>,
+}
+
+/// The second list of a class, and its length.
+struct Spare {
+    head: Cell<*mut Block>,
+    count: Cell<usize>,
+}
+
+/// The levels of one owner.
+#[repr(C, align(128))]
+pub(crate) struct Arena {
+    slots: [Slot; SLOTS],
+    /// Bytes asked for by the owner, less those that it gave back, as a wrapping sum.
+    pub(crate) requested: Tally,
+    /// Blocks that changed their size.
+    pub(crate) reallocations: Tally,
+    /// Changes of size that were counted as a block taken and one given.
+    pub(crate) moves: Tally,
+    /// Bytes of segments and large mappings, as a wrapping sum.
+    pub(crate) reserved: Tally,
+    pub(crate) spans: SpanIndex,
+    /// What the headers of the segments say.
+    owner: Cell<*const ()>,
+    segments: Segments,
+    /// Segments that one free span fills.
+    empties: Cell<usize>,
+    /// The least `empties` since the last beat.
+    empties_least: Cell<usize>,
+    beats: Cell<u32>,
+    larges: Larges,
+    slabs: [SlabList; SMALL_CLASSES],
+    spares: [Spare; CLASSES],
+}
+
+impl Slot {
+    const fn new(class: usize) -> Self {
+        Self {
+            head: Cell::new(ptr::null_mut()),
+            taken: Tally::new(),
+            given: Tally::new(),
+            bound: Cell::new(if class < CLASSES {
+                list_limit(class) as i64
+            } else {
+                0
+            }),
+        }
+    }
+
+    #[inline(always)]
+    fn is_full(&self) -> bool {
+        self.given
+            .read()
+            .wrapping_sub(self.taken.read())
+            .cast_signed()
+            >= self.bound.get()
+    }
+
+    /// How many blocks are in the list.
+    fn len(&self, class: usize) -> usize {
+        let excess = self
+            .given
+            .read()
+            .wrapping_sub(self.taken.read())
+            .cast_signed();
+        (excess - self.bound.get() + list_limit(class) as i64) as usize
+    }
+
+    /// Says that `count` blocks came into the list otherwise than by freeing.
+    #[inline]
+    fn brought(&self, count: usize) {
+        self.bound.set(self.bound.get() - count as i64);
+    }
+
+    /// Says that `count` blocks left the list otherwise than by allocation.
+    #[inline]
+    fn carried_off(&self, count: usize) {
+        self.bound.set(self.bound.get() + count as i64);
+    }
+}
+
+impl Arena {
+    /// An arena without segments; it must not be moved once it has one, nor used before it knows its owner.
+    pub(crate) const fn new(larges: Larges) -> Self {
+        let mut slots = [const { Slot::new(0) }; SLOTS];
+        let mut class = 0;
+        while class < SLOTS {
+            slots[class] = Slot::new(class);
+            class += 1;
+        }
+        Self {
+            slots,
+            requested: Tally::new(),
+            reallocations: Tally::new(),
+            moves: Tally::new(),
+            reserved: Tally::new(),
+            spans: SpanIndex::new(),
+            owner: Cell::new(ptr::null()),
+            segments: Segments::new(),
+            empties: Cell::new(0),
+            empties_least: Cell::new(0),
+            beats: Cell::new(0),
+            larges,
+            slabs: [const { SlabList::new() }; SMALL_CLASSES],
+            spares: [const {
+                Spare {
+                    head: Cell::new(ptr::null_mut()),
+                    count: Cell::new(0),
+                }
+            }; CLASSES],
+        }
+    }
+
+    /// Says what the headers of segments shall name as owner.
+    pub(crate) fn set_owner(&self, owner: *const ()) {
+        self.owner.set(owner);
+    }
+
+    /// The slot of a class, of [`SPANS`] or of [`LARGE`].
+    #[inline(always)]
+    pub(crate) fn slot(&self, class: usize) -> &Slot {
+        debug_assert!(class < SLOTS);
+        // SAFETY: classes come from `class_of` and the slabs, all below `CLASSES`, or are one of the two constants.
+        unsafe { self.slots.get_unchecked(class) }
+    }
+
+    /// All slots, of the classes and beyond.
+    pub(crate) fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Takes a block of `class` from its list, null if there is none, for a request of `size` bytes.
+    #[inline(always)]
+    pub(crate) fn pop(&self, class: usize, size: usize) -> *mut u8 {
+        let slot = self.slot(class);
+        let block = slot.head.get();
+        if block.is_null() {
+            return ptr::null_mut();
+        }
+        // SAFETY: blocks in a list are free and this arena's, their links written when they were pushed.
+        slot.head.set(unsafe { Block::next(block) });
+        slot.taken.add(1);
+        self.requested.add(size as u64);
+        block.cast()
+    }
+
+    /// Puts a block of `class` back, which was of `size` bytes.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of this class that this arena gave out, and the caller gives it up.
+    #[inline(always)]
+    pub(crate) unsafe fn push(&self, class: usize, block: *mut u8, size: usize) {
+        let slot = self.slot(class);
+        if slot.is_full() {
+            self.make_room(class);
+        }
+        let block = block.cast::<Block>();
+        // SAFETY: obligation 1; every block holds a word and is aligned to it.
+        unsafe { Block::set_next(block, slot.head.get()) };
+        slot.head.set(block);
+        slot.given.add(1);
+        self.requested.subtract(size as u64);
+    }
+
+    /// Takes a block of `class` from the levels beneath its empty list; null if the system has no memory.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn pop_slow(&self, class: usize, size: usize) -> *mut u8 {
+        debug_assert!(self.slot(class).head.get().is_null());
+        if !self.refill(class) {
+            return ptr::null_mut();
+        }
+        self.pop(class, size)
+    }
+
+    /// Fills the empty list of `class`.
+    fn refill(&self, class: usize) -> bool {
+        let (slot, spare) = (self.slot(class), &self.spares[class]);
+        let count = spare.count.replace(0);
+        if count > 0 {
+            slot.head.set(spare.head.replace(ptr::null_mut()));
+            slot.brought(count);
+            return true;
+        }
+        if class >= SMALL_CLASSES {
+            let Some(span) = self.take_span(bytes_for(size_of_class(class)), 1) else {
+                return false;
+            };
+            span.set_class(class as u8);
+            let block = span.payload().as_ptr().cast();
+            // SAFETY: the span is new and this arena's.
+            unsafe { Block::set_next(block, ptr::null_mut()) };
+            slot.head.set(block);
+            slot.brought(1);
+            return true;
+        }
+        let list = &self.slabs[class];
+        if list.first().is_none() && !self.open_slab(class) {
+            return false;
+        }
+        let Some(slab) = list.first() else {
+            return false;
+        };
+        let taken = slab.take();
+        if slab.is_exhausted() {
+            list.unlink(slab);
+        }
+        slot.head.set(taken.first);
+        slot.brought(taken.count);
+        true
+    }
+
+    /// Empties the full list of `class` by making it the spare one.
+    #[cold]
+    #[inline(never)]
+    fn make_room(&self, class: usize) {
+        let (slot, spare) = (self.slot(class), &self.spares[class]);
+        let old = spare.head.replace(ptr::null_mut());
+        let count = slot.len(class);
+        spare.head.set(slot.head.replace(ptr::null_mut()));
+        spare.count.set(count);
+        slot.carried_off(count);
+        self.put_back(class, old);
+    }
+
+    /// Puts a list of blocks back where they came from.
+    pub(crate) fn put_back(&self, class: usize, mut block: *mut Block) {
+        while !block.is_null() {
+            // SAFETY: blocks of a list are free and this arena's, their links written.
+            let next = unsafe { Block::next(block) };
+            // SAFETY: as above, and out of the list now.
+            unsafe { self.put_back_one(class, block) };
+            block = next;
+        }
+    }
+
+    /// Puts a block back where it came from.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a free block of this arena and class, in no list.
+    #[inline]
+    unsafe fn put_back_one(&self, class: usize, block: *mut Block) {
+        if class >= SMALL_CLASSES {
+            // SAFETY: blocks are never null.
+            let payload = unsafe { NonNull::new_unchecked(block) }.cast();
+            // SAFETY: blocks of these classes are payloads of used spans, obligation 1.
+            let span = unsafe { Span::of_payload(payload) };
+            self.give_span(span);
+            return;
+        }
+        // SAFETY: the block lies in a segment of this arena.
+        let slab = unsafe { Segment::slab_of(block) };
+        debug_assert_eq!(slab.class(), Some(class));
+        // SAFETY: the slab serves the slot that the block lies in, so the block was taken from it.
+        unsafe { slab.put(block) };
+        let list = &self.slabs[class];
+        list.link(slab);
+        if slab.is_empty() && !list.is_only(slab) {
+            list.unlink(slab);
+            self.close_slab(slab);
+        }
+    }
+
+    /// Takes back a block that another thread freed and counted.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a free block of this arena, given up by its user, in no list.
+    #[inline]
+    pub(crate) unsafe fn accept(&self, block: *mut Block) {
+        // SAFETY: the block lies in a segment of this arena.
+        let slab = unsafe { Segment::slab_of(block) };
+        let class = match slab.class() {
+            Some(class) => class,
+            None => {
+                // SAFETY: blocks are never null.
+                let payload = unsafe { NonNull::new_unchecked(block) }.cast();
+                // SAFETY: what no slab serves is the payload of a used span.
+                let span = unsafe { Span::of_payload(payload) };
+                match usize::from(span.class()) {
+                    SPANS => {
+                        self.give_span(span);
+                        return;
+                    }
+                    class => class,
+                }
+            }
+        };
+        let slot = self.slot(class);
+        if slot.is_full() {
+            if self.spares[class].count.get() > 0 {
+                // SAFETY: obligation 1, and the class is the block's.
+                unsafe { self.put_back_one(class, block) };
+                return;
+            }
+            self.make_room(class);
+        }
+        // SAFETY: obligation 1.
+        unsafe { Block::set_next(block, slot.head.get()) };
+        slot.head.set(block);
+        slot.brought(1);
+    }
+
+    fn open_slab(&self, class: usize) -> bool {
+        let Some(span) = self.take_span(SLOT, SLOT) else {
+            return false;
+        };
+        // SAFETY: the span lies in a segment of this arena.
+        let slab = unsafe { Segment::slab_of(span.payload().as_ptr()) };
+        slab.open(span.payload(), class);
+        self.slabs[class].link(slab);
+        true
+    }
+
+    fn close_slab(&self, slab: &crate::slab::Slab) {
+        if let Some(start) = slab.close() {
+            // SAFETY: the slab was opened on the payload of a span, which is used until now.
+            let span = unsafe { Span::of_payload(start) };
+            self.give_span(span);
+        }
+    }
+
+    /// Takes a span of `bytes` with the payload at a multiple of `align`, from a new segment if need be.
+    fn take_span(&self, bytes: usize, align: usize) -> Option<Span> {
+        let take = || {
+            if align <= GRAIN {
+                self.spans.take(bytes)
+            } else {
+                self.spans.take_aligned(bytes, align)
+            }
+        };
+        let span = match take() {
+            Some(span) => span,
+            None => {
+                self.add_segment()?;
+                take()?
+            }
+        };
+        // SAFETY: the span lies in a mapped segment of this arena.
+        let segment = unsafe { &*Segment::of(span.payload().as_ptr()) };
+        if segment.leave_empty() {
+            self.empties.set(self.empties.get() - 1);
+            self.empties_least
+                .set(self.empties_least.get().min(self.empties.get()));
+        }
+        Some(span)
+    }
+
+    #[cold]
+    fn add_segment(&self) -> Option<()> {
+        let segment = Segment::map(self.owner.get(), &self.spans)?;
+        // SAFETY: the segment was mapped above and stays until it is unlinked.
+        self.segments.link(unsafe { segment.as_ref() });
+        self.reserved.add(crate::segment::SEGMENT as u64);
+        self.empties.set(self.empties.get() + 1);
+        Some(())
+    }
+
+    /// Gives a span back, and its segment too once nobody needs it.
+    fn give_span(&self, span: Span) {
+        let joined = self.spans.give(span);
+        if joined.is_whole() {
+            self.emptied(joined);
+        }
+    }
+}
+
+impl Drop for Arena {
+    /// Gives all segments and large mappings back, with whatever blocks are still in use.
+    fn drop(&mut self) {
+        while let Some(segment) = self.segments.pop() {
+            // SAFETY: the segment was mapped and is linked nowhere now; nobody uses its blocks, as whoever drops an arena
+            // has to see to.
+            unsafe { Segment::unmap(segment) };
+        }
+        self.larges.clear();
+    }
+}
+
+/// The length of a span's payload that serves slabs.
+const _: () = assert!(bytes_for(SLOT - TAG) == SLOT);

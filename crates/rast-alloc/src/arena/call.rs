@@ -1,0 +1,276 @@
+//! The calls of an allocator on one arena: which level serves which layout.
+//!
+//! The level follows from the layout alone, so that freeing finds it again without looking at the block:
+//!
+//! | key (size rounded up to the alignment) | alignment | level |
+//! | --- | --- | --- |
+//! | up to 2 KiB | - | a class, from slabs |
+//! | up to 32 KiB | up to 64 | a class, from spans |
+//! | up to a quarter of a segment | up to 64 KiB | a span |
+//! | beyond | beyond | a mapping of its own |
+
+use super::{Arena, LARGE, SPANS};
+use crate::Layout;
+use crate::segment::{SEGMENT, SLOT};
+use crate::size_class::{CACHED_MAX, SMALL_MAX, class_of, key_of, size_of_class, small_class_of};
+use crate::span::{GRAIN, Span, bytes_for};
+use core::ptr::{self, NonNull};
+
+/// The largest block that a span serves.
+pub(crate) const SPAN_MAX: usize = SEGMENT / 4;
+
+/// The level that serves a layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Level {
+    Class(usize),
+    Span,
+    Large,
+}
+
+impl Level {
+    /// The level of a layout, whatever its size.
+    #[inline]
+    pub(crate) fn of(layout: Layout) -> Self {
+        let key = key_of(layout);
+        if key <= SMALL_MAX {
+            Self::Class(small_class_of(key))
+        } else if key <= CACHED_MAX && layout.align() <= GRAIN {
+            Self::Class(class_of(key))
+        } else if key <= SPAN_MAX && layout.align() <= SLOT {
+            Self::Span
+        } else {
+            Self::Large
+        }
+    }
+
+    /// The slot that counts it.
+    #[inline]
+    pub(crate) fn slot(self) -> usize {
+        match self {
+            Self::Class(class) => class,
+            Self::Span => SPANS,
+            Self::Large => LARGE,
+        }
+    }
+}
+
+/// How many bytes of a new block are known to be zero: all of them, or all but the first two words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Contents {
+    Anything,
+    ZeroPastLinks,
+    Zero,
+}
+
+impl Arena {
+    /// Takes a block; null if the system has no memory.
+    #[inline]
+    pub(crate) fn allocate(&self, layout: Layout) -> *mut u8 {
+        match Level::of(layout) {
+            Level::Class(class) => {
+                let block = self.pop(class, layout.size());
+                if block.is_null() {
+                    return self.pop_slow(class, layout.size());
+                }
+                block
+            }
+            level => self.allocate_unlisted(layout, level).0,
+        }
+    }
+
+    /// Takes a block of zeroes; null if the system has no memory.
+    pub(crate) fn allocate_zeroed(&self, layout: Layout) -> *mut u8 {
+        let level = Level::of(layout);
+        let (block, contents) = match level {
+            Level::Class(_) => (self.allocate(layout), Contents::Anything),
+            level => self.allocate_unlisted(layout, level),
+        };
+        if !block.is_null() {
+            let dirty = match contents {
+                Contents::Anything => layout.size(),
+                Contents::ZeroPastLinks => layout.size().min(GRAIN),
+                Contents::Zero => 0,
+            };
+            // SAFETY: the block is new and at least as long as the layout says.
+            unsafe { block.write_bytes(0, dirty) };
+        }
+        block
+    }
+
+    /// A span, or a mapping.
+    #[inline(never)]
+    fn allocate_unlisted(&self, layout: Layout, level: Level) -> (*mut u8, Contents) {
+        let found = if level == Level::Span {
+            self.take_span(bytes_for(layout.size()), layout.align())
+                .map(|span| {
+                    span.set_class(SPANS as u8);
+                    let contents = if span.is_clean() {
+                        Contents::ZeroPastLinks
+                    } else {
+                        Contents::Anything
+                    };
+                    (span.payload(), contents)
+                })
+        } else {
+            let block = self.larges.map(layout);
+            if block.is_some() {
+                self.reserved
+                    .add(self.larges.bytes(layout).unwrap_or_default() as u64);
+            }
+            block.map(|block| (block, Contents::Zero))
+        };
+        match found {
+            None => (ptr::null_mut(), Contents::Anything),
+            Some((block, contents)) => {
+                self.slot(level.slot()).taken.add(1);
+                self.requested.add(layout.size() as u64);
+                (block.as_ptr(), contents)
+            }
+        }
+    }
+
+    /// Gives a block back.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of this arena with this layout, or a large block of any arena that tracks none if this one
+    ///    tracks none, and the caller gives it up.
+    #[inline]
+    pub(crate) unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        match Level::of(layout) {
+            Level::Class(class) => {
+                // SAFETY: obligation 1; the class follows from the layout, as it did when the block was taken.
+                unsafe { self.push(class, block.as_ptr(), layout.size()) };
+            }
+            // SAFETY: obligation 1.
+            level => unsafe { self.deallocate_unlisted(block, layout, level) },
+        }
+    }
+
+    /// Gives a span or a mapping back.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::deallocate`], and `level` is the layout's, no class.
+    #[inline(never)]
+    unsafe fn deallocate_unlisted(&self, block: NonNull<u8>, layout: Layout, level: Level) {
+        self.slot(level.slot()).given.add(1);
+        self.requested.subtract(layout.size() as u64);
+        if level == Level::Span {
+            // SAFETY: the block is the payload of a used span, by obligation 1 and its level.
+            let span = unsafe { Span::of_payload(block) };
+            self.give_span(span);
+        } else {
+            self.reserved
+                .subtract(self.larges.bytes(layout).unwrap_or_default() as u64);
+            // SAFETY: obligation 1, and the level is the large one.
+            unsafe { self.larges.unmap(block, layout) };
+        }
+    }
+
+    /// Changes a block's size where it stands, or by the system's moving it; null if neither is possible, and nothing has
+    /// changed.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of this arena with the layout `old`, or a large block as for [`Arena::deallocate`].
+    /// 2. `new` has the alignment of `old`; the caller gives `block` up if the call succeeds.
+    #[inline]
+    pub(crate) unsafe fn resize(&self, block: NonNull<u8>, old: Layout, new: Layout) -> *mut u8 {
+        let (from, to) = (Level::of(old), Level::of(new));
+        let resized = match (from, to) {
+            (Level::Class(from), Level::Class(to)) if from == to => Some(block),
+            (Level::Large, Level::Large) => {
+                // SAFETY: obligations 1 and 2.
+                let moved = unsafe { self.larges.remap(block, old, new) };
+                if moved.is_some() {
+                    let bytes = |layout| self.larges.bytes(layout).unwrap_or_default() as u64;
+                    self.reserved.add(bytes(new).wrapping_sub(bytes(old)));
+                }
+                moved
+            }
+            (Level::Large, _) | (_, Level::Large) => None,
+            (from, to) => {
+                // SAFETY: obligation 1, and the old level is not the large one.
+                unsafe { self.resize_span(block, from, to, new) }.then_some(block)
+            }
+        };
+        let Some(resized) = resized else {
+            return ptr::null_mut();
+        };
+        self.reallocations.add(1);
+        self.requested
+            .add((new.size() as u64).wrapping_sub(old.size() as u64));
+        if from != to {
+            // One block less there, one more here, and neither list has changed.
+            let (from, to) = (self.slot(from.slot()), self.slot(to.slot()));
+            from.given.add(1);
+            from.carried_off(1);
+            to.taken.add(1);
+            to.brought(1);
+            self.moves.add(1);
+        }
+        resized.as_ptr()
+    }
+
+    /// Changes the length of the span beneath a block to what its new level wants.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of this arena and of the level `from`, which is not the large one.
+    unsafe fn resize_span(&self, block: NonNull<u8>, from: Level, to: Level, new: Layout) -> bool {
+        let has_span = |level| match level {
+            Level::Class(class) => size_of_class(class) > SMALL_MAX,
+            level => level == Level::Span,
+        };
+        if !has_span(from) || !has_span(to) {
+            return false;
+        }
+        let size = match to {
+            Level::Class(class) => size_of_class(class),
+            _ => new.size(),
+        };
+        // SAFETY: a block of these levels is the payload of a used span, obligation 1.
+        let span = unsafe { Span::of_payload(block) };
+        if !self.spans.resize(span, bytes_for(size)) {
+            return false;
+        }
+        span.set_class(to.slot() as u8);
+        true
+    }
+
+    /// Changes a block's size, moving it if need be; null if the system has no memory, and nothing has changed.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::resize`].
+    pub(crate) unsafe fn reallocate(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> *mut u8 {
+        // SAFETY: obligation 1.
+        let resized = unsafe { self.resize(block, old, new) };
+        if !resized.is_null() {
+            return resized;
+        }
+        let moved = self.allocate(new);
+        if moved.is_null() {
+            return moved;
+        }
+        self.count_move();
+        // SAFETY: both blocks are at least as long as the shorter layout, and different.
+        unsafe { moved.copy_from_nonoverlapping(block.as_ptr(), old.size().min(new.size())) };
+        // SAFETY: obligation 1.
+        unsafe { self.deallocate(block, old) };
+        moved
+    }
+
+    /// Says that a block taken and one given are one that changed its size.
+    #[inline]
+    pub(crate) fn count_move(&self) {
+        self.moves.add(1);
+        self.reallocations.add(1);
+    }
+}

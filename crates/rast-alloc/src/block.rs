@@ -1,0 +1,71 @@
+//! A free block: its first word links it to the next one.
+
+use core::num::NonZero;
+use core::ptr::{self, NonNull};
+
+use crate::Layout;
+use crate::primitive::cell::UnsafeCell;
+
+/// The first word of a block that is nobody's; under loom a value of its own, so that each access is checked.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Block {
+    next: UnsafeCell<*mut Block>,
+}
+
+impl Block {
+    /// A block that ends a list.
+    #[must_use]
+    pub fn last() -> Self {
+        Self {
+            next: UnsafeCell::new(ptr::null_mut()),
+        }
+    }
+
+    #[cfg(not(rast_loom))]
+    const fn before(next: *mut Self) -> Self {
+        Self {
+            next: UnsafeCell::new(next),
+        }
+    }
+
+    /// Reads the link.
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` is a free block whose link was written, and the caller alone has it.
+    #[inline(always)]
+    pub unsafe fn next(this: *mut Self) -> *mut Self {
+        // SAFETY: obligation 1; the reference ends before the block is anything else.
+        let block = unsafe { &*this };
+        // SAFETY: nobody writes the link while the caller alone has the block, obligation 1.
+        block.next.with(|next| unsafe { *next })
+    }
+
+    /// Writes the link, whatever stood there before.
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` is at least a word of writable memory, aligned to a word, and the caller alone has it.
+    #[inline(always)]
+    pub unsafe fn set_next(this: *mut Self, next: *mut Self) {
+        #[cfg(not(rast_loom))]
+        // SAFETY: obligation 1.
+        unsafe {
+            this.write(Self::before(next));
+        }
+        #[cfg(rast_loom)]
+        {
+            // SAFETY: obligation 1; in a model a block is a value that was made before.
+            let block = unsafe { &*this };
+            // SAFETY: the caller alone has the block, obligation 1.
+            block.next.with_mut(|link| unsafe { *link = next });
+        }
+    }
+}
+
+/// The aligned address that stands for a block of no size.
+pub(crate) fn dangling(layout: Layout) -> NonNull<u8> {
+    let align = NonZero::new(layout.align()).unwrap_or(NonZero::<usize>::MIN);
+    NonNull::without_provenance(align)
+}

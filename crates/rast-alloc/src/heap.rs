@@ -1,0 +1,319 @@
+//! A heap of one's own: freed whole, bounded, for containers that take an allocator.
+
+use core::cell::Cell;
+use core::fmt;
+use core::ptr::{self, NonNull};
+
+use crate::arena::Arena;
+use crate::block::dangling;
+use crate::large::Larges;
+use crate::os;
+use crate::stats::{Stats, Sums};
+use crate::{AllocError, Allocator, Layout};
+
+/// A heap of its own, apart from all others: containers take memory from it by reference, and dropping it gives all of it
+/// back at once.
+///
+/// A heap may be sent to another thread but not shared, so all that is done with it is done by one thread at a time, and
+/// costs no synchronisation: the levels are those of a thread's heap, without the parts for other threads.
+///
+/// Memory comes in segments of 4 MiB of address space, touched as it is needed.
+///
+/// Progress: wait-free but for the system's calls.
+///
+/// ```
+/// use rast_alloc::{Heap, vec::Vec};
+///
+/// let heap = Heap::new();
+/// let mut names = Vec::new_in(&heap);
+/// names.push("shard");
+/// let mut counts = hashbrown::HashMap::new_in(&heap);
+/// counts.insert("shard", 1);
+/// assert!(heap.stats().bytes_current > 0);
+/// # drop((names, counts));
+/// ```
+///
+/// A bound on the bytes that may be asked for makes a heap a budget:
+///
+/// ```
+/// use rast_alloc::{Heap, vec::Vec};
+///
+/// let heap = Heap::bounded(1024);
+/// let mut buffer = Vec::<u8, _>::new_in(&heap);
+/// assert!(buffer.try_reserve_exact(1000).is_ok());
+/// assert!(buffer.try_reserve_exact(2000).is_err());
+/// ```
+///
+/// A container cannot outlive its heap:
+///
+/// ```compile_fail,E0597
+/// use rast_alloc::{Heap, vec::Vec};
+///
+/// let mut kept = None;
+/// {
+///     let heap = Heap::new();
+///     kept = Some(Vec::<u8, _>::new_in(&heap));
+/// }
+/// drop(kept);
+/// ```
+///
+/// Nor is it used by two threads:
+///
+/// ```compile_fail,E0277
+/// use rast_alloc::Heap;
+///
+/// let heap = Heap::new();
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| heap.stats());
+/// });
+/// ```
+pub struct Heap {
+    /// The arena, in a mapping of its own, since its segments name it; none until the first block is taken.
+    arena: Cell<Option<NonNull<Arena>>>,
+    bound: usize,
+    peak: Cell<usize>,
+}
+
+// SAFETY: the arena's cells are used through this value alone, which one thread has at a time.
+unsafe impl Send for Heap {}
+
+impl core::panic::UnwindSafe for Heap {}
+impl core::panic::RefUnwindSafe for Heap {}
+
+impl Heap {
+    /// A heap without a bound; takes nothing from the system before the first block.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self::bounded(usize::MAX)
+    }
+
+    /// A heap that refuses a block if with it more than `bytes_max` bytes were asked for and not given back.
+    ///
+    /// What rounding adds is not counted: the address space may be more, as [`Stats::bytes_reserved`] tells.
+    #[must_use]
+    pub const fn bounded(bytes_max: usize) -> Self {
+        Self {
+            arena: Cell::new(None),
+            bound: bytes_max,
+            peak: Cell::new(0),
+        }
+    }
+
+    /// The most bytes that may be asked for; `usize::MAX` without a bound.
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
+        self.bound
+    }
+
+    /// The figures of this heap, all exact.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut sums = Sums::default();
+        if let Some(arena) = self.arena() {
+            sums.add(arena);
+        }
+        let mut stats = sums.stats();
+        stats.bytes_peak = self.peak.get();
+        stats
+    }
+
+    /// Gives the memory that no block needs back to the system; returns how many bytes that were.
+    ///
+    /// Cost: linear in the unused memory.
+    pub fn purge(&self) -> usize {
+        self.arena().map_or(0, Arena::purge)
+    }
+
+    fn arena(&self) -> Option<&Arena> {
+        // SAFETY: the arena stands in its mapping until this value is dropped.
+        self.arena.get().map(|arena| unsafe { arena.as_ref() })
+    }
+
+    #[inline]
+    fn arena_or_new(&self) -> Option<&Arena> {
+        match self.arena() {
+            Some(arena) => Some(arena),
+            None => self.arena_slow(),
+        }
+    }
+
+    #[cold]
+    fn arena_slow(&self) -> Option<&Arena> {
+        let place = os::map(ARENA, os::PAGE)?.cast::<Arena>();
+        // SAFETY: the mapping is new, long enough, and aligned to a page.
+        unsafe { place.write(Arena::new(Larges::tracked())) };
+        self.arena.set(Some(place));
+        let arena = self.arena();
+        if let Some(arena) = arena {
+            arena.set_owner(place.as_ptr().cast_const().cast());
+        }
+        arena
+    }
+
+    /// Whether `more` bytes in place of `less` stay within the bound.
+    #[inline]
+    fn admits(&self, arena: &Arena, less: usize, more: usize) -> bool {
+        let requested = arena.requested.read() as usize;
+        match (requested - less).checked_add(more) {
+            Some(bytes) if bytes <= self.bound => {
+                if bytes > self.peak.get() {
+                    self.peak.set(bytes);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn take(
+        &self,
+        layout: Layout,
+        from: impl FnOnce(&Arena) -> *mut u8,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        let block = if layout.size() == 0 {
+            dangling(layout)
+        } else {
+            let arena = self.arena_or_new().ok_or(AllocError)?;
+            let peak = self.peak.get();
+            if !self.admits(arena, 0, layout.size()) {
+                return Err(AllocError);
+            }
+            match NonNull::new(from(arena)) {
+                Some(block) => block,
+                None => {
+                    self.peak.set(peak);
+                    return Err(AllocError);
+                }
+            }
+        };
+        Ok(NonNull::slice_from_raw_parts(block, layout.size()))
+    }
+
+    /// Changes a block's layout.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of this heap with the layout `old`; the caller gives it up if the call succeeds.
+    unsafe fn change(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        if old.align() == new.align() && old.size() > 0 && new.size() > 0 {
+            let arena = self.arena().ok_or(AllocError)?;
+            let peak = self.peak.get();
+            if !self.admits(arena, old.size(), new.size()) {
+                return Err(AllocError);
+            }
+            // SAFETY: obligation 1, and both have the same alignment.
+            let resized = unsafe { arena.reallocate(block, old, new) };
+            return match NonNull::new(resized) {
+                Some(resized) => Ok(NonNull::slice_from_raw_parts(resized, new.size())),
+                None => {
+                    self.peak.set(peak);
+                    Err(AllocError)
+                }
+            };
+        }
+        let heap = self;
+        let moved = heap.allocate(new)?;
+        let length = old.size().min(new.size());
+        // SAFETY: both blocks are at least that long, and different where they have a size.
+        unsafe { block.copy_to_nonoverlapping(moved.cast(), length) };
+        // SAFETY: obligation 1.
+        unsafe { heap.deallocate(block, old) };
+        Ok(moved)
+    }
+}
+
+/// The length of the mapping of an arena.
+const ARENA: usize = size_of::<Arena>().next_multiple_of(os::PAGE);
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        if let Some(arena) = self.arena.take() {
+            // SAFETY: the arena was written by `arena_slow`; containers borrow the heap, so none has a block of it now,
+            // but for those that were leaked.
+            unsafe { ptr::drop_in_place(arena.as_ptr()) };
+            // SAFETY: the mapping was made by `arena_slow` and is not used any more.
+            unsafe { os::unmap(arena.cast(), ARENA, os::PAGE) };
+        }
+    }
+}
+
+impl Default for Heap {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Heap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Heap")
+            .field("bytes_max", &self.bound)
+            .field("stats", &self.stats())
+            .finish()
+    }
+}
+
+// SAFETY: the arena keeps the contract (blocks apart, as long and aligned as asked, refused without a change); copies of
+// the reference are the same heap, and a block stays until it is freed or the heap, which the reference borrows, is
+// dropped: moving the heap moves no arena.
+unsafe impl Allocator for &Heap {
+    #[inline]
+    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        self.take(layout, |arena| arena.allocate(layout))
+    }
+
+    fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        self.take(layout, |arena| arena.allocate_zeroed(layout))
+    }
+
+    #[inline]
+    unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        if layout.size() > 0
+            && let Some(arena) = self.arena()
+        {
+            // SAFETY: the caller's obligations: the block is this arena's and has this layout.
+            unsafe { arena.deallocate(block, layout) };
+        }
+    }
+
+    #[inline]
+    unsafe fn grow(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: the caller's obligations.
+        unsafe { self.change(block, old, new) }
+    }
+
+    unsafe fn grow_zeroed(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: the caller's obligations.
+        let grown = unsafe { self.change(block, old, new) }?;
+        // SAFETY: the new block is at least as long as the old one.
+        let rest = unsafe { grown.cast::<u8>().add(old.size()) };
+        // SAFETY: the block is `new.size()` bytes long, which is no less than the old size.
+        unsafe { rest.write_bytes(0, new.size() - old.size()) };
+        Ok(grown)
+    }
+
+    #[inline]
+    unsafe fn shrink(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: the caller's obligations.
+        unsafe { self.change(block, old, new) }
+    }
+}

@@ -1,0 +1,176 @@
+//! Large blocks: a mapping for each.
+//!
+//! The mapping starts at the block, and its length follows from the block's layout: nothing is kept beside it, and any
+//! thread may give it back.
+//! An arena that is freed whole keeps its large blocks in a list, whose links stand in a page before each block:
+//!
+//! ```text
+//!   untracked    │ block, whole pages            │
+//!   tracked      │ links │ (up to the alignment) │ block, whole pages │
+//! ```
+
+use core::cell::Cell;
+use core::ptr::{self, NonNull};
+
+use crate::Layout;
+use crate::os::{self, PAGE};
+
+/// The links of a tracked block, at the start of its mapping.
+#[repr(C)]
+struct Head {
+    previous: Cell<*const Head>,
+    next: Cell<*const Head>,
+    bytes: usize,
+    align: usize,
+}
+
+/// The large blocks of one owner, in a list if they are tracked.
+pub(crate) struct Larges {
+    is_tracked: bool,
+    first: Cell<*const Head>,
+}
+
+impl Larges {
+    /// No list is kept: each block is given back by whoever has it.
+    pub(crate) const fn untracked() -> Self {
+        Self {
+            is_tracked: false,
+            first: Cell::new(ptr::null()),
+        }
+    }
+
+    /// A list is kept, by which all can be given back.
+    pub(crate) const fn tracked() -> Self {
+        Self {
+            is_tracked: true,
+            first: Cell::new(ptr::null()),
+        }
+    }
+
+    /// What stands before the block.
+    fn offset(&self, layout: Layout) -> usize {
+        if self.is_tracked {
+            layout.align().max(PAGE)
+        } else {
+            0
+        }
+    }
+
+    /// The length of the mapping of a block; `None` past the address space.
+    pub(crate) fn bytes(&self, layout: Layout) -> Option<usize> {
+        layout
+            .size()
+            .checked_next_multiple_of(PAGE)?
+            .checked_add(self.offset(layout))
+    }
+
+    /// Maps a block; its bytes are zero.
+    pub(crate) fn map(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let (bytes, align) = (self.bytes(layout)?, layout.align().max(PAGE));
+        let start = os::map(bytes, align)?;
+        self.link(start, bytes, align);
+        // SAFETY: the offset is less than the mapping's length.
+        Some(unsafe { start.add(self.offset(layout)) })
+    }
+
+    /// Gives a block back.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is of this owner, or of any that is untracked as this one is, has this layout, and is given up.
+    pub(crate) unsafe fn unmap(&self, block: NonNull<u8>, layout: Layout) {
+        // SAFETY: the mapping starts that far before the block.
+        let start = unsafe { block.sub(self.offset(layout)) };
+        self.unlink(start);
+        let bytes = self.bytes(layout).unwrap_or_default();
+        // SAFETY: the mapping is whole, by obligation 1, and nobody uses it.
+        unsafe { os::unmap(start, bytes, layout.align().max(PAGE)) };
+    }
+
+    /// Changes the length of a block where the system can; `None` if it cannot, and nothing has changed.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Larges::unmap`], but the caller gives `block` up only if the call succeeds.
+    pub(crate) unsafe fn remap(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Option<NonNull<u8>> {
+        let (old_bytes, new_bytes) = (self.bytes(old)?, self.bytes(new)?);
+        if old_bytes == new_bytes {
+            return Some(block);
+        }
+        if old.align() > PAGE {
+            // A mapping that moves keeps the alignment of a page alone.
+            return None;
+        }
+        // SAFETY: the mapping starts that far before the block.
+        let start = unsafe { block.sub(self.offset(old)) };
+        self.unlink(start);
+        // SAFETY: the mapping is whole, obligation 1; the old start is forgotten if it moves.
+        let moved = unsafe { os::remap(start, old_bytes, new_bytes) };
+        match moved {
+            Some(moved) => {
+                self.link(moved, new_bytes, PAGE);
+                // SAFETY: the offset is less than the mapping's length.
+                Some(unsafe { moved.add(self.offset(new)) })
+            }
+            None => {
+                self.link(start, old_bytes, PAGE);
+                None
+            }
+        }
+    }
+
+    fn link(&self, start: NonNull<u8>, bytes: usize, align: usize) {
+        if !self.is_tracked {
+            return;
+        }
+        let head = start.cast::<Head>();
+        let value = Head {
+            previous: Cell::new(ptr::null()),
+            next: Cell::new(self.first.get()),
+            bytes,
+            align,
+        };
+        // SAFETY: a tracked mapping starts with a page that is no part of the block.
+        unsafe { head.write(value) };
+        // SAFETY: linked heads are mapped and this owner's.
+        if let Some(next) = unsafe { self.first.get().as_ref() } {
+            next.previous.set(head.as_ptr());
+        }
+        self.first.set(head.as_ptr());
+    }
+
+    fn unlink(&self, start: NonNull<u8>) {
+        if !self.is_tracked {
+            return;
+        }
+        // SAFETY: the mapping starts with the head that `link` wrote.
+        let head = unsafe { start.cast::<Head>().as_ref() };
+        let (previous, next) = (head.previous.get(), head.next.get());
+        // SAFETY: linked heads are mapped and this owner's.
+        match unsafe { previous.as_ref() } {
+            Some(previous) => previous.next.set(next),
+            None => self.first.set(next),
+        }
+        // SAFETY: as above.
+        if let Some(next) = unsafe { next.as_ref() } {
+            next.previous.set(previous);
+        }
+    }
+
+    /// Gives all blocks of the list back.
+    pub(crate) fn clear(&self) {
+        let mut next = self.first.replace(ptr::null());
+        // SAFETY: linked heads are mapped and this owner's.
+        while let Some(head) = unsafe { next.as_ref() } {
+            let (start, bytes, align) = (NonNull::from(head).cast(), head.bytes, head.align);
+            next = head.next.get();
+            // SAFETY: the mapping is whole; whoever clears the list sees to it that nobody uses the blocks.
+            unsafe { os::unmap(start, bytes, align) };
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Mailboxes: blocks that other threads freed, on their way to their owner, and who the owner is at the time.
+//!
+//! ```text
+//!   any thread    first ─► block ─► last ┄┄► ┌──────┐
+//!                 one exchange per batch     │ head │ ─► block ─► block ─► null      taken whole by one swap
+//!                                            └──────┘
+//!                                            │ held │ by a thread, or by nobody
+//! ```
+//!
+//! A batch is a list of blocks, linked through their first words by the thread that freed them.
+//! Letters are never taken one by one, so the list has no ABA problem.
+//!
+//! A mailbox outlives its thread: when the thread ends, what it guards is held by nobody until another thread claims it.
+//! No letter may stay in a mailbox that nobody holds:
+//!
+//! 1. `deliver` puts the letter in, then looks whether somebody holds the mailbox; `release` gives the hold up, then looks
+//!    whether a letter is in. A fence stands between the two steps on both sides, so at least one of the two sees what
+//!    the other did, and claims the mailbox again to empty it.
+//! 2. What a holder did before `release` is seen by the next one after `claim`.
+
+use core::ptr;
+
+use crate::block::Block;
+use crate::primitive::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence};
+
+/// A list of freed blocks and a hold on what they return to.
+#[derive(Debug)]
+pub struct Mailbox {
+    letters: AtomicPtr<Block>,
+    is_held: AtomicBool,
+}
+
+impl Mailbox {
+    /// An empty mailbox that the caller holds.
+    #[cfg(not(rast_loom))]
+    #[expect(
+        clippy::new_without_default,
+        reason = "hidden: for the heaps and the models alone"
+    )]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            letters: AtomicPtr::new(ptr::null_mut()),
+            is_held: AtomicBool::new(true),
+        }
+    }
+
+    /// An empty mailbox that the caller holds.
+    #[cfg(rast_loom)]
+    #[expect(
+        clippy::new_without_default,
+        reason = "hidden: for the heaps and the models alone"
+    )]
+    pub fn new() -> Self {
+        Self {
+            letters: AtomicPtr::new(ptr::null_mut()),
+            is_held: AtomicBool::new(true),
+        }
+    }
+
+    /// Puts a batch in; lock-free.
+    ///
+    /// Returns whether nobody held the mailbox and the caller holds it now: it has to empty and release it.
+    ///
+    /// # Safety
+    ///
+    /// 1. `first` begins a list of free blocks that ends with `last`, whose link need not be written; the caller alone
+    ///    has them and gives them up.
+    #[must_use]
+    pub unsafe fn deliver(&self, first: *mut Block, last: *mut Block) -> bool {
+        // Relaxed: only compared; what it points to is not read here. [AM1]
+        let mut head = self.letters.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: obligation 1; the block is not in the mailbox yet.
+            unsafe { Block::set_next(last, head) };
+            // Release: pairs with the Acquire in `take`; publishes the links and whatever was done to the blocks. [AM2]
+            match self.letters.compare_exchange_weak(
+                head,
+                first,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(now) => head = now,
+            }
+        }
+        // SeqCst: pairs with the fence in `release`: either this thread sees below that nobody holds the mailbox, or the
+        // one that released it sees the letter. [AM3]
+        fence(Ordering::SeqCst);
+        self.claim()
+    }
+
+    /// Takes all letters, a list that ends with null; wait-free. Only the holder calls it.
+    #[must_use]
+    pub fn take(&self) -> *mut Block {
+        // Acquire: pairs with the Release in `deliver`, of each batch: a later exchange continues an earlier one's
+        // release. [AM4]
+        self.letters.swap(ptr::null_mut(), Ordering::Acquire)
+    }
+
+    /// Whether there is no letter; wait-free.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        // Relaxed: a hint; `take` acquires, and `release` has a fence before. [AM5]
+        self.letters.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Takes the hold if nobody has it; wait-free.
+    #[must_use]
+    pub fn claim(&self) -> bool {
+        // Relaxed: a hint that spares the exchange below; `deliver` has a fence before. [AM6]
+        if self.is_held.load(Ordering::Relaxed) {
+            return false;
+        }
+        // Acquire: pairs with the Release in `release`; what the last holder did is seen. [AM7]
+        let claimed =
+            self.is_held
+                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        claimed.is_ok()
+    }
+
+    /// Gives the hold up. Only the holder calls it.
+    ///
+    /// Returns whether a letter came in meanwhile and the caller holds the mailbox still: it has to empty it and release
+    /// it again.
+    #[must_use]
+    pub fn release(&self) -> bool {
+        // Release: pairs with the Acquire in `claim`; the next holder sees what this one did. [AM8]
+        self.is_held.store(false, Ordering::Release);
+        // SeqCst: pairs with the fence in `deliver`, as said there. [AM9]
+        fence(Ordering::SeqCst);
+        !self.is_empty() && self.claim()
+    }
+}

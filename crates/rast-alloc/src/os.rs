@@ -1,0 +1,216 @@
+//! Memory of the system: mappings, their growth, and pages given back.
+//!
+//! On unix the calls are the kernel's, through `libc`; elsewhere a mapping is a block of the system's allocator, so that
+//! the layer builds and works wherever std does, without giving single pages back.
+
+use core::ptr::NonNull;
+
+/// A length that every page size of the platform divides.
+///
+/// Other processors than these run with pages of 4, 16 or 64 KiB, chosen by the kernel; the greatest serves all.
+pub(crate) const PAGE: usize = if cfg!(any(target_arch = "x86", target_arch = "x86_64")) {
+    4096
+} else {
+    64 * 1024
+};
+
+#[cfg(unix)]
+pub(crate) use unix::{discard, map, remap, unmap};
+
+#[cfg(not(unix))]
+pub(crate) use portable::{discard, map, remap, unmap};
+
+#[cfg(unix)]
+mod unix {
+    use super::{NonNull, PAGE};
+    use core::ffi::c_void;
+    use core::ptr;
+
+    fn map_pages(bytes: usize) -> Option<NonNull<u8>> {
+        // SAFETY: an anonymous mapping at an address that the kernel chooses touches nothing that exists.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANON,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        NonNull::new(start.cast())
+    }
+
+    /// Maps `bytes` zeroed bytes at a multiple of `align`; both are multiples of [`PAGE`], `align` a power of two.
+    pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        debug_assert!(bytes.is_multiple_of(PAGE) && align.is_multiple_of(PAGE));
+        if align <= PAGE {
+            let start = map_pages(bytes)?;
+            if start.addr().get().is_multiple_of(PAGE) {
+                return Some(start);
+            }
+            // The kernel's pages are smaller than `PAGE`: map again, as for a wide alignment.
+            // SAFETY: the mapping was made above, with this length, and nobody knows it.
+            unsafe { unmap(start, bytes, align) };
+        }
+        let whole = bytes.checked_add(align)?;
+        let start = map_pages(whole)?;
+        let before = start.addr().get().wrapping_neg() & (align - 1);
+        let after = whole - before - bytes;
+        // SAFETY: `before` is less than `align`, so it lies inside the mapping.
+        let aligned = unsafe { start.add(before) };
+        if before > 0 {
+            // SAFETY: the pages before the aligned start belong to the mapping made above and are used by nobody.
+            unsafe { unmap(start, before, PAGE) };
+        }
+        if after > 0 {
+            // SAFETY: `before + bytes` is less than the mapping's length.
+            let rest = unsafe { aligned.add(bytes) };
+            // SAFETY: as for the pages before.
+            unsafe { unmap(rest, after, PAGE) };
+        }
+        Some(aligned)
+    }
+
+    /// Gives a mapping, or whole pages at the end or start of one, back.
+    ///
+    /// # Safety
+    ///
+    /// 1. The `bytes` at `start` are whole pages that [`map`] or [`remap`] gave, and nobody uses them any more.
+    pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize, _align: usize) {
+        // A failure (the limit on mappings, when it splits one) leaves the pages mapped: lost, but not unsound.
+        // SAFETY: obligation 1.
+        let _ = unsafe { libc::munmap(start.as_ptr().cast::<c_void>(), bytes) };
+    }
+
+    /// Gives the pages' memory back and keeps the addresses; returns whether the bytes read as zeroes from now on.
+    ///
+    /// # Safety
+    ///
+    /// 1. The `bytes` at `start` are whole pages of a mapping of this module, and nobody needs their contents.
+    pub(crate) unsafe fn discard(start: NonNull<u8>, bytes: usize) -> bool {
+        // Linux drops the pages at once and reads zeroes after; elsewhere the call is a hint that promises nothing.
+        // SAFETY: obligation 1.
+        let done =
+            unsafe { libc::madvise(start.as_ptr().cast::<c_void>(), bytes, libc::MADV_DONTNEED) };
+        done == 0 && cfg!(any(target_os = "linux", target_os = "android"))
+    }
+
+    /// Changes the length of a mapping, moving it if need be; `None` if the system cannot, and nothing has changed.
+    ///
+    /// # Safety
+    ///
+    /// 1. The `old` bytes at `start` are a whole mapping of [`map`] or of this function.
+    /// 2. The caller forgets `start` if the call succeeds.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(crate) unsafe fn remap(start: NonNull<u8>, old: usize, new: usize) -> Option<NonNull<u8>> {
+        // SAFETY: obligation 1; pages that move are not referred to under the old address, by obligation 2.
+        let moved = unsafe {
+            libc::mremap(
+                start.as_ptr().cast::<c_void>(),
+                old,
+                new,
+                libc::MREMAP_MAYMOVE,
+            )
+        };
+        if moved == libc::MAP_FAILED {
+            return None;
+        }
+        NonNull::new(moved.cast())
+    }
+
+    /// As on Linux, where it exists; here it does not.
+    ///
+    /// # Safety
+    ///
+    /// None are needed where nothing is done.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pub(crate) unsafe fn remap(_: NonNull<u8>, _: usize, _: usize) -> Option<NonNull<u8>> {
+        None
+    }
+}
+
+#[cfg(not(unix))]
+mod portable {
+    use super::NonNull;
+    use crate::Layout;
+    use std::alloc::{GlobalAlloc, System};
+
+    /// As on unix: `bytes` zeroed bytes at a multiple of `align`.
+    pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        let layout = Layout::from_size_align(bytes, align).ok()?;
+        // SAFETY: no caller maps nothing.
+        NonNull::new(unsafe { System.alloc_zeroed(layout) })
+    }
+
+    /// Gives a whole mapping back.
+    ///
+    /// # Safety
+    ///
+    /// 1. `start` came from [`map`] with these `bytes` and `align`, and nobody uses it any more.
+    pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize, align: usize) {
+        // SAFETY: `map` made the same layout.
+        let layout = unsafe { Layout::from_size_align_unchecked(bytes, align) };
+        // SAFETY: obligation 1.
+        unsafe { System.dealloc(start.as_ptr(), layout) };
+    }
+
+    /// Does nothing: the system's allocator takes no single pages back.
+    ///
+    /// # Safety
+    ///
+    /// None are needed where nothing is done.
+    pub(crate) unsafe fn discard(_: NonNull<u8>, _: usize) -> bool {
+        false
+    }
+
+    /// Does nothing: the caller copies.
+    ///
+    /// # Safety
+    ///
+    /// None are needed where nothing is done.
+    pub(crate) unsafe fn remap(_: NonNull<u8>, _: usize, _: usize) -> Option<NonNull<u8>> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_are_aligned_zeroed_and_grow() {
+        for align in [PAGE, 4 * PAGE, 1 << 22] {
+            let start = map(4 * PAGE, align).unwrap();
+            assert_eq!(start.addr().get() % align, 0);
+            // SAFETY: the mapping is this long, ours, and zeroed.
+            let bytes = unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), 4 * PAGE) };
+            assert!(bytes.iter().all(|byte| *byte == 0));
+            bytes.fill(7);
+            // SAFETY: whole pages of the mapping; what stood there is not needed.
+            let zeroed = unsafe { discard(start, 4 * PAGE) };
+            assert!(!zeroed || bytes.iter().all(|byte| *byte == 0));
+            bytes.fill(9);
+            // SAFETY: the mapping is whole; `start` is not used if it moves.
+            let (start, length) = match unsafe { remap(start, 4 * PAGE, 64 * PAGE) } {
+                Some(moved) => (moved, 64 * PAGE),
+                None => (start, 4 * PAGE),
+            };
+            // SAFETY: the mapping is this long and ours.
+            let bytes = unsafe { core::slice::from_raw_parts(start.as_ptr(), length) };
+            assert!(bytes[..4 * PAGE].iter().all(|byte| *byte == 9));
+            assert!(bytes[4 * PAGE..].iter().all(|byte| *byte == 0));
+            let align = if length == 4 * PAGE { align } else { PAGE };
+            // SAFETY: the mapping is whole and not used any more.
+            unsafe { unmap(start, length, align) };
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        assert!(map(isize::MAX as usize & !(PAGE - 1), PAGE).is_none());
+    }
+}

@@ -1,0 +1,120 @@
+//! The registry: all heaps of threads there ever were, for those who look through them.
+//!
+//! A list that only grows: an entry's link is written before it is published and never after, so reading needs no
+//! protection and waits for nobody. Heaps are reused, so it is as long as the most threads that ever lived at once.
+
+use core::ptr;
+
+use crate::primitive::cell::UnsafeCell;
+use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
+
+/// A list that only grows.
+#[derive(Debug)]
+pub struct Registry<T> {
+    first: AtomicPtr<T>,
+}
+
+/// The place of a value in its [`Registry`].
+#[derive(Debug)]
+pub struct Entry<T>(UnsafeCell<*mut T>);
+
+// SAFETY: the link is written before the value is published, and only read after.
+unsafe impl<T> Sync for Entry<T> {}
+// SAFETY: a pointer to a value that is shared anyway.
+unsafe impl<T> Send for Entry<T> {}
+
+/// A value that may be entered.
+pub trait Entered: Sized + 'static {
+    /// Its place.
+    fn entry(&self) -> &Entry<Self>;
+}
+
+impl<T> Entry<T> {
+    /// A place in no list.
+    #[cfg(not(rast_loom))]
+    #[expect(
+        clippy::new_without_default,
+        reason = "hidden: for the heaps and the models alone"
+    )]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(UnsafeCell::new(ptr::null_mut()))
+    }
+
+    /// A place in no list.
+    #[cfg(rast_loom)]
+    #[expect(
+        clippy::new_without_default,
+        reason = "hidden: for the heaps and the models alone"
+    )]
+    pub fn new() -> Self {
+        Self(UnsafeCell::new(ptr::null_mut()))
+    }
+}
+
+impl<T: Entered> Registry<T> {
+    /// An empty list.
+    #[cfg(not(rast_loom))]
+    #[expect(
+        clippy::new_without_default,
+        reason = "hidden: for the heaps and the models alone"
+    )]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            first: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// An empty list.
+    #[cfg(rast_loom)]
+    #[expect(
+        clippy::new_without_default,
+        reason = "hidden: for the heaps and the models alone"
+    )]
+    pub fn new() -> Self {
+        Self {
+            first: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// Enters a value; lock-free.
+    ///
+    /// # Safety
+    ///
+    /// 1. `value` was never entered, and lives as long as the list.
+    pub unsafe fn enter(&self, value: &T) {
+        // Relaxed: only compared; the reader follows it, after an Acquire of this entry. [AR1]
+        let mut first = self.first.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the value is not published yet, by obligation 1, so nobody reads its link.
+            value.entry().0.with_mut(|next| unsafe { *next = first });
+            // Release: pairs with the Acquire in `each`; publishes the link and the value. [AR2]
+            match self.first.compare_exchange_weak(
+                first,
+                ptr::from_ref(value).cast_mut(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => first = now,
+            }
+        }
+    }
+
+    /// Calls `f` on the values, latest first, until it breaks off with something; wait-free but for `f`.
+    pub fn find<R>(&self, mut f: impl FnMut(&'static T) -> Option<R>) -> Option<R> {
+        // Acquire: pairs with the Release in `enter`, of each entry: a later exchange continues an earlier one's
+        // release. [AR3]
+        let mut next = self.first.load(Ordering::Acquire);
+        // SAFETY: entered values live as long as the list, which is the program's, or the model's run.
+        while let Some(value) = unsafe { next.as_ref() } {
+            if let Some(found) = f(value) {
+                return Some(found);
+            }
+            // SAFETY: published links are not written any more.
+            next = value.entry().0.with(|next| unsafe { *next });
+        }
+        None
+    }
+}

@@ -1,0 +1,209 @@
+//! Segments: the pieces of address space that an owner takes from the system.
+//!
+//! ```text
+//!   multiple of SEGMENT
+//!   ┌───────────────┬────────────────────┬───────────────┬─────┬──────────────────────┐
+//!   │ header        │ spans              │ slot 1        │ ... │ slot 63   │ sentinel │
+//!   │ owner, slabs  │ (rest of slot 0)   │ 64 KiB        │     │           │          │
+//!   └───────────────┴────────────────────┴───────────────┴─────┴──────────────────────┘
+//! ```
+//!
+//! | field | written | read |
+//! | --- | --- | --- |
+//! | `owner` | when the segment is made, before any block of it is given out | by whoever frees a block |
+//! | `previous`, `next` | by the owner | by the owner |
+//! | `is_empty` | by the owner | by the owner: one free span fills it |
+//! | `slabs` | by the owner | by the owner |
+//!
+//! 1. A segment starts at a multiple of its length, so the address of any block, masked, is the address of its header.
+//! 2. Every byte behind the header belongs to a span ([`crate::span`]); a slab is a span whose payload is a whole slot
+//!    but for the tag of the next span, so that slabs stand side by side.
+//! 3. `owner` never changes: where a thread dies, its heap lives on and is adopted whole. So whoever has a block may
+//!    read it without any ordering of its own: what brought the block brought the header.
+//! 4. A segment goes back to the system when one free span fills it; then no block of it is left to be freed.
+
+use core::cell::Cell;
+use core::ptr::{self, NonNull};
+
+use crate::os;
+use crate::slab::Slab;
+use crate::span::{GRAIN, SpanIndex, TAG};
+
+/// The length of a segment, and what its start is a multiple of.
+pub(crate) const SEGMENT: usize = if cfg!(target_pointer_width = "64") {
+    4 << 20
+} else {
+    1 << 20
+};
+/// The length of a slot: what a slab takes, and what its start is a multiple of.
+pub(crate) const SLOT: usize = 64 * 1024;
+/// Slots of a segment; the first has the header and serves no slab.
+const SLOTS: usize = SEGMENT / SLOT;
+/// Where the first tag stands.
+const FIRST: usize = (size_of::<Segment>() + TAG).next_multiple_of(GRAIN) - TAG;
+
+/// The header of a segment.
+#[repr(C)]
+pub(crate) struct Segment {
+    owner: *const (),
+    previous: Cell<*const Segment>,
+    next: Cell<*const Segment>,
+    is_empty: Cell<bool>,
+    slabs: [Slab; SLOTS],
+}
+
+const _: () = assert!(FIRST + GRAIN < SLOT);
+const _: () = assert!(SEGMENT.is_multiple_of(os::PAGE));
+
+impl Segment {
+    /// Maps a segment for `owner` and puts its bytes into `spans`; `None` if the system has none.
+    pub(crate) fn map(owner: *const (), spans: &SpanIndex) -> Option<NonNull<Self>> {
+        let start = os::map(SEGMENT, SEGMENT)?;
+        let header = Self {
+            owner,
+            previous: Cell::new(ptr::null()),
+            next: Cell::new(ptr::null()),
+            is_empty: Cell::new(true),
+            slabs: [const { Slab::new() }; SLOTS],
+        };
+        let segment = start.cast::<Self>();
+        // SAFETY: the mapping is new, aligned to its length, and longer than the header.
+        unsafe { segment.write(header) };
+        // SAFETY: the first tag stands behind the header, inside the mapping.
+        let first = unsafe { start.add(FIRST) };
+        // SAFETY: the bytes behind the header are new, zero, nobody's, and end at the segment's end, which is a multiple
+        // of the grain, so that with the sentinel's tag they are a multiple too; the mapping stays until it is unmapped
+        // below, after the span was withdrawn. `FIRST` plus a tag is a multiple of the grain.
+        unsafe { spans.format(first, SEGMENT - FIRST) };
+        Some(segment)
+    }
+
+    /// Gives a segment back to the system.
+    ///
+    /// # Safety
+    ///
+    /// 1. `segment` is mapped, its spans were withdrawn, and nobody uses it or a block of it any more.
+    pub(crate) unsafe fn unmap(segment: NonNull<Self>) {
+        // SAFETY: obligation 1; `map` mapped exactly this.
+        unsafe { os::unmap(segment.cast(), SEGMENT, SEGMENT) };
+    }
+
+    /// The segment that holds `address`.
+    #[inline(always)]
+    pub(crate) fn of<T>(address: *mut T) -> *const Self {
+        address.map_addr(|address| address & !(SEGMENT - 1)).cast()
+    }
+
+    /// The owner of the segment that holds a block.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` lies in a mapped segment and was given to the caller.
+    #[inline(always)]
+    pub(crate) unsafe fn owner_of<T>(block: *mut T) -> *const () {
+        let segment = Self::of(block);
+        // SAFETY: the header stands at the masked address, obligation 1 and rule 1; the owner was written before the
+        // block was given out, and never after: rule 3.
+        unsafe { (*segment).owner }
+    }
+
+    /// The slab that serves the slot which holds `address`, if one does: look at its class.
+    ///
+    /// # Safety
+    ///
+    /// 1. `address` lies in a mapped segment that the caller has.
+    #[inline(always)]
+    pub(crate) unsafe fn slab_of<'a, T>(address: *mut T) -> &'a Slab {
+        // SAFETY: the header stands at the masked address, obligation 1; only the caller's thread uses the slabs.
+        let segment = unsafe { &*Self::of(address) };
+        &segment.slabs[address.addr() % SEGMENT / SLOT]
+    }
+
+    /// Notes that one free span fills the segment.
+    pub(crate) fn enter_empty(&self) {
+        self.is_empty.set(true);
+    }
+
+    /// Notes that a span of it is used; returns whether one free span filled it before.
+    #[inline]
+    pub(crate) fn leave_empty(&self) -> bool {
+        self.is_empty.replace(false)
+    }
+
+    /// Whether one free span fills it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.is_empty.get()
+    }
+
+    /// Where the first tag of the segment stands.
+    pub(crate) fn first(&self) -> NonNull<u8> {
+        let start = NonNull::from(self).cast::<u8>();
+        // SAFETY: the first tag stands behind the header.
+        unsafe { start.add(FIRST) }
+    }
+}
+
+/// All segments of one owner, linked through their headers.
+pub(crate) struct Segments {
+    first: Cell<*const Segment>,
+    count: Cell<usize>,
+}
+
+impl Segments {
+    pub(crate) const fn new() -> Self {
+        Self {
+            first: Cell::new(ptr::null()),
+            count: Cell::new(0),
+        }
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.count.get()
+    }
+
+    pub(crate) fn link(&self, segment: &Segment) {
+        segment.next.set(self.first.get());
+        // SAFETY: linked segments are mapped, and their links are this owner's.
+        if let Some(next) = unsafe { self.first.get().as_ref() } {
+            next.previous.set(segment);
+        }
+        self.first.set(segment);
+        self.count.set(self.count.get() + 1);
+    }
+
+    pub(crate) fn unlink(&self, segment: &Segment) {
+        let (previous, next) = (segment.previous.get(), segment.next.get());
+        // SAFETY: as in `link`.
+        match unsafe { previous.as_ref() } {
+            Some(previous) => previous.next.set(next),
+            None => self.first.set(next),
+        }
+        // SAFETY: as in `link`.
+        if let Some(next) = unsafe { next.as_ref() } {
+            next.previous.set(previous);
+        }
+        segment.previous.set(ptr::null());
+        segment.next.set(ptr::null());
+        self.count.set(self.count.get() - 1);
+    }
+
+    /// Takes one out.
+    pub(crate) fn pop(&self) -> Option<NonNull<Segment>> {
+        // SAFETY: linked segments are mapped.
+        let segment = unsafe { self.first.get().as_ref() }?;
+        self.unlink(segment);
+        NonNull::new(ptr::from_ref(segment).cast_mut())
+    }
+
+    /// Calls `f` on each; `f` may take it out and unmap it.
+    pub(crate) fn each(&self, mut f: impl FnMut(NonNull<Segment>)) {
+        let mut next = self.first.get();
+        // SAFETY: linked segments are mapped.
+        while let Some(segment) = unsafe { next.as_ref() } {
+            next = segment.next.get();
+            f(NonNull::from(segment));
+        }
+    }
+}

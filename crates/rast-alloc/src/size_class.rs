@@ -1,0 +1,132 @@
+//! Size classes: which sizes share a list.
+//!
+//! ```text
+//!   class     size                                  step
+//!   0         8                                     -
+//!   1..=16    16, 32, 48 .. 256                     16
+//!   17..=24   288 .. 512                            32
+//!   25..=32   576 .. 1024                           64
+//!   33..=40   1152 .. 2048        (slabs end here)  128
+//!   41..=72   2304 .. 32768       (cached spans)    256, 512, 1024, 2048
+//! ```
+//!
+//! Eight classes to each doubling, so that at most an eighth of a block is lost to rounding from 256 bytes on.
+//!
+//! Rule of alignment: a request is first rounded up to a multiple of its alignment, and the class of the rounded size
+//! is again a multiple of it (the test below tries all).
+//! So a block at a multiple of its class from an aligned base is aligned as asked, and no class needs to know of
+//! alignments.
+
+use crate::Layout;
+
+/// The largest size that slabs serve.
+pub(crate) const SMALL_MAX: usize = 2048;
+/// The largest size that has a class.
+pub(crate) const CACHED_MAX: usize = 32 * 1024;
+/// How many classes slabs serve.
+pub(crate) const SMALL_CLASSES: usize = 41;
+/// How many classes there are.
+pub(crate) const CLASSES: usize = 73;
+
+/// Sizes up to here go in steps of 16.
+const STEPPED: usize = 256;
+/// The first class past them.
+const FIRST_DOUBLING: usize = STEPPED / 16 + 1;
+
+/// The size by which a request is served: its own, rounded up to a multiple of its alignment.
+#[inline(always)]
+pub(crate) const fn key_of(layout: Layout) -> usize {
+    // No overflow: a layout's size rounded up to its alignment is at most `isize::MAX`.
+    (layout.size() + layout.align() - 1) & !(layout.align() - 1)
+}
+
+/// The class of a key of at most [`CACHED_MAX`].
+#[inline(always)]
+pub(crate) const fn class_of(key: usize) -> usize {
+    debug_assert!(key <= CACHED_MAX);
+    if key <= 8 {
+        0
+    } else if key <= STEPPED {
+        key.div_ceil(16)
+    } else {
+        let doubling = (key - 1).ilog2() as usize;
+        let eighth = ((key - 1) >> (doubling - 3)) - 8;
+        FIRST_DOUBLING + 8 * (doubling - 8) + eighth
+    }
+}
+
+/// The class of a key of at most [`SMALL_MAX`], by one load.
+#[inline(always)]
+pub(crate) fn small_class_of(key: usize) -> usize {
+    usize::from(TABLE[key.div_ceil(8)])
+}
+
+/// The size of the blocks of a class.
+#[inline(always)]
+pub(crate) const fn size_of_class(class: usize) -> usize {
+    if class == 0 {
+        8
+    } else if class < FIRST_DOUBLING {
+        16 * class
+    } else {
+        let doubling = (class - FIRST_DOUBLING) / 8;
+        let eighth = (class - FIRST_DOUBLING) % 8;
+        (STEPPED << doubling) + (eighth + 1) * ((STEPPED / 8) << doubling)
+    }
+}
+
+/// How many blocks of a class a thread keeps in one of its two lists.
+pub(crate) const fn list_limit(class: usize) -> usize {
+    let limit = 32 * 1024 / size_of_class(class);
+    if limit > 256 {
+        256
+    } else if limit < 4 {
+        4
+    } else {
+        limit
+    }
+}
+
+static TABLE: [u8; SMALL_MAX / 8 + 1] = {
+    let mut table = [0; SMALL_MAX / 8 + 1];
+    let mut index = 0;
+    while index < table.len() {
+        table[index] = class_of(8 * index) as u8;
+        index += 1;
+    }
+    table
+};
+
+const _: () = assert!(size_of_class(SMALL_CLASSES - 1) == SMALL_MAX);
+const _: () = assert!(size_of_class(CLASSES - 1) == CACHED_MAX);
+const _: () = assert!(class_of(CACHED_MAX) == CLASSES - 1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_class_that_holds_the_key() {
+        for key in 1..=CACHED_MAX {
+            let class = class_of(key);
+            assert!(size_of_class(class) >= key);
+            assert!(class == 0 || size_of_class(class - 1) < key, "{key}");
+            if key <= SMALL_MAX {
+                assert_eq!(small_class_of(key), class);
+            }
+        }
+    }
+
+    #[test]
+    fn a_class_is_a_multiple_of_each_alignment_that_its_keys_have() {
+        for bits in 0..16 {
+            let align = 1 << bits;
+            for size in 1..=CACHED_MAX {
+                let key = key_of(Layout::from_size_align(size, align).unwrap());
+                if key <= CACHED_MAX {
+                    assert_eq!(size_of_class(class_of(key)) % align, 0, "{size} {align}");
+                }
+            }
+        }
+    }
+}

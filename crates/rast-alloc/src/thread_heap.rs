@@ -1,0 +1,372 @@
+//! The heap of a thread: an arena, a mailbox for what other threads free, and parcels of what this one frees of theirs.
+//!
+//! ```text
+//!   thread A                                      thread B
+//!   ┌────────────────────────┐                    ┌────────────────────────┐
+//!   │ arena                  │                    │ arena                  │
+//!   │ parcels: [B: ▪▪▪▪ ] ───┼── full, idle, ───► │ mailbox ─► a few per   │
+//!   │                        │   end of thread    │            slow path   │
+//!   └────────────────────────┘                    └────────────────────────┘
+//! ```
+//!
+//! | field | used by |
+//! | --- | --- |
+//! | `arena`, `parcels`, `arrived`, `turns` | whoever holds the mailbox: the thread, or who tends a heap without one |
+//! | `mailbox` | any thread |
+//! | the sums of `arena`, `foreign` | written by the holder, read by any thread |
+//! | `received_*` | any thread |
+//!
+//! 1. A heap is never unmapped. When its thread ends, it is released, and the next thread that begins adopts it whole,
+//!    with what is still in use.
+//! 2. A letter to a heap that nobody holds is put away by the thread that delivered it.
+//! 3. A parcel is delivered when it has [`PARCEL_BLOCKS`] blocks or [`PARCEL_BYTES`] bytes, when another owner needs its
+//!    place, every [`TURNS`] slow paths, at idle, and when the thread ends.
+
+use core::cell::Cell;
+use core::ptr::{self, NonNull};
+
+use crate::Layout;
+use crate::arena::{Arena, Level, SLOTS};
+use crate::block::Block;
+use crate::large::Larges;
+use crate::level::LEVEL;
+use crate::mailbox::Mailbox;
+use crate::os;
+use crate::primitive::CachePadded;
+use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+use crate::registry::{Entered, Entry, Registry};
+use crate::segment::Segment;
+use crate::tally::Tally;
+
+/// Owners that a thread collects blocks for at a time.
+const PARCELS: usize = 8;
+/// Blocks of a full parcel.
+const PARCEL_BLOCKS: u32 = 64;
+/// Bytes of a full parcel.
+const PARCEL_BYTES: usize = 64 * 1024;
+/// Blocks that one slow path puts away of those that arrived.
+const PUT_AWAY: usize = 512;
+/// Slow paths between two deliveries of all parcels.
+const TURNS: u32 = 64;
+/// How far the bytes asked for may be from what was last told to [`LEVEL`].
+const UNTOLD: i64 = 64 * 1024;
+
+/// All heaps of threads.
+pub(crate) static HEAPS: Registry<ThreadHeap> = Registry::new();
+
+/// Freed blocks of one owner.
+struct Parcel {
+    owner: Cell<*const ThreadHeap>,
+    first: Cell<*mut Block>,
+    last: Cell<*mut Block>,
+    count: Cell<u32>,
+    bytes: Cell<usize>,
+}
+
+/// The heap of a thread.
+#[repr(C)]
+pub(crate) struct ThreadHeap {
+    pub(crate) arena: Arena,
+    parcels: [Parcel; PARCELS],
+    arrived: Cell<*mut Block>,
+    turns: Cell<u32>,
+    told: Cell<u64>,
+    /// Blocks of other owners that this thread freed, by slot.
+    pub(crate) foreign: [Tally; SLOTS],
+    entry: Entry<Self>,
+    mailbox: CachePadded<Mailbox>,
+    /// Bytes asked for of the blocks that arrived.
+    pub(crate) received_bytes: AtomicU64,
+    /// Bytes asked for of the blocks that were delivered elsewhere.
+    pub(crate) sent_bytes: Tally,
+}
+
+// SAFETY: the table above says who uses what: cells only the holder of the mailbox, whose claim acquires what the last
+// holder released; all else is atomic, or written before the heap is published.
+unsafe impl Sync for ThreadHeap {}
+
+impl Entered for ThreadHeap {
+    fn entry(&self) -> &Entry<Self> {
+        &self.entry
+    }
+}
+
+impl ThreadHeap {
+    /// A heap without memory, held by the caller.
+    pub(crate) const fn new() -> Self {
+        Self {
+            arena: Arena::new(Larges::untracked()),
+            parcels: [const {
+                Parcel {
+                    owner: Cell::new(ptr::null()),
+                    first: Cell::new(ptr::null_mut()),
+                    last: Cell::new(ptr::null_mut()),
+                    count: Cell::new(0),
+                    bytes: Cell::new(0),
+                }
+            }; PARCELS],
+            arrived: Cell::new(ptr::null_mut()),
+            turns: Cell::new(0),
+            told: Cell::new(0),
+            foreign: [const { Tally::new() }; SLOTS],
+            entry: Entry::new(),
+            mailbox: CachePadded::new(Mailbox::new()),
+            received_bytes: AtomicU64::new(0),
+            sent_bytes: Tally::new(),
+        }
+    }
+
+    /// Adopts a heap that nobody holds, or makes one; `None` if the system has no memory. The caller holds it.
+    pub(crate) fn adopt() -> Option<&'static Self> {
+        let left = HEAPS.find(|heap| heap.mailbox.claim().then_some(heap));
+        if left.is_some() {
+            return left;
+        }
+        let bytes = size_of::<Self>().next_multiple_of(os::PAGE);
+        let place = os::map(bytes, os::PAGE)?.cast::<Self>();
+        // SAFETY: the mapping is new, long enough, and aligned to a page.
+        unsafe { place.write(Self::new()) };
+        // SAFETY: it was written above and is never unmapped.
+        let heap: &'static Self = unsafe { place.as_ref() };
+        heap.arena.set_owner(ptr::from_ref(heap).cast());
+        // SAFETY: the heap is new and lives as long as the program.
+        unsafe { HEAPS.enter(heap) };
+        Some(heap)
+    }
+
+    /// What the headers of this heap's segments name as owner.
+    #[inline(always)]
+    pub(crate) fn name(&self) -> *const () {
+        ptr::from_ref(self).cast()
+    }
+
+    /// Takes a block; null if the system has no memory. Only the holder calls it.
+    pub(crate) fn allocate(&self, layout: Layout) -> *mut u8 {
+        let level = Level::of(layout);
+        if let Level::Class(class) = level {
+            let block = self.arena.pop(class, layout.size());
+            if !block.is_null() {
+                return block;
+            }
+        }
+        self.turn();
+        let block = self.arena.allocate(layout);
+        self.tell();
+        block
+    }
+
+    /// Takes a block of zeroes; null if the system has no memory. Only the holder calls it.
+    pub(crate) fn allocate_zeroed(&self, layout: Layout) -> *mut u8 {
+        if !matches!(Level::of(layout), Level::Class(_)) {
+            self.turn();
+        }
+        let block = self.arena.allocate_zeroed(layout);
+        self.tell();
+        block
+    }
+
+    /// Gives a block back, whoever owns it. Only the holder calls it.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of a thread's heap with this layout, and the caller gives it up.
+    #[inline]
+    pub(crate) unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        // SAFETY: obligation 1.
+        if unsafe { self.has(block, layout) } {
+            // SAFETY: obligation 1, and the block is this heap's, or large.
+            unsafe { self.arena.deallocate(block, layout) };
+            return;
+        }
+        // SAFETY: the block lies in a segment, as it is not large.
+        let owner = unsafe { Segment::owner_of(block.as_ptr()) }.cast::<Self>();
+        // SAFETY: segments of thread heaps name one as owner, and heaps are never unmapped.
+        let owner = unsafe { &*owner };
+        // SAFETY: obligation 1, and the block is that owner's.
+        unsafe { self.post(block, owner, layout) };
+    }
+
+    /// Whether the arena may free the block by itself: it is its own, or large, which nobody owns.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of a thread's heap with this layout.
+    #[inline]
+    pub(crate) unsafe fn has(&self, block: NonNull<u8>, layout: Layout) -> bool {
+        if Level::of(layout) == Level::Large {
+            return true;
+        }
+        // SAFETY: obligation 1: what is not large lies in a segment.
+        ptr::eq(unsafe { Segment::owner_of(block.as_ptr()) }, self.name())
+    }
+
+    /// Puts a block of another owner into its parcel.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of `owner` with this layout, which is not large, and the caller gives it up.
+    #[inline]
+    unsafe fn post(&self, block: NonNull<u8>, owner: &Self, layout: Layout) {
+        let (block, size) = (block.as_ptr().cast::<Block>(), layout.size());
+        self.foreign[Level::of(layout).slot()].add(1);
+        self.arena.requested.subtract(size as u64);
+        // Heaps are some pages apart.
+        let parcel = &self.parcels[(ptr::from_ref(owner).addr() >> 14) % PARCELS];
+        if !ptr::eq(parcel.owner.get(), owner) {
+            self.deliver(parcel);
+            parcel.owner.set(owner);
+            parcel.last.set(block);
+        }
+        // SAFETY: obligation 1.
+        unsafe { Block::set_next(block, parcel.first.get()) };
+        parcel.first.set(block);
+        parcel.count.set(parcel.count.get() + 1);
+        parcel.bytes.set(parcel.bytes.get() + size);
+        if parcel.count.get() >= PARCEL_BLOCKS || parcel.bytes.get() >= PARCEL_BYTES {
+            self.deliver(parcel);
+        }
+    }
+
+    /// Delivers a parcel, if there is something in it.
+    fn deliver(&self, parcel: &Parcel) {
+        // SAFETY: heaps are never unmapped.
+        let Some(owner) = (unsafe { parcel.owner.replace(ptr::null()).as_ref() }) else {
+            return;
+        };
+        let (first, last) = (parcel.first.replace(ptr::null_mut()), parcel.last.get());
+        parcel.count.set(0);
+        let bytes = parcel.bytes.replace(0) as u64;
+        self.sent_bytes.add(bytes);
+        // Relaxed: a sum of its own; publishes nothing. [AT1]
+        owner.received_bytes.fetch_add(bytes, Ordering::Relaxed);
+        // SAFETY: the parcel's blocks are free, linked from the first to the last, and this thread's alone.
+        if unsafe { owner.mailbox.deliver(first, last) } {
+            owner.leave();
+        }
+    }
+
+    /// Delivers all parcels. Only the holder calls it.
+    pub(crate) fn deliver_all(&self) {
+        for parcel in &self.parcels {
+            self.deliver(parcel);
+        }
+    }
+
+    /// What each slow path does besides: puts away some of what arrived, delivers from time to time.
+    fn turn(&self) {
+        if !self.arrived.get().is_null() || !self.mailbox.is_empty() {
+            self.put_away(PUT_AWAY);
+        }
+        self.turns.set(self.turns.get().wrapping_add(1));
+        if self.turns.get().is_multiple_of(TURNS) {
+            self.deliver_all();
+        }
+    }
+
+    /// Puts away up to `most` blocks that arrived; returns whether none are left.
+    #[cold]
+    #[inline(never)]
+    fn put_away(&self, most: usize) -> bool {
+        for _ in 0..most {
+            if self.arrived.get().is_null() {
+                self.arrived.set(self.mailbox.take());
+            }
+            let block = self.arrived.get();
+            if block.is_null() {
+                return true;
+            }
+            // SAFETY: letters are lists of free blocks of this heap.
+            self.arrived.set(unsafe { Block::next(block) });
+            // SAFETY: as above; it is out of the list now.
+            unsafe { self.arena.accept(block) };
+        }
+        false
+    }
+
+    /// Tells the process how many bytes are asked for, if that has changed by much.
+    fn tell(&self) {
+        let requested = self.arena.requested.read();
+        let change = requested.wrapping_sub(self.told.get()).cast_signed();
+        if change.abs() >= UNTOLD {
+            self.told.set(requested);
+            LEVEL.change(change);
+        }
+    }
+
+    /// Changes a block's size, whoever owns it; null if the system has no memory, and nothing has changed. Only the holder
+    /// calls it.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of a thread's heap with the layout `old`, `new` has the same alignment, and the caller gives
+    ///    the block up if the call succeeds.
+    pub(crate) unsafe fn reallocate(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> *mut u8 {
+        // SAFETY: obligation 1.
+        if unsafe { self.has(block, old) } {
+            // SAFETY: obligation 1, and the block is this heap's, or large.
+            let resized = unsafe { self.arena.resize(block, old, new) };
+            if !resized.is_null() {
+                self.tell();
+                return resized;
+            }
+        }
+        let moved = self.allocate(new);
+        if moved.is_null() {
+            return moved;
+        }
+        self.arena.count_move();
+        // SAFETY: both blocks are at least as long as the shorter layout, and different.
+        unsafe { moved.copy_from_nonoverlapping(block.as_ptr(), old.size().min(new.size())) };
+        // SAFETY: obligation 1.
+        unsafe { self.deallocate(block, old) };
+        moved
+    }
+
+    /// Delivers what this thread freed of others and takes in what others freed of it. Only the holder calls it.
+    pub(crate) fn idle(&self) {
+        self.deliver_all();
+        while !self.put_away(usize::MAX) {}
+        self.tell();
+    }
+
+    /// Gives memory back to the system, as much as stands unused. Only the holder calls it.
+    pub(crate) fn purge(&self) -> usize {
+        self.deliver_all();
+        while !self.put_away(usize::MAX) {}
+        self.tell();
+        self.arena.purge()
+    }
+
+    /// Gives the heap up: delivers and puts away everything, then lets others adopt it. Only the holder calls it.
+    #[cold]
+    pub(crate) fn leave(&self) {
+        loop {
+            self.deliver_all();
+            self.put_away(usize::MAX);
+            self.arena.empty_lists();
+            self.arena.beat();
+            self.tell();
+            if !self.mailbox.release() {
+                return;
+            }
+        }
+    }
+
+    /// Gives the memory of all heaps without a thread back; returns how many bytes that were.
+    pub(crate) fn purge_left() -> usize {
+        let mut purged = 0;
+        HEAPS.find(|heap| {
+            if heap.mailbox.claim() {
+                purged += heap.purge();
+                heap.leave();
+            }
+            None::<()>
+        });
+        purged
+    }
+}
