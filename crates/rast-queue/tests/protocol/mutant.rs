@@ -1,0 +1,33 @@
+//! Rules that can be left out of the protocol, to see that the model misses each of them.
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    #[default]
+    None,
+    /// The check for emptiness does not compare `retired`.
+    NoRetired,
+    /// `retired` is counted after the segment can be used again.
+    RetireLate,
+    /// A claimed slot that is unwritten does not reset the hint.
+    KeepHint,
+    /// The hint also stands for claims at and past the last slot.
+    HintForPins,
+    /// A new segment is linked with an empty slot 0, and `tail` starts at 1.
+    LinkUnfilled,
+    /// A new segment is linked with slot 0 filled, and `tail` starts at 0.
+    LinkFromZero,
+    /// A segment is freed at the zero, whether its slots are DONE or not.
+    NoSweep,
+    /// Who moves a word away from a segment does not add the pins.
+    NoOvershoot,
+    /// Who meets a full segment goes on without a pin.
+    NoPin,
+    /// A full last segment is closed by the flag alone.
+    NoTerminal,
+    /// An item that comes back is linked over the end before CLOSED is set.
+    OverTerminal,
+    /// A consumer marks the slot DONE, then reads it.
+    DoneBeforeRead,
+    /// Slots keep their state when the segment is used again.
+    NoReset,
+}

@@ -1,0 +1,334 @@
+//! What a state of the model holds: the queue's words and segments, each thread's place and locals, and the oracle.
+//!
+//! Everything is small and copied, so that a state can be kept, compared by a fingerprint, and stepped from again.
+//! Segments stand in a fixed pool; 0 is the null pointer, and the pool's lowest free address is allocated first, so
+//! that an address comes back as soon as it is given away.
+
+use std::hash::{Hash, Hasher};
+
+use super::oracle::Oracle;
+
+/// Threads, slots of a segment, and addresses that a state has room for.
+pub(crate) const THREADS: usize = 3;
+pub(crate) const SLOTS: usize = 3;
+pub(crate) const POOL: usize = 5;
+
+/// In `next`: closed, none follows.
+pub(crate) const TERMINAL: u8 = u8::MAX;
+/// One of the two words in `control`; more than all pins of a program.
+pub(crate) const SOURCE: i8 = 32;
+
+pub(crate) const WRITTEN: u8 = 1;
+pub(crate) const ABANDONED: u8 = 2;
+pub(crate) const DONE: u8 = 4;
+
+/// `head` or `tail`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Word {
+    pub(crate) segment: u8,
+    pub(crate) index: u8,
+    pub(crate) closed: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Slot {
+    /// 0: nothing.
+    pub(crate) value: u8,
+    pub(crate) state: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Segment {
+    /// Out of the allocator.
+    pub(crate) allocated: bool,
+    pub(crate) next: u8,
+    pub(crate) control: i8,
+    pub(crate) swept: u8,
+    pub(crate) limbo_next: u8,
+    pub(crate) slots: [Slot; SLOTS],
+}
+
+impl Segment {
+    pub(crate) const NEW: Self = Self {
+        allocated: false,
+        next: 0,
+        control: 2 * SOURCE,
+        swept: 0,
+        limbo_next: 0,
+        slots: [Slot { value: 0, state: 0 }; SLOTS],
+    };
+}
+
+/// The access that a thread makes next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum At {
+    /// Between two operations.
+    #[default]
+    Begin,
+    PushLoad,
+    PushClaim,
+    PushPin,
+    PushWrite,
+    PushPublish,
+    PushDone,
+    PushNext,
+    PushAllocate,
+    PushLink,
+    PushGiveBack,
+    TailLoad,
+    TailMove,
+    ClosedLoad,
+    ClosedSet,
+    Pay,
+    Leave,
+    PopHead,
+    PopHint,
+    PopRetired,
+    PopHeadAgain,
+    PopLimbo,
+    PopTail,
+    PopRetiredAgain,
+    PopHintStore,
+    PopClaim,
+    PopClaimByAdding,
+    PopSlot,
+    PopHintReset,
+    PopAbandon,
+    PopRead,
+    PopDone,
+    PopPinnedTail,
+    PopNext,
+    HeadLoad,
+    HeadMove,
+    Sweep,
+    Retire,
+    RetireLate,
+    Release,
+    LimboLoad,
+    LimboPush,
+    ReapTake,
+    RestLoad,
+    RestPush,
+    CloseLoad,
+    CloseSet,
+    ClosePin,
+    CloseTerminal,
+    EmptyRetired,
+    EmptyHead,
+    EmptyTail,
+    EmptyRetiredAgain,
+}
+
+/// What a thread does once it has left a pinned segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Then {
+    #[default]
+    Again,
+    Linked,
+    Refused,
+    Empty,
+    ClosedByMe,
+    ClosedByOther,
+}
+
+/// Where a thread goes on once a segment is settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Settled {
+    #[default]
+    Left,
+    Paid,
+    Reaped,
+}
+
+/// A thread: its place and its locals. Locals without a use are zero, so that states which differ in nothing agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Thread {
+    pub(crate) at: At,
+    /// Operations finished.
+    pub(crate) operation: u8,
+    /// Items of the operation that are through.
+    pub(crate) through: u8,
+    /// The word that the operation goes by.
+    pub(crate) word: Word,
+    /// The word that a loop of exchanges expects, or the bound of a claim.
+    pub(crate) seen: Word,
+    /// Tickets claimed at once, and the one at hand.
+    pub(crate) tickets: u8,
+    pub(crate) ticket: u8,
+    /// The segment that follows, and a new one that is not linked.
+    pub(crate) next: u8,
+    pub(crate) fresh: u8,
+    /// `retired`, as first loaded.
+    pub(crate) retired: u8,
+    /// Lost exchanges.
+    pub(crate) losses: u8,
+    /// The segment in which the thread has a ticket or a pin.
+    pub(crate) held: u8,
+    /// The segment that it settles, alone.
+    pub(crate) settling: u8,
+    pub(crate) limbo_top: u8,
+    /// What it took from limbo and has to put back.
+    pub(crate) rest: u8,
+    pub(crate) then: Then,
+    pub(crate) settled: Settled,
+    /// The queue was empty when the thread looked at `tail`.
+    pub(crate) was_empty: bool,
+    /// The queue was closed when the operation began.
+    pub(crate) began_closed: bool,
+    /// The queue was empty at some moment since the operation began.
+    pub(crate) ever_empty: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    pub(crate) tail: Word,
+    pub(crate) head: Word,
+    /// A segment and a bound below which `tail` need not be looked at; `closed` is not used.
+    pub(crate) hint: Word,
+    pub(crate) retired: u8,
+    /// `next` of the null segment.
+    pub(crate) first: u8,
+    pub(crate) limbo: u8,
+    pub(crate) spare: u8,
+    pub(crate) segments: [Segment; POOL],
+    pub(crate) threads: [Thread; THREADS],
+    pub(crate) oracle: Oracle,
+}
+
+impl State {
+    /// An empty queue with segments of `slots` slots.
+    pub(crate) fn new(slots: u8) -> Self {
+        let beginning = Word {
+            segment: 0,
+            index: slots,
+            closed: false,
+        };
+        Self {
+            tail: beginning,
+            head: beginning,
+            hint: Word::default(),
+            retired: 0,
+            first: 0,
+            limbo: 0,
+            spare: 0,
+            segments: [Segment::NEW; POOL],
+            threads: [Thread::default(); THREADS],
+            oracle: Oracle::default(),
+        }
+    }
+
+    pub(crate) fn segment(&mut self, address: u8) -> &mut Segment {
+        &mut self.segments[usize::from(address) - 1]
+    }
+
+    /// `next` of a segment, or of the null one.
+    pub(crate) fn next(&mut self, address: u8) -> &mut u8 {
+        if address == 0 {
+            &mut self.first
+        } else {
+            &mut self.segment(address).next
+        }
+    }
+
+    /// The segments from `head` on, as bits.
+    pub(crate) fn reachable(&self) -> u8 {
+        let mut found = 0;
+        let mut at = if self.head.segment == 0 {
+            self.first
+        } else {
+            self.head.segment
+        };
+        while at != 0 && at != TERMINAL && found & bit(at) == 0 {
+            found |= bit(at);
+            at = self.segments[usize::from(at) - 1].next;
+        }
+        found
+    }
+
+    /// The segments out of the allocator, as bits.
+    pub(crate) fn allocated(&self) -> u8 {
+        (1..=POOL as u8)
+            .filter(|&address| self.segments[usize::from(address) - 1].allocated)
+            .fold(0, |found, address| found | bit(address))
+    }
+
+    /// 128 bits that stand for the state.
+    pub(crate) fn fingerprint(&self) -> u128 {
+        let mut hasher = Mixer::default();
+        self.hash(&mut hasher);
+        hasher.both()
+    }
+}
+
+/// The bit of an address; none for null.
+pub(crate) fn bit(address: u8) -> u8 {
+    if address == 0 { 0 } else { 1 << (address - 1) }
+}
+
+/// Two multiplicative hashes of what is written, eight bytes at a time.
+struct Mixer {
+    word: u64,
+    filled: u32,
+    one: u64,
+    other: u64,
+}
+
+impl Default for Mixer {
+    fn default() -> Self {
+        Self {
+            word: 0,
+            filled: 0,
+            one: 0x243f_6a88_85a3_08d3,
+            other: 0x1319_8a2e_0370_7344,
+        }
+    }
+}
+
+impl Mixer {
+    fn mix(&mut self) {
+        self.one = (self.one ^ self.word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.one ^= self.one >> 29;
+        self.other = (self.other.rotate_left(23) ^ self.word).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        self.other ^= self.other >> 32;
+        self.word = 0;
+        self.filled = 0;
+    }
+
+    fn both(mut self) -> u128 {
+        self.mix();
+        self.mix();
+        u128::from(self.one) << 64 | u128::from(self.other)
+    }
+}
+
+impl Hasher for Mixer {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u8(byte);
+        }
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.word |= u64::from(byte) << self.filled;
+        self.filled += 8;
+        if self.filled == 64 {
+            self.mix();
+        }
+    }
+
+    fn write_i8(&mut self, byte: i8) {
+        self.write_u8(byte.cast_unsigned());
+    }
+
+    fn write_usize(&mut self, small: usize) {
+        self.write_u8(small as u8);
+    }
+
+    fn write_isize(&mut self, small: isize) {
+        self.write_u8(small as u8);
+    }
+
+    fn finish(&self) -> u64 {
+        self.one
+    }
+}
