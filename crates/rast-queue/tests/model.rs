@@ -3,6 +3,8 @@
 
 #[path = "model/list.rs"]
 mod list;
+#[path = "model/mpsc.rs"]
+mod mpsc;
 #[path = "model/segmented.rs"]
 mod segmented;
 #[path = "model/spmc.rs"]

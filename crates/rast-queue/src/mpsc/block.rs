@@ -436,7 +436,7 @@ impl<T> Spares<T> {
         if self.word.load(Ordering::Relaxed).is_null() {
             return Reserve::new();
         }
-        // Acquire: pairs with the Release in try_give and give_back; the blocks are seen as they were left. [MQ14]
+        // Acquire: pairs with the Release in try_give; the blocks are seen as they were left. [MQ14]
         let word = self.word.swap(ptr::null_mut(), Ordering::Acquire);
         Reserve {
             word,
@@ -448,16 +448,18 @@ impl<T> Spares<T> {
     ///
     /// # Safety
     ///
-    /// The caller has the blocks of `rest`; those that `rest` holds on return, no more than those.
+    /// 1. `rest` is from [`take`](Self::take), and its blocks were not touched since.
+    /// 2. The caller has those that `rest` holds on return, and no other of them.
     pub(super) unsafe fn give_back(&self, rest: &mut Reserve<T>) {
         if rest.word.is_null() {
             return;
         }
-        // Release: pairs with the Acquire in take; what we acquired with the blocks goes on with them. [MQ15]
+        // Relaxed: we touched none of these blocks since we took them, and the exchange goes on with the release
+        // sequences of those who gave them, so the next to take synchronises with them. [MQ15]
         let given = self.word.compare_exchange(
             ptr::null_mut(),
             rest.word,
-            Ordering::Release,
+            Ordering::Relaxed,
             Ordering::Relaxed,
         );
         if given.is_ok() {

@@ -77,12 +77,13 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 /// The queue is invariant, since pushing takes a shared reference: what borrows for less cannot be slipped in.
 ///
 /// ```compile_fail
-/// use rast_queue::mpsc::{Pointer, intrusive::Queue};
-/// fn shorten<'short, 'long: 'short, P>(queue: &'short Queue<&'long P>) -> &'short Queue<&'short P>
-/// where
-///     &'long P: Pointer,
-///     &'short P: Pointer,
-/// {
+/// use rast_queue::mpsc::{Link, intrusive::Queue};
+/// struct Task<'a>(Link, &'a str);
+/// rast_queue::impl_node!(<'a> Task<'a> { 0 });
+///
+/// fn shorten<'short, 'long: 'short>(
+///     queue: Queue<Box<Task<'long>>>,
+/// ) -> Queue<Box<Task<'short>>> {
 ///     queue
 /// }
 /// ```
@@ -279,9 +280,10 @@ impl<P: Pointer> Queue<P> {
     pub fn consumer(&self) -> Option<Consumer<'_, P>> {
         // Acquire: pairs with the Release in the drop of Consumer; what the last consumer left in the inbox is seen.
         // [MQ9]
-        if self.claim.taken.swap(true, Ordering::Acquire) {
-            return None;
-        }
+        self.claim
+            .taken
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
         let inbox = self.claim.inbox.with_mut(|inbox| {
             // SAFETY: the claim is ours, so nobody else is here.
             core::mem::replace(unsafe { &mut *inbox }, Inbox::new())

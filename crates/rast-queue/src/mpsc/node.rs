@@ -64,7 +64,9 @@ impl Link {
     #[inline]
     pub(super) fn mark(&self) -> bool {
         // Acquire: pairs with the Release in unmark; the consumer's last use of the link comes before our first. [MQ7]
-        !self.queued.swap(true, Ordering::Acquire)
+        self.queued
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Takes the mark off; the node can be queued again.
@@ -134,13 +136,13 @@ pub unsafe trait Node {
 /// ```
 #[macro_export]
 macro_rules! impl_node {
-    (<$($param:ident),* $(,)?> $node:ident<$($arg:ident),*> { $field:tt }) => {
+    (<$($param:tt),* $(,)?> $node:ident<$($arg:tt),*> { $field:tt }) => {
         $crate::impl_node!(@impl [$($param),*] [$node<$($arg),*>] $field);
     };
     ($node:ident { $field:tt }) => {
         $crate::impl_node!(@impl [] [$node] $field);
     };
-    (@impl [$($param:ident),*] [$node:ty] $field:tt) => {
+    (@impl [$($param:tt),*] [$node:ty] $field:tt) => {
         // SAFETY: both functions move between the struct and one field by its fixed offset; the raw pointer has the
         // field's type, without coercion, so the field is a link; nothing is read or written.
         unsafe impl<$($param),*> $crate::mpsc::Node for $node {

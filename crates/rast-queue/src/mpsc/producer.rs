@@ -194,7 +194,7 @@ impl<T, A: Allocator> Producer<T, A> {
             self.reserve = inside.spares.take();
             // SAFETY: what was taken is ours.
             block = unsafe { self.reserve.pop() };
-            // SAFETY: as above.
+            // SAFETY: (1) the reserve is what was taken but for the one popped; (2) the rest stays ours.
             unsafe { inside.spares.give_back(&mut self.reserve) };
         }
         let Some(block) = block.or_else(|| Block::allocate(&inside.alloc).ok()) else {

@@ -1,4 +1,7 @@
 //! The stack of many producers and one consumer, in both of its faces.
+//!
+//! The consumer runs in a thread of its own and the main thread pushes: loom remembers one access per object, so the
+//! load that stands before a producer's exchange would hide the loads of a consumer that ran before it.
 
 use rast_queue::mpsc::intrusive::{PushError, Queue};
 use rast_queue::mpsc::{self, Link};
@@ -27,15 +30,16 @@ fn mpsc_push_pop() {
     model(|| {
         let (mut producer, mut consumer) = mpsc::queue();
         let other = thread::spawn(move || {
-            for n in 1..=3 {
-                producer.push(n).unwrap();
+            let mut seen = Vec::new();
+            for _ in 0..2 {
+                seen.extend(consumer.pop());
             }
+            (consumer, seen)
         });
-        let mut seen = Vec::new();
-        for _ in 0..3 {
-            seen.extend(consumer.pop());
+        for n in 1..=3 {
+            producer.push(n).unwrap();
         }
-        other.join().unwrap();
+        let (mut consumer, mut seen) = other.join().unwrap();
         seen.extend(consumer.take_all());
         assert_eq!(seen, [1, 2, 3]);
     });
@@ -47,16 +51,17 @@ fn mpsc_push_push_pop() {
     model(|| {
         let (mut producer, mut consumer) = mpsc::queue();
         let mut second = producer.clone();
-        let first = thread::spawn(move || {
-            producer.push(1).unwrap();
-            producer.push(2).unwrap();
+        let consumes = thread::spawn(move || {
+            let mut seen: Vec<i32> = Vec::new();
+            seen.extend(consumer.pop());
+            seen.extend(consumer.take_all());
+            (consumer, seen)
         });
-        let third = thread::spawn(move || second.push(10).unwrap());
-        let mut seen: Vec<i32> = Vec::new();
-        seen.extend(consumer.pop());
-        seen.extend(consumer.take_all());
-        first.join().unwrap();
-        third.join().unwrap();
+        let pushes = thread::spawn(move || second.push(10).unwrap());
+        producer.push(1).unwrap();
+        producer.push(2).unwrap();
+        pushes.join().unwrap();
+        let (mut consumer, mut seen) = consumes.join().unwrap();
         seen.extend(consumer.take_all());
         assert_eq!(seen.len(), 3);
         let ours: Vec<_> = seen.iter().filter(|&&n| n < 10).collect();
@@ -70,13 +75,16 @@ fn mpsc_push_many() {
     model(|| {
         let (mut producer, mut consumer) = mpsc::queue();
         let mut second = producer.clone();
-        let other = thread::spawn(move || second.push_many(1..=3).unwrap());
-        producer.push(10).unwrap();
-        let taken: Vec<i32> = consumer.take_all().collect();
-        let chained = taken.iter().filter(|&&n| n < 10).count();
+        let consumes = thread::spawn(move || {
+            let seen: Vec<i32> = consumer.take_all().collect();
+            (consumer, seen)
+        });
+        let pushes = thread::spawn(move || second.push(10).unwrap());
+        producer.push_many(1..=3).unwrap();
+        pushes.join().unwrap();
+        let (mut consumer, mut seen) = consumes.join().unwrap();
+        let chained = seen.iter().filter(|&&n| n < 10).count();
         assert!(chained == 0 || chained == 3, "a part of a chain");
-        other.join().unwrap();
-        let mut seen = taken;
         seen.extend(consumer.take_all());
         let chained: Vec<_> = seen.into_iter().filter(|&n| n < 10).collect();
         assert_eq!(chained, [1, 2, 3]);
@@ -91,20 +99,20 @@ fn mpsc_was_empty_wakes() {
         let parker = rast_queue::primitive::Parker::new();
         let waker = parker.unparker();
         let other = thread::spawn(move || {
-            for n in 0..2 {
-                if producer.push(n).unwrap() {
-                    waker.unpark();
+            let mut seen = Vec::new();
+            while seen.len() < 2 {
+                match consumer.pop() {
+                    Some(n) => seen.push(n),
+                    None => parker.park(),
                 }
             }
+            assert_eq!(seen, [0, 1]);
         });
-        let mut seen = Vec::new();
-        while seen.len() < 2 {
-            match consumer.pop() {
-                Some(n) => seen.push(n),
-                None => parker.park(),
+        for n in 0..2 {
+            if producer.push(n).unwrap() {
+                waker.unpark();
             }
         }
-        assert_eq!(seen, [0, 1]);
         other.join().unwrap();
     });
 }
@@ -115,20 +123,26 @@ fn mpsc_push_close() {
     model(|| {
         let (mut producer, mut consumer) = mpsc::queue();
         let mut second = producer.clone();
-        let other = thread::spawn(move || match producer.push(1) {
-            Ok(_) => true,
+        let other = thread::spawn(move || {
+            assert!(consumer.close());
+            let taken = consumer.take_all().count();
+            assert_eq!(second.push(2).unwrap_err().into_inner(), 2);
+            assert!(!consumer.close());
+            assert!(consumer.is_finished());
+            taken
+        });
+        let pushed = match producer.push(1) {
+            Ok(_) => 1,
             Err(refused) => {
                 assert_eq!(refused.into_inner(), 1);
-                false
+                0
             }
-        });
-        assert!(consumer.close());
-        let taken = consumer.take_all().count();
-        assert_eq!(second.push(2).unwrap_err().into_inner(), 2);
-        let pushed = other.join().unwrap();
-        assert_eq!(taken, usize::from(pushed), "after close nothing is added");
-        assert!(!consumer.close());
-        assert!(consumer.is_finished());
+        };
+        assert_eq!(
+            other.join().unwrap(),
+            pushed,
+            "after close nothing is added"
+        );
     });
 }
 
@@ -137,15 +151,18 @@ fn mpsc_push_close() {
 fn mpsc_push_many_close() {
     model(|| {
         let (mut producer, mut consumer) = mpsc::queue();
-        let other = thread::spawn(move || match producer.push_many(1..=3) {
+        let other = thread::spawn(move || {
+            consumer.close();
+            consumer.take_all().count()
+        });
+        let pushed = match producer.push_many(1..=3) {
             Ok(_) => 3,
             Err(refused) => {
                 assert_eq!(refused.into_inner(), [1, 2, 3]);
                 0
             }
-        });
-        consumer.close();
-        assert_eq!(consumer.take_all().count(), other.join().unwrap());
+        };
+        assert_eq!(other.join().unwrap(), pushed);
     });
 }
 
@@ -184,17 +201,16 @@ fn mpsc_finished() {
     model(|| {
         let (mut producer, mut consumer) = mpsc::queue();
         let other = thread::spawn(move || {
-            producer.push(1).unwrap();
-            drop(producer);
+            assert!(!consumer.is_finished(), "an item stands until it is popped");
+            let first = consumer.pop();
+            if consumer.is_finished() {
+                assert_eq!(first, Some(1));
+            }
+            (consumer, first)
         });
-        if consumer.is_finished() {
-            unreachable!("an item stands until it is popped");
-        }
-        let first = consumer.pop();
-        if consumer.is_finished() {
-            assert_eq!(first, Some(1));
-        }
-        other.join().unwrap();
+        producer.push(1).unwrap();
+        drop(producer);
+        let (mut consumer, first) = other.join().unwrap();
         assert_eq!(first.or_else(|| consumer.pop()), Some(1));
         assert!(consumer.is_finished());
     });
@@ -206,18 +222,21 @@ fn mpsc_block_changes_hands() {
     model(|| {
         let (mut producer, mut consumer) = mpsc::queue();
         let mut second = producer.clone();
-        let other = thread::spawn(move || {
-            producer.push(1).unwrap();
-            drop(producer);
+        let consumes = thread::spawn(move || {
+            let seen: Vec<i32> = consumer.take_all().collect();
+            (consumer, seen)
         });
-        second.push(10).unwrap();
-        second.push(11).unwrap();
-        second.push(12).unwrap();
-        let mut seen: Vec<i32> = consumer.take_all().collect();
-        second.push(13).unwrap();
-        other.join().unwrap();
+        let leaves = thread::spawn(move || {
+            second.push(10).unwrap();
+            drop(second);
+        });
+        for n in 1..=3 {
+            producer.push(n).unwrap();
+        }
+        leaves.join().unwrap();
+        let (mut consumer, mut seen) = consumes.join().unwrap();
         seen.extend(consumer.take_all());
-        assert_eq!(seen.iter().sum::<i32>(), 1 + 10 + 11 + 12 + 13);
+        assert_eq!(seen.iter().sum::<i32>(), 1 + 2 + 3 + 10);
     });
 }
 
@@ -238,23 +257,24 @@ fn mpsc_block_recycled() {
     });
 }
 
-/// Producers that take and give back spares at once.
+/// Blocks that a producer leaves go on with others, one of which takes all and gives the rest back.
 #[test]
 fn mpsc_spares() {
     model(|| {
         let (producer, mut consumer) = mpsc::queue();
-        let mut halves: Vec<_> = (0..3).map(|_| producer.clone()).collect();
-        for half in &mut halves {
-            half.push(0).unwrap();
-        }
-        // Three blocks with one node used.
-        drop(halves);
         let mut second = producer.clone();
-        let other = thread::spawn(move || second.push(1).unwrap());
+        let mut leaving = [producer.clone(), producer.clone()];
+        let leaves = thread::spawn(move || {
+            for producer in &mut leaving {
+                producer.push(1).unwrap();
+            }
+        });
+        let other = thread::spawn(move || second.push(10).unwrap());
         let mut first = producer;
-        first.push(1).unwrap();
+        first.push(20).unwrap();
+        leaves.join().unwrap();
         other.join().unwrap();
-        assert_eq!(consumer.take_all().sum::<i32>(), 2);
+        assert_eq!(consumer.take_all().sum::<i32>(), 32);
     });
 }
 
@@ -306,19 +326,18 @@ fn task(value: u32) -> Box<Task> {
 #[test]
 fn mpsc_intrusive_push_pop() {
     model(|| {
-        let queue = Arc::new(Queue::new());
+        let queue = Arc::new(Queue::<Box<Task>>::new());
         let theirs = Arc::clone(&queue);
         let other = thread::spawn(move || {
-            theirs.push(task(1)).unwrap();
-            theirs.push_many([task(2), task(3)]).unwrap();
-        });
-        let mut seen = Vec::new();
-        {
-            let mut consumer = queue.consumer().unwrap();
+            let mut seen = Vec::new();
+            let mut consumer = theirs.consumer().unwrap();
             seen.extend(consumer.pop().map(|task| task.value));
             seen.extend(consumer.take_all().map(|task| task.value));
-        }
-        other.join().unwrap();
+            seen
+        });
+        queue.push(task(1)).unwrap();
+        queue.push_many([task(2), task(3)]).unwrap();
+        let mut seen = other.join().unwrap();
         let mut consumer = queue.consumer().unwrap();
         seen.extend(consumer.take_all().map(|task| task.value));
         assert_eq!(seen, [1, 2, 3]);
@@ -357,17 +376,16 @@ fn mpsc_intrusive_shared_node() {
             value: 1,
         });
         queue.push(Arc::clone(&node)).unwrap();
-        let (theirs, again) = (Arc::clone(&queue), Arc::clone(&node));
-        let other = thread::spawn(move || match theirs.push(again) {
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || theirs.consumer().unwrap().take_all().count());
+        let again = match queue.push(node) {
             Ok(_) => 1,
             Err(PushError::Queued(_)) => 0,
             Err(PushError::Closed(_)) => unreachable!("open"),
-        });
-        let popped = queue.consumer().unwrap().take_all().count();
-        let again = other.join().unwrap();
+        };
+        let popped = other.join().unwrap();
         let rest = queue.consumer().unwrap().take_all().count();
         assert_eq!(popped + rest, 1 + again);
-        drop(node);
     });
 }
 
@@ -375,20 +393,18 @@ fn mpsc_intrusive_shared_node() {
 #[test]
 fn mpsc_intrusive_close() {
     model(|| {
-        let queue = Arc::new(Queue::new());
+        let queue = Arc::new(Queue::<Box<Task>>::new());
         let theirs = Arc::clone(&queue);
-        let other = thread::spawn(move || match theirs.push_many([task(1), task(2)]) {
+        let other = thread::spawn(move || {
+            let mut consumer = theirs.consumer().unwrap();
+            consumer.close();
+            consumer.take_all().map(|task| task.value).sum::<u32>()
+        });
+        let refused = match queue.push_many([task(1), task(2)]) {
             Ok(_) => 0,
             Err(refused) => refused.into_inner().map(|task| task.value).sum::<u32>(),
-        });
-        queue.consumer().unwrap().close();
-        let refused = other.join().unwrap();
-        let taken: u32 = queue
-            .consumer()
-            .unwrap()
-            .take_all()
-            .map(|task| task.value)
-            .sum();
-        assert_eq!(refused + taken, 3);
+        };
+        assert_eq!(refused + other.join().unwrap(), 3);
+        drop(queue);
     });
 }
