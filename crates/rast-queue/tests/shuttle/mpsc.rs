@@ -2,7 +2,7 @@
 
 use crate::Drops;
 use crate::history::program::Random;
-use crate::history::{Clock, Event, assert_sound};
+use crate::history::{Clock, Event, Fewer, assert_sound};
 use rast_queue::mpsc::{self, Link, intrusive};
 use rast_queue::primitive::model::{draw, model};
 use rast_queue::primitive::sync::Arc;
@@ -52,7 +52,9 @@ fn mpsc_programs() {
         for _ in 0..10 {
             match random.below(12) {
                 0..3 => {
-                    log.pop_batch(usize::MAX, true, |each| consumer.take_all().for_each(each));
+                    log.pop_batch(usize::MAX, Fewer::SayEmpty, |each| {
+                        consumer.take_all().for_each(each)
+                    });
                 }
                 3 => {
                     log.close(|| consumer.close());
@@ -135,7 +137,7 @@ fn mpsc_intrusive_consumers_take_turns() {
                         if n % 2 == 0 {
                             log.pop(|| consumer.pop().map(|task| task.number));
                         } else {
-                            log.pop_batch(usize::MAX, true, |each| {
+                            log.pop_batch(usize::MAX, Fewer::SayEmpty, |each| {
                                 consumer.take_all().for_each(|task| each(task.number));
                             });
                         }

@@ -2,7 +2,7 @@
 
 use crate::Drops;
 use crate::history::program::Random;
-use crate::history::{Clock, assert_sound};
+use crate::history::{Clock, Fewer, assert_sound};
 use rast_queue::primitive::model::{draw, model};
 use rast_queue::primitive::thread;
 use rast_queue::spsc::segmented;
@@ -37,12 +37,12 @@ fn segmented_programs() {
             let max = 1 + random.below(5) as usize;
             match random.below(4) {
                 0 => {
-                    mine.pop_batch(max, true, |each| {
+                    mine.pop_batch(max, Fewer::SayEmpty, |each| {
                         consumer.pop_batch(max, each);
                     });
                 }
                 1 => {
-                    mine.pop_batch(max, true, |each| {
+                    mine.pop_batch(max, Fewer::SayEmpty, |each| {
                         let mut out = Vec::new();
                         consumer.pop_into(&mut out, max);
                         out.into_iter().for_each(each);

@@ -2,7 +2,7 @@
 
 use crate::Drops;
 use crate::history::program::Random;
-use crate::history::{Clock, Event, Log, assert_sound};
+use crate::history::{Clock, Event, Fewer, Log, assert_sound};
 use rast_queue::primitive::model::{draw, model};
 use rast_queue::primitive::{Parker, thread};
 use rast_queue::spmc;
@@ -13,12 +13,12 @@ fn consume(mut consumer: spmc::Consumer<u64>, mut log: Log, mut choices: Random)
         let max = 1 + choices.below(4) as usize;
         match choices.below(8) {
             0 => {
-                log.pop_batch(max, false, |each| {
+                log.pop_batch(max, Fewer::SayEmptyIfNone, |each| {
                     consumer.pop_batch(max, each);
                 });
             }
             1 => {
-                log.pop_batch(max, false, |each| {
+                log.pop_batch(max, Fewer::SayEmptyIfNone, |each| {
                     let mut out = Vec::new();
                     consumer.pop_into(&mut out, max);
                     out.into_iter().for_each(each);
@@ -26,7 +26,7 @@ fn consume(mut consumer: spmc::Consumer<u64>, mut log: Log, mut choices: Random)
             }
             2 => {
                 let mut out = [0; 4];
-                log.pop_batch(max, true, |each| {
+                log.pop_batch(max, Fewer::SayEmpty, |each| {
                     let count = consumer.pop_slice(&mut out[..max]);
                     out[..count].iter().copied().for_each(each);
                 });

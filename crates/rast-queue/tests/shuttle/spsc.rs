@@ -2,7 +2,7 @@
 
 use crate::Drops;
 use crate::history::program::Random;
-use crate::history::{Clock, assert_sound};
+use crate::history::{Clock, Fewer, assert_sound};
 use rast_queue::primitive::model::{draw, model};
 use rast_queue::primitive::thread;
 use rast_queue::spsc;
@@ -42,7 +42,7 @@ fn spsc_programs() {
         for _ in 0..20 {
             if random.below(3) == 0 {
                 let max = 1 + random.below(5) as usize;
-                mine.pop_batch(max, true, |each| {
+                mine.pop_batch(max, Fewer::SayEmpty, |each| {
                     consumer.pop_batch(max, each);
                 });
             } else {

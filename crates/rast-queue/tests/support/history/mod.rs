@@ -60,6 +60,15 @@ impl fmt::Display for Event {
     }
 }
 
+/// What a batch of pops says that brings fewer values than were asked for.
+#[derive(Clone, Copy)]
+pub(crate) enum Fewer {
+    /// The queue was empty after them.
+    SayEmpty,
+    /// It was empty if there were none.
+    SayEmptyIfNone,
+}
+
 /// All operations, each thread's in its own order. Those of a batch share their stamps and keep their order.
 pub(crate) type History = Vec<Vec<Event>>;
 
@@ -161,11 +170,11 @@ impl Log {
         popped
     }
 
-    /// A pop of at most `max` values, which `pop` hands to its argument; fewer say that the queue was empty then.
+    /// A pop of at most `max` values, which `pop` hands to its argument.
     pub(crate) fn pop_batch(
         &mut self,
         max: usize,
-        empty_is_told: bool,
+        fewer: Fewer,
         pop: impl FnOnce(&mut dyn FnMut(u64)),
     ) -> usize {
         let start = self.clock.stamp();
@@ -175,7 +184,11 @@ impl Log {
         for value in &popped {
             self.note(Call::Pop(*value), start, end);
         }
-        if empty_is_told && popped.len() < max {
+        let is_empty = match fewer {
+            Fewer::SayEmpty => popped.len() < max,
+            Fewer::SayEmptyIfNone => popped.is_empty(),
+        };
+        if is_empty {
             self.note(Call::Empty, start, end);
         }
         popped.len()

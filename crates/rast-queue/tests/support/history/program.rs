@@ -1,6 +1,6 @@
 //! Random programs: what each of some threads asks of a queue, from a seed.
 
-use super::{Clock, History, Log, assert_sound};
+use super::{Clock, Fewer, History, Log, assert_sound};
 use rast_queue::primitive::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 /// A queue that programs can drive.
 pub(crate) trait Fifo: Send + Sync + 'static {
+    const FEWER: Fewer = Fewer::SayEmpty;
+
     /// Whether the value was taken; if not, the queue is closed.
     fn push(&self, value: u64) -> bool;
 
@@ -28,7 +30,7 @@ pub(crate) trait Fifo: Send + Sync + 'static {
 
     fn pop(&self) -> Option<u64>;
 
-    /// Hands at most `max` values to `each`; fewer only if the queue was empty then.
+    /// Hands at most `max` values to `each`; what fewer say, [`FEWER`](Self::FEWER) tells.
     fn pop_batch(&self, max: usize, each: &mut dyn FnMut(u64)) {
         for value in (0..max).map_while(|_| self.pop()) {
             each(value);
@@ -208,7 +210,7 @@ impl<Q: Fifo> Runner<'_, Q> {
             }
             Step::PopBatch(max) => {
                 self.log
-                    .pop_batch(max, true, |each| queue.pop_batch(max, each));
+                    .pop_batch(max, Q::FEWER, |each| queue.pop_batch(max, each));
             }
             Step::Close => {
                 self.log.close(|| queue.close());
