@@ -82,6 +82,8 @@ mod tally;
 mod level;
 #[cfg(feature = "std")]
 mod mailbox;
+#[cfg(all(feature = "std", not(rast_loom)))]
+mod parcel;
 #[cfg(feature = "std")]
 mod registry;
 #[cfg(all(feature = "std", not(rast_loom)))]

@@ -7,7 +7,8 @@
 //!                                            │ held │ by a thread, or by nobody
 //! ```
 //!
-//! A batch is a list of blocks, linked through their first words by the thread that freed them.
+//! A batch is a list of blocks, linked through their first words by the thread that freed them; what a link says besides
+//! is the parcels' matter ([`crate::parcel`]).
 //! Letters are never taken one by one, so the list has no ABA problem.
 //!
 //! A mailbox outlives its thread: when the thread ends, what it guards is held by nobody until another thread claims it.
@@ -64,7 +65,7 @@ impl Mailbox {
     ///
     /// # Safety
     ///
-    /// 1. `first` begins a list of free blocks that ends with `last`, whose link need not be written; the caller alone
+    /// 1. `first` leads to a list of free blocks that ends with `last`, whose link need not be written; the caller alone
     ///    has them and gives them up.
     #[must_use]
     pub unsafe fn deliver(&self, first: *mut Block, last: *mut Block) -> bool {

@@ -26,6 +26,7 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::os;
+use crate::primitive::CachePadded;
 use crate::slab::Slab;
 use crate::span::{GRAIN, SpanIndex, TAG};
 
@@ -45,7 +46,8 @@ const FIRST: usize = (size_of::<Segment>() + TAG).next_multiple_of(GRAIN) - TAG;
 /// The header of a segment.
 #[repr(C)]
 pub(crate) struct Segment {
-    owner: *const (),
+    /// On lines of its own, since other threads read it and write nothing.
+    owner: CachePadded<*const ()>,
     previous: Cell<*const Segment>,
     next: Cell<*const Segment>,
     is_empty: Cell<bool>,
@@ -60,7 +62,7 @@ impl Segment {
     pub(crate) fn map(owner: *const (), spans: &SpanIndex) -> Option<NonNull<Self>> {
         let start = os::map(SEGMENT, SEGMENT)?;
         let header = Self {
-            owner,
+            owner: CachePadded::new(owner),
             previous: Cell::new(ptr::null()),
             next: Cell::new(ptr::null()),
             is_empty: Cell::new(true),
@@ -104,7 +106,7 @@ impl Segment {
         let segment = Self::of(block);
         // SAFETY: the header stands at the masked address, obligation 1 and rule 1; the owner was written before the
         // block was given out, and never after: rule 3.
-        unsafe { (*segment).owner }
+        unsafe { *(*segment).owner }
     }
 
     /// The slab that serves the slot which holds `address`, if one does: look at its class.

@@ -32,6 +32,7 @@ use crate::large::Larges;
 use crate::level::LEVEL;
 use crate::mailbox::Mailbox;
 use crate::os;
+use crate::parcel::{Parcel, unpack};
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 use crate::registry::{Entered, Entry, Registry};
@@ -41,7 +42,7 @@ use crate::tally::Tally;
 /// Owners that a thread collects blocks for at a time.
 const PARCELS: usize = 8;
 /// Blocks of a full parcel.
-const PARCEL_BLOCKS: u32 = 64;
+const PARCEL_BLOCKS: usize = 64;
 /// Bytes of a full parcel.
 const PARCEL_BYTES: usize = 64 * 1024;
 /// Blocks that one slow path puts away of those that arrived.
@@ -54,20 +55,11 @@ const UNTOLD: i64 = 64 * 1024;
 /// All heaps of threads.
 pub(crate) static HEAPS: Registry<ThreadHeap> = Registry::new();
 
-/// Freed blocks of one owner.
-struct Parcel {
-    owner: Cell<*const ThreadHeap>,
-    first: Cell<*mut Block>,
-    last: Cell<*mut Block>,
-    count: Cell<u32>,
-    bytes: Cell<usize>,
-}
-
 /// The heap of a thread.
 #[repr(C)]
 pub(crate) struct ThreadHeap {
     pub(crate) arena: Arena,
-    parcels: [Parcel; PARCELS],
+    parcels: [Parcel<Self>; PARCELS],
     arrived: Cell<*mut Block>,
     turns: Cell<u32>,
     told: Cell<u64>,
@@ -96,15 +88,7 @@ impl ThreadHeap {
     pub(crate) const fn new() -> Self {
         Self {
             arena: Arena::new(Larges::untracked()),
-            parcels: [const {
-                Parcel {
-                    owner: Cell::new(ptr::null()),
-                    first: Cell::new(ptr::null_mut()),
-                    last: Cell::new(ptr::null_mut()),
-                    count: Cell::new(0),
-                    bytes: Cell::new(0),
-                }
-            }; PARCELS],
+            parcels: [const { Parcel::new() }; PARCELS],
             arrived: Cell::new(ptr::null_mut()),
             turns: Cell::new(0),
             told: Cell::new(0),
@@ -206,42 +190,38 @@ impl ThreadHeap {
     ///
     /// 1. `block` is a block of `owner` with this layout, which is not large, and the caller gives it up.
     #[inline]
-    unsafe fn post(&self, block: NonNull<u8>, owner: &Self, layout: Layout) {
+    unsafe fn post(&self, block: NonNull<u8>, owner: &'static Self, layout: Layout) {
         let (block, size) = (block.as_ptr().cast::<Block>(), layout.size());
         self.foreign[Level::of(layout).slot()].add(1);
         self.arena.requested.subtract(size as u64);
         // Heaps are some pages apart.
         let parcel = &self.parcels[(ptr::from_ref(owner).addr() >> 14) % PARCELS];
-        if !ptr::eq(parcel.owner.get(), owner) {
+        if !parcel.is_for(owner) {
             self.deliver(parcel);
-            parcel.owner.set(owner);
-            parcel.last.set(block);
+            parcel.open(owner);
         }
-        // SAFETY: obligation 1.
-        unsafe { Block::set_next(block, parcel.first.get()) };
-        parcel.first.set(block);
-        parcel.count.set(parcel.count.get() + 1);
-        parcel.bytes.set(parcel.bytes.get() + size);
-        if parcel.count.get() >= PARCEL_BLOCKS || parcel.bytes.get() >= PARCEL_BYTES {
+        // SAFETY: obligation 1; the parcel is this owner's.
+        unsafe { parcel.put(block, size) };
+        if parcel.count() >= PARCEL_BLOCKS || parcel.bytes() >= PARCEL_BYTES {
             self.deliver(parcel);
         }
     }
 
     /// Delivers a parcel, if there is something in it.
-    fn deliver(&self, parcel: &Parcel) {
-        // SAFETY: heaps are never unmapped.
-        let Some(owner) = (unsafe { parcel.owner.replace(ptr::null()).as_ref() }) else {
+    fn deliver(&self, parcel: &Parcel<Self>) {
+        let Some(packed) = parcel.take() else {
             return;
         };
-        let (first, last) = (parcel.first.replace(ptr::null_mut()), parcel.last.get());
-        parcel.count.set(0);
-        let bytes = parcel.bytes.replace(0) as u64;
+        let bytes = packed.bytes as u64;
         self.sent_bytes.add(bytes);
         // Relaxed: a sum of its own; publishes nothing. [AT1]
-        owner.received_bytes.fetch_add(bytes, Ordering::Relaxed);
-        // SAFETY: the parcel's blocks are free, linked from the first to the last, and this thread's alone.
-        if unsafe { owner.mailbox.deliver(first, last) } {
-            owner.leave();
+        packed
+            .owner
+            .received_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+        // SAFETY: the parcel's blocks are free, in a list from the first to the last, and this thread's alone.
+        if unsafe { packed.owner.mailbox.deliver(packed.first, packed.last) } {
+            packed.owner.leave();
         }
     }
 
@@ -267,18 +247,21 @@ impl ThreadHeap {
     #[cold]
     #[inline(never)]
     fn put_away(&self, most: usize) -> bool {
-        for _ in 0..most {
+        let mut count = 0;
+        while count < most {
             if self.arrived.get().is_null() {
                 self.arrived.set(self.mailbox.take());
             }
-            let block = self.arrived.get();
-            if block.is_null() {
+            let link = self.arrived.get();
+            if link.is_null() {
                 return true;
             }
-            // SAFETY: letters are lists of free blocks of this heap.
-            self.arrived.set(unsafe { Block::next(block) });
-            // SAFETY: as above; it is out of the list now.
-            unsafe { self.arena.accept(block) };
+            // SAFETY: letters hold free blocks of this heap, in no other list.
+            let accept = |block: NonNull<Block>| unsafe { self.arena.accept(block.as_ptr()) };
+            // SAFETY: letters come from parcels; this one is forgotten for the next.
+            let (next, more) = unsafe { unpack(link, accept) };
+            self.arrived.set(next);
+            count += more;
         }
         false
     }
