@@ -5,6 +5,7 @@
 
 mod contenders;
 mod fairness;
+mod halves;
 mod latency;
 mod mpmc;
 #[cfg(all(rast_rivals, feature = "rivals"))]
@@ -21,6 +22,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     [
         spsc::scenarios(),
         mpmc::scenarios(),
+        halves::scenarios(),
         latency::scenarios(),
         fairness::scenarios(),
         source::scenarios(),
