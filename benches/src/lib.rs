@@ -8,5 +8,7 @@ pub mod histogram;
 pub mod layers;
 pub mod options;
 pub mod report;
+#[cfg(unix)]
+pub mod signals;
 pub mod stats;
 pub mod workers;

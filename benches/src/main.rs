@@ -1,4 +1,4 @@
-//! `rast-benches [LAYER] [--only PART] [--smoke] [--json FILE] [--rounds N]`.
+//! `rast-benches [LAYER] [--only PART] [--stall] [--smoke] [--json FILE] [--rounds N]`.
 
 use std::process::ExitCode;
 
@@ -18,6 +18,9 @@ fn main() -> ExitCode {
 
 fn bench() -> Result<(), String> {
     let options = Options::parse(std::env::args().skip(1))?;
+    if options.stall {
+        return layers::stall(&options);
+    }
     let mut scenarios = layers::scenarios(options.layer.as_deref())?;
     scenarios.retain(|scenario| scenario.is_named(options.only.as_deref()));
     if let (true, Some(part)) = (scenarios.is_empty(), &options.only) {

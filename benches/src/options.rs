@@ -11,6 +11,8 @@ pub struct Options {
     pub only: Option<String>,
     /// Tiny sizes, one round, ours only: proves that the benches run.
     pub smoke: bool,
+    /// In place of the scenarios, the test with stalled threads.
+    pub stall: bool,
     /// Rounds that count; one more, the warm-up, does not.
     pub rounds: usize,
     /// Where to write every sample as JSON.
@@ -19,9 +21,10 @@ pub struct Options {
 
 /// How to call the program.
 pub const USAGE: &str =
-    "usage: rast-benches [LAYER] [--only PART] [--smoke] [--json FILE] [--rounds N]
+    "usage: rast-benches [LAYER] [--only PART] [--stall] [--smoke] [--json FILE] [--rounds N]
   LAYER      primitive, alloc, queue, timers, sharder or msgpass; all of them by default
   --only     only the scenarios whose name contains PART
+  --stall    of queue: stops threads inside their operations and watches the others
   --smoke    tiny sizes, one round, ours only: proves that the benches run
   --json     writes every sample to FILE
   --rounds   rounds that count (default 15); one warm-up round comes before them";
@@ -32,6 +35,7 @@ impl Default for Options {
             layer: None,
             only: None,
             smoke: false,
+            stall: false,
             rounds: 15,
             json: None,
         }
@@ -49,6 +53,7 @@ impl Options {
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--smoke" => options.smoke = true,
+                "--stall" => options.stall = true,
                 "--only" => {
                     options.only = Some(arguments.next().ok_or("--only needs a part of a name")?);
                 }
@@ -70,6 +75,9 @@ impl Options {
         }
         if options.smoke {
             options.rounds = 1;
+        }
+        if options.stall && options.layer.as_deref() != Some("queue") {
+            return Err("--stall is a test of the layer queue: queue --stall".to_owned());
         }
         Ok(options)
     }
@@ -93,7 +101,8 @@ mod tests {
         assert_eq!(one.json, Some(PathBuf::from("out.json")));
         assert_eq!(parse("--smoke --rounds 9").unwrap().rounds, 1);
         let part = parse("queue --only mpmc").unwrap();
-        assert_eq!(part.only.as_deref(), Some("mpmc"));
+        assert_eq!((part.only.as_deref(), part.stall), (Some("mpmc"), false));
+        assert!(parse("queue --stall").unwrap().stall);
     }
 
     #[test]
@@ -101,7 +110,7 @@ mod tests {
         for line in ["--json", "--rounds", "--rounds 0", "--rounds x", "--fast"] {
             assert!(parse(line).is_err(), "{line}");
         }
-        for line in ["queue timers", "--only"] {
+        for line in ["queue timers", "--only", "--stall", "timers --stall"] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

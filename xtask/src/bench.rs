@@ -16,6 +16,7 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
                 smoke = true;
                 passed.push(arg.clone());
             }
+            "--stall" => passed.push(arg.clone()),
             "--rivals" => rivals = true,
             "--json" | "--rounds" | "--only" => {
                 let value = args.next().ok_or(format!("{arg} needs a value"))?;

@@ -35,9 +35,10 @@ commands:
   loom --weak LABEL             weaken one labelled ordering in a copy and expect its model to fail;
                                 LABEL may be `all`
   shuttle [-p CRATE]            run the same models, and longer ones, in random schedules
-  bench [LAYER] [--only PART] [--smoke] [--rounds N] [--json FILE] [--rivals]
+  bench [LAYER] [--only PART] [--stall] [--smoke] [--rounds N] [--json FILE] [--rivals]
                                 run the benches; rivals run too unless --smoke is given without --rivals
                                 --only: the scenarios whose name contains PART
+                                --stall: of queue, stop threads inside their operations
   package                       build and test every crate from its unpacked package
 ";
 

@@ -8,6 +8,7 @@ mod sharder;
 mod timers;
 
 use crate::harness::Scenario;
+use crate::options::Options;
 
 type Layer = (&'static str, fn() -> Vec<Scenario>);
 
@@ -37,4 +38,13 @@ pub fn scenarios(layer: Option<&str>) -> Result<Vec<Scenario>, String> {
         .find(|(name, _)| *name == wanted)
         .map(|(_, scenarios)| scenarios())
         .ok_or_else(|| format!("no layer is called {wanted}"))
+}
+
+/// The test of the queues with stalled threads.
+///
+/// # Errors
+///
+/// If a contender does not do what it claims.
+pub fn stall(options: &Options) -> Result<(), String> {
+    queue::stall(options)
 }

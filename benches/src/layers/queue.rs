@@ -12,8 +12,11 @@ mod mpmc;
 mod rivals;
 mod source;
 mod spsc;
+#[cfg(unix)]
+mod stall;
 
 use crate::harness::Scenario;
+use crate::options::Options;
 
 const LAYER: &str = "queue";
 
@@ -30,4 +33,17 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// The test with stalled threads, in place of the scenarios.
+///
+/// # Errors
+///
+/// If a contender does not do what it claims, or if this system has no signals to stop threads by.
+pub(crate) fn stall(options: &Options) -> Result<(), String> {
+    #[cfg(unix)]
+    let result = stall::run(options);
+    #[cfg(not(unix))]
+    let result = Err(format!("no signals here: {options:?}"));
+    result
 }

@@ -1,0 +1,359 @@
+//! Stalled threads: what a thread that stands still in the middle of an operation does to others.
+//!
+//! Two producers and two consumers are at work; a signal stops one of them, or one of each kind,
+//! at a random instant, and while it stands still each of the others has to complete [`QUOTA`]
+//! calls, and all of them together have to move [`QUOTA`] items.
+//! A pop that finds nothing is a completed call, and so is a producer's rest while enough items
+//! stand: a thread that is late for an item is not a thread that waits for the stopped one.
+//! Nobody yields, because a thread that yields on a busy machine is away for many turns.
+//! A stop counts only if it fell inside an operation.
+//! Ours has to come through every stop; a control that waits for its stopped threads (a lock, and
+//! `SegQueue` among the rivals) has to be seen waiting, or the test could not tell.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rast::queue::Queue;
+use rast::queue::list::ListQueue;
+
+use super::contenders::{Handle, Mpmc};
+use crate::histogram::Histogram;
+use crate::options::Options;
+use crate::report::{document, machine, quoted};
+use crate::signals::{Target, hold};
+
+/// Calls that each of the others completes while one stands still, and items that they move.
+const QUOTA: u64 = 1000;
+/// After so long the others are said to wait.
+const LONG: Duration = Duration::from_secs(2);
+/// Between two looks at what the others have done.
+const LOOK: Duration = Duration::from_micros(50);
+/// A contender that has waited so often has shown what it does.
+const WAITS_MAX: u64 = 10;
+const PRODUCERS: usize = 2;
+const THREADS: usize = 4;
+/// Where an item's producer stands; the number of the item is below.
+const PRODUCER_SHIFT: u32 = 48;
+
+/// What the stops of a contender came to.
+struct Verdict {
+    name: &'static str,
+    ours: bool,
+    /// Stops that fell inside an operation.
+    stops: u64,
+    /// Stops of those during which another thread did not complete its quota.
+    waited: u64,
+    /// How long the others took for their quota, in nanoseconds.
+    quota_ns: Histogram,
+}
+
+impl Verdict {
+    fn is_as_claimed(&self) -> bool {
+        (self.waited == 0) == self.ours
+    }
+
+    fn row(&self) -> String {
+        let us = |share: f64| self.quota_ns.quantile(share) / 1e3;
+        let taken = match self.stops - self.waited {
+            0 => "-".to_owned(),
+            _ => format!("{:.0}, {:.0}, {:.0}", us(0.5), us(0.99), us(1.0)),
+        };
+        format!(
+            "| {} | {} | {} | {taken} |",
+            self.name, self.stops, self.waited
+        )
+    }
+
+    fn json(&self) -> String {
+        let us = |share: f64| match self.stops - self.waited {
+            0 => "null".to_owned(),
+            _ => (self.quota_ns.quantile(share) / 1e3).to_string(),
+        };
+        format!(
+            "    {{\"name\": {}, \"ours\": {}, \"stops\": {}, \"waited\": {}, \"quota\": {QUOTA}, \"quota_us_p50\": {}, \"quota_us_p99\": {}, \"quota_us_max\": {}}}",
+            quoted(self.name),
+            self.ours,
+            self.stops,
+            self.waited,
+            us(0.5),
+            us(0.99),
+            us(1.0),
+        )
+    }
+}
+
+/// Runs the test for ours and for the controls, prints it, and writes the JSON.
+///
+/// # Errors
+///
+/// If the others waited for a stopped thread of ours, if a control was never seen waiting, or if
+/// the JSON cannot be written.
+pub(crate) fn run(options: &Options) -> Result<(), String> {
+    let stops = if options.smoke { 50 } else { 1000 };
+    println!("machine: {}", machine());
+    println!(
+        "\n## queue: stalled threads\n\n| contender | stops inside an operation | the others waited | us until each of the others had done {QUOTA}: p50, p99, max |\n|---|---|---|---|"
+    );
+    let mut verdicts = Vec::new();
+    let mut add = |verdict: Verdict| {
+        println!("{}", verdict.row());
+        verdicts.push(verdict);
+    };
+    add(stopped::<Queue<u64>>("rast Queue", true, stops));
+    add(stopped::<ListQueue<u64>>("rast ListQueue", true, stops));
+    add(stopped::<Mutex<std::collections::VecDeque<u64>>>(
+        "std Mutex<VecDeque>",
+        false,
+        stops,
+    ));
+    #[cfg(all(rast_rivals, feature = "rivals"))]
+    add(stopped::<crossbeam_queue::SegQueue<u64>>(
+        "crossbeam SegQueue",
+        false,
+        stops,
+    ));
+    if let Some(file) = &options.json {
+        let entries: Vec<String> = verdicts.iter().map(Verdict::json).collect();
+        std::fs::write(file, document(options, "stalls", &entries))
+            .map_err(|error| format!("{}: {error}", file.display()))?;
+        println!("\nwritten: {}", file.display());
+    }
+    match verdicts.iter().find(|verdict| !verdict.is_as_claimed()) {
+        None => Ok(()),
+        Some(wrong) if wrong.ours => Err(format!(
+            "{}: in {} of {} stops the others waited for the stopped thread",
+            wrong.name, wrong.waited, wrong.stops,
+        )),
+        Some(blind) => Err(format!(
+            "{}: never seen waiting in {} stops, so this run proves nothing",
+            blind.name, blind.stops,
+        )),
+    }
+}
+
+/// What the threads share.
+struct Shared<Q> {
+    queue: Q,
+    /// Completed calls of each thread, producers first.
+    turns: [Padded<AtomicU64>; THREADS],
+    /// Items that each thread has pushed or popped.
+    moved: [Padded<AtomicU64>; THREADS],
+    /// Whether each thread is inside an operation.
+    inside: [Padded<AtomicBool>; THREADS],
+    /// Producers rest while more items than this stand.
+    limit: AtomicU64,
+    /// Producers end.
+    end: AtomicBool,
+    /// Producers that have not ended.
+    producing: AtomicUsize,
+    /// An item came twice, or before an older one of its producer.
+    disordered: AtomicBool,
+}
+
+/// On cache lines of its own, so that the count of one thread does not slow another one.
+#[derive(Default)]
+#[repr(align(128))]
+struct Padded<T>(T);
+
+impl<Q: Mpmc<Item = u64>> Shared<Q> {
+    fn new() -> Self {
+        Self {
+            queue: Q::new(1 << 16),
+            turns: Default::default(),
+            moved: Default::default(),
+            inside: Default::default(),
+            limit: AtomicU64::new(0),
+            end: AtomicBool::new(false),
+            producing: AtomicUsize::new(PRODUCERS),
+            disordered: AtomicBool::new(false),
+        }
+    }
+
+    fn turns(&self, thread: usize) -> u64 {
+        self.turns[thread].0.load(Ordering::Acquire)
+    }
+
+    /// Items that these threads have moved.
+    fn moved(&self, threads: impl IntoIterator<Item = usize>) -> u64 {
+        let of = |thread: usize| self.moved[thread].0.load(Ordering::Acquire);
+        threads.into_iter().map(of).sum()
+    }
+
+    fn pushed(&self) -> u64 {
+        self.moved(0..PRODUCERS)
+    }
+
+    fn popped(&self) -> u64 {
+        self.moved(PRODUCERS..THREADS)
+    }
+
+    /// Runs an operation of a thread, between the marks that tell that it is inside.
+    fn operate<R>(&self, thread: usize, operation: impl FnOnce() -> R) -> R {
+        self.inside[thread].0.store(true, Ordering::Relaxed);
+        let result = operation();
+        self.inside[thread].0.store(false, Ordering::Relaxed);
+        result
+    }
+
+    fn produce(&self, thread: usize) {
+        let mut handle = self.queue.handle();
+        let (mut number, mut turns) = (0, 0);
+        while !self.end.load(Ordering::Acquire) {
+            self.turns[thread].0.store(turns, Ordering::Release);
+            turns += 1;
+            let standing = self.pushed().saturating_sub(self.popped());
+            if standing > self.limit.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+                continue;
+            }
+            number += 1;
+            let item = (thread as u64) << PRODUCER_SHIFT | number;
+            self.operate(thread, || handle.push_patiently(item));
+            self.moved[thread].0.store(number, Ordering::Release);
+        }
+        self.producing.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn consume(&self, thread: usize) {
+        let mut handle = self.queue.handle();
+        let mut taken = 0;
+        let mut latest = [0_u64; PRODUCERS];
+        let mut turns = 0;
+        // Until all has arrived: no producer is left, and as many items were taken as pushed.
+        while self.producing.load(Ordering::Acquire) != 0 || self.popped() < self.pushed() {
+            let popped = self.operate(thread, || handle.pop());
+            turns += 1;
+            self.turns[thread].0.store(turns, Ordering::Release);
+            let Some(item) = popped else {
+                std::hint::spin_loop();
+                continue;
+            };
+            let producer = (item >> PRODUCER_SHIFT) as usize;
+            let number = item & ((1 << PRODUCER_SHIFT) - 1);
+            if number <= latest[producer] {
+                self.disordered.store(true, Ordering::Relaxed);
+            }
+            latest[producer] = number;
+            taken += 1;
+            self.moved[thread].0.store(taken, Ordering::Release);
+        }
+    }
+}
+
+/// Stops the threads of a contender, `stops` times inside an operation.
+fn stopped<Q: Mpmc<Item = u64>>(name: &'static str, ours: bool, stops: u64) -> Verdict {
+    let shared = Shared::<Q>::new();
+    let shared = &shared;
+    let mut verdict = Verdict {
+        name,
+        ours,
+        stops: 0,
+        waited: 0,
+        quota_ns: Histogram::new(),
+    };
+    let targets = Mutex::new([None; THREADS]);
+    let targets = &targets;
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                scope.spawn(move || {
+                    targets.lock().expect("no panic inside")[thread] = Some(Target::current());
+                    if thread < PRODUCERS {
+                        shared.produce(thread);
+                    } else {
+                        shared.consume(thread);
+                    }
+                })
+            })
+            .collect();
+        let targets: [Target; THREADS] = loop {
+            let known = *targets.lock().expect("no panic inside");
+            if known.iter().all(Option::is_some) {
+                break known.map(|target| target.expect("all are known"));
+            }
+            thread::yield_now();
+        };
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        while verdict.stops < stops && verdict.waited < WAITS_MAX {
+            stop_once(shared, &targets, &mut random, &mut verdict);
+        }
+        shared.end.store(true, Ordering::Release);
+        for thread in threads {
+            thread.join().expect("a worker does not panic");
+        }
+    });
+    assert!(
+        !shared.disordered.load(Ordering::Relaxed),
+        "{name}: an item came twice or out of order",
+    );
+    assert_eq!(shared.pushed(), shared.popped(), "{name}: an item is lost");
+    verdict
+}
+
+/// Lets all run for a moment, stops one or two, and watches the others.
+fn stop_once<Q: Mpmc<Item = u64>>(
+    shared: &Shared<Q>,
+    targets: &[Target; THREADS],
+    random: &mut Random,
+    verdict: &mut Verdict,
+) {
+    // Short queues, where consumers reach what a stopped producer left, and long ones.
+    let limit = if random.below(2) == 0 { 16 } else { 4096 };
+    shared.limit.store(limit, Ordering::Relaxed);
+    thread::sleep(Duration::from_nanos(random.below(100_000)));
+    let producer = random.below(PRODUCERS as u64) as usize;
+    let consumer = PRODUCERS + random.below((THREADS - PRODUCERS) as u64) as usize;
+    let victims = match random.below(3) {
+        0 => vec![producer],
+        1 => vec![consumer],
+        _ => vec![producer, consumer],
+    };
+    let stopping: Vec<Target> = victims.iter().map(|&victim| targets[victim]).collect();
+    // SAFETY: 1: a worker ends only after `end` is set, which this thread does when all stops are
+    // over; 2: this is the one thread of the process that stops others.
+    let held = unsafe { hold(&stopping) };
+    let is_inside = |&victim: &usize| shared.inside[victim].0.load(Ordering::Relaxed);
+    if !victims.iter().any(is_inside) {
+        return;
+    }
+    verdict.stops += 1;
+    let start = Instant::now();
+    let others = (0..THREADS).filter(|thread| !victims.contains(thread));
+    let moved = shared.moved(others.clone()) + QUOTA;
+    let turns: Vec<(usize, u64)> = others
+        .clone()
+        .map(|thread| (thread, shared.turns(thread) + QUOTA))
+        .collect();
+    let waited = loop {
+        let turned = turns
+            .iter()
+            .all(|&(thread, turns)| shared.turns(thread) >= turns);
+        if turned && shared.moved(others.clone()) >= moved {
+            break false;
+        }
+        if start.elapsed() > LONG {
+            break true;
+        }
+        thread::sleep(LOOK);
+    };
+    if waited {
+        verdict.waited += 1;
+    } else {
+        verdict.quota_ns.record(start.elapsed().as_nanos() as u64);
+    }
+    drop(held);
+}
+
+/// A small generator (xorshift): the instants and the victims, the same ones in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
