@@ -82,8 +82,11 @@ fn all_hold(name: &str, programs: &[Program]) -> Explored {
 
 /// Explores `model`, which lacks a rule, and expects a fault that says `what`.
 fn is_caught(model: &Model, what: &str) -> Fault {
-    let probes =
-        model.one_segment || matches!(model.mutant, Mutant::KeepHint | Mutant::HintForPins);
+    let probes = model.one_segment
+        || matches!(
+            model.mutant,
+            Mutant::KeepHint | Mutant::HintForPins | Mutant::NoDone
+        );
     let limits = Limits {
         probes,
         ..limits(None)
@@ -270,25 +273,18 @@ fn large_programs() {
         ),
         ((1, &[&[Push, Pop], &[Push, Pop], &[Push, Pop]]), Some(3)),
         (
-            (
-                2,
-                &[
-                    &[Push, Push, Pop, Pop],
-                    &[Push, Push, Pop, Pop],
-                    &[Pop, Pop],
-                ],
-            ),
+            (2, &[&[Push, Push, Pop], &[Push, Pop], &[Pop, Pop]]),
             Some(3),
         ),
         (
             (
                 2,
-                &[
-                    &[PushBatch, PushBatch],
-                    &[PushBatch, Close],
-                    &[PopBatch, PopBatch],
-                ],
+                &[&[PushBatch, PushBatch], &[PushBatch], &[PopBatch, Close]],
             ),
+            Some(3),
+        ),
+        (
+            (2, &[&[PushBatch, Pop], &[Push, PopBatch], &[Pop, Push]]),
             Some(3),
         ),
     ];
@@ -303,6 +299,33 @@ fn without_retired_a_pop_finds_an_old_end() {
         Mutant::NoRetired,
         (1, &[&[Push, Push, Pop, Push, Pop, Push], &[Pop]]),
         "finds nothing in a queue that holds an item",
+    );
+}
+
+#[test]
+fn head_is_looked_at_again_after_retired() {
+    mutant(
+        Mutant::NoHeadAgain,
+        (1, &[&[Push, Push, Pop, Push, Pop, Push], &[Pop]]),
+        "finds nothing in a queue that holds an item",
+    );
+}
+
+#[test]
+fn nobody_waits_for_a_producer() {
+    mutant(
+        Mutant::Wait,
+        (2, &[&[Push, Push], &[Pop], &[Pop]]),
+        "step for ever",
+    );
+}
+
+#[test]
+fn an_abandoned_slot_is_done_by_its_producer() {
+    mutant(
+        Mutant::NoDone,
+        (2, &[&[Push, Push, Push], &[Pop, Pop, Pop]]),
+        "kept by nobody",
     );
 }
 

@@ -278,11 +278,10 @@ impl Step<'_> {
             At::PushWrite => self.push_write(),
             At::PushPublish => self.push_publish(),
             At::PushDone => {
+                let leaves = self.is(Mutant::NoDone);
                 let (_, _, slot) = self.ticket()?;
-                *slot = Slot {
-                    value: 0,
-                    state: DONE,
-                };
+                slot.value = 0;
+                slot.state = if leaves { slot.state } else { DONE };
                 self.next_ticket(At::PushWrite)
             }
             At::PushNext => self.push_next(),
@@ -326,6 +325,9 @@ impl Step<'_> {
             }
             At::PopSlot => {
                 let written = self.ticket()?.2.state & WRITTEN != 0;
+                if !written && self.is(Mutant::Wait) {
+                    return Ok(());
+                }
                 self.go(match (written, self.is(Mutant::KeepHint)) {
                     (true, _) => self.first_of_take(),
                     (false, true) => At::PopAbandon,

@@ -6,6 +6,8 @@ pub(crate) enum Mutant {
     None,
     /// The check for emptiness does not compare `retired`.
     NoRetired,
+    /// The check for emptiness does not look at `head` again after it has loaded `retired`.
+    NoHeadAgain,
     /// `retired` is counted after the segment can be used again.
     RetireLate,
     /// A claimed slot that is unwritten does not reset the hint.
@@ -28,6 +30,10 @@ pub(crate) enum Mutant {
     OverTerminal,
     /// A consumer marks the slot DONE, then reads it.
     DoneBeforeRead,
+    /// A consumer waits for the producer of its ticket.
+    Wait,
+    /// A producer that finds its ticket abandoned leaves the slot as it is.
+    NoDone,
     /// Slots keep their state when the segment is used again.
     NoReset,
 }

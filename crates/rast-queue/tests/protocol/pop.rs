@@ -27,7 +27,9 @@ impl Step<'_> {
                 self.t().retired = self.s.retired;
                 self.go(At::PopHeadAgain)
             }
-            At::PopHeadAgain if self.s.head != t.word => self.again(),
+            At::PopHeadAgain if self.s.head != t.word && !self.is(Mutant::NoHeadAgain) => {
+                self.again()
+            }
             At::PopHeadAgain => self.go(At::PopLimbo),
             At::PopLimbo => self.go(if self.s.limbo == 0 {
                 At::PopTail
