@@ -148,7 +148,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// assert_eq!(consumer.len(), 1);
     /// ```
     pub fn pop_batch(&mut self, max: usize, mut each: impl FnMut(T)) -> usize {
-        let wanted = max.min(self.len());
+        let wanted = self.standing(max);
         let mut count = 0;
         while count < wanted {
             let Some(item) = self.pop() else { break };
@@ -171,7 +171,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// assert_eq!(out, [0, 1, 2]);
     /// ```
     pub fn pop_into(&mut self, out: &mut Vec<T>, max: usize) -> usize {
-        let wanted = max.min(self.len());
+        let wanted = self.standing(max);
         out.reserve(wanted);
         let mut count = 0;
         while count < wanted {
@@ -281,6 +281,19 @@ impl<T, A: Allocator> Consumer<T, A> {
                 }
             }
         }
+    }
+
+    /// How many items stand now, but at most `max`; finds nothing in the way of `pop`, with its fence and its detaching.
+    fn standing(&mut self, max: usize) -> usize {
+        let stand = self.len();
+        if stand > 0 || max == 0 {
+            return stand.min(max);
+        }
+        self.head = self.handle.load_head();
+        if self.head >= self.limit && !self.find_slow() {
+            return 0;
+        }
+        max.min((self.tail - self.head) as usize)
     }
 
     /// Brings `limit` above `head`, by a look at the tail or by going to a later block; false if the queue is empty.

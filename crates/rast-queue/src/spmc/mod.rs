@@ -63,6 +63,10 @@ pub fn queue<T>() -> (Producer<T>, Consumer<T>) {
 /// Makes a queue that takes all its memory from `alloc`.
 ///
 /// Lack of memory aborts, as in std.
+/// Consumers give blocks back to `alloc` from their threads, so halves are `Send` if it is `Send` and `Sync`.
+///
+/// Where the platform hands out addresses wider than a pointer and a count have room for in one word, taking a block
+/// panics and names the layout; see [`TaggedPtr`](crate::primitive::TaggedPtr).
 #[must_use]
 pub fn queue_in<T, A: Allocator>(alloc: A) -> (Producer<T, A>, Consumer<T, A>) {
     with_block_slots_in(default_block_slots::<T>(), alloc)

@@ -155,8 +155,8 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// That is so if, right after the store, every older item was claimed: the queue has become non-empty.
     /// On `false` nothing was pending, or an older item stood still, and whoever takes that one will find these.
-    /// A consumer that found the queue empty before this publication is never missed, so a caller may wake one upon
-    /// `true` only.
+    /// A consumer whose pop of any form, or whose `is_empty`, found nothing before this publication is never missed, so a
+    /// caller may wake one upon `true` only.
     ///
     /// Wait-free; a store, a fence, and a load of the consumers' index.
     ///

@@ -124,6 +124,23 @@ fn spmc_publish_wakes() {
     });
 }
 
+/// As `spmc_publish_wakes`, for a batch, and for a consumer that did not take the older item itself.
+#[test]
+fn spmc_publish_wakes_the_other() {
+    model(|| {
+        let (mut producer, mut first) = spmc::with_block_slots(2);
+        let mut second = first.clone();
+        producer.push(0);
+        let other = thread::spawn(move || first.pop().is_some());
+        let third = thread::spawn(move || second.pop_batch(1, |_| {}) > 0);
+        producer.push_pending(1);
+        let wakes = producer.publish();
+        let seen = (other.join().unwrap(), third.join().unwrap());
+        // Both have popped, or one found nothing while this was not yet published.
+        assert!(wakes || seen == (true, true), "a consumer sleeps for ever");
+    });
+}
+
 /// A block is written again only once all consumers are done with it, those that left before the front did, and after.
 #[test]
 fn spmc_recycle() {
