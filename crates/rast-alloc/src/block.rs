@@ -22,7 +22,7 @@ impl Block {
         }
     }
 
-    #[cfg(not(rast_loom))]
+    #[cfg(not(any(rast_loom, rast_shuttle)))]
     const fn before(next: *mut Self) -> Self {
         Self {
             next: UnsafeCell::new(next),
@@ -49,12 +49,12 @@ impl Block {
     /// 1. `this` is at least a word of writable memory, aligned to a word, and the caller alone has it.
     #[inline(always)]
     pub unsafe fn set_next(this: *mut Self, next: *mut Self) {
-        #[cfg(not(rast_loom))]
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
         // SAFETY: obligation 1.
         unsafe {
             this.write(Self::before(next));
         }
-        #[cfg(rast_loom)]
+        #[cfg(any(rast_loom, rast_shuttle))]
         {
             // SAFETY: obligation 1; in a model a block is a value that was made before.
             let block = unsafe { &*this };

@@ -58,48 +58,48 @@
 extern crate std;
 
 // The levels, lowest first; the models run the two protocols alone.
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod arena;
 #[cfg(feature = "std")]
 mod block;
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod large;
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod os;
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod segment;
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod size_class;
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod slab;
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod span;
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod tally;
 
 // Threads.
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod level;
 #[cfg(feature = "std")]
 mod mailbox;
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod parcel;
 #[cfg(feature = "std")]
 mod registry;
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod thread;
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod thread_heap;
 
 // Faces.
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod heap;
 #[cfg(feature = "std")]
 mod rast_alloc;
 #[cfg(feature = "std")]
 mod stats;
 
-#[cfg(all(feature = "std", not(rast_loom)))]
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 pub use heap::Heap;
 #[cfg(feature = "std")]
 pub use rast_alloc::RastAlloc;

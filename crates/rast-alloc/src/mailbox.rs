@@ -33,7 +33,7 @@ pub struct Mailbox {
 
 impl Mailbox {
     /// An empty mailbox that the caller holds.
-    #[cfg(not(rast_loom))]
+    #[cfg(not(any(rast_loom, rast_shuttle)))]
     #[expect(
         clippy::new_without_default,
         reason = "hidden: for the heaps and the models alone"
@@ -47,7 +47,7 @@ impl Mailbox {
     }
 
     /// An empty mailbox that the caller holds.
-    #[cfg(rast_loom)]
+    #[cfg(any(rast_loom, rast_shuttle))]
     #[expect(
         clippy::new_without_default,
         reason = "hidden: for the heaps and the models alone"

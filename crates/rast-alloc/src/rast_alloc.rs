@@ -7,13 +7,13 @@
 
 use core::ptr::NonNull;
 use std::alloc::GlobalAlloc;
-#[cfg(rast_loom)]
+#[cfg(any(rast_loom, rast_shuttle))]
 use std::alloc::System;
 
 use crate::block::dangling;
 use crate::stats::Stats;
 use crate::{AllocError, Allocator, Layout};
-#[cfg(not(rast_loom))]
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 use crate::{
     segment::Segment,
     size_class::{SMALL_MAX, key_of, small_class_of},
@@ -47,9 +47,9 @@ impl RastAlloc {
     ///
     /// Wait-free; cost: linear in the most threads that ever lived at once.
     pub fn stats() -> Stats {
-        #[cfg(not(rast_loom))]
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
         return Stats::read();
-        #[cfg(rast_loom)]
+        #[cfg(any(rast_loom, rast_shuttle))]
         Stats::default()
     }
 
@@ -58,9 +58,9 @@ impl RastAlloc {
     ///
     /// Cost: linear in the unused memory of this thread.
     pub fn purge() -> usize {
-        #[cfg(not(rast_loom))]
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
         return thread::with(ThreadHeap::purge).unwrap_or(0);
-        #[cfg(rast_loom)]
+        #[cfg(any(rast_loom, rast_shuttle))]
         0
     }
 
@@ -70,9 +70,9 @@ impl RastAlloc {
     /// Heaps of threads that live are theirs alone: each of them calls [`purge`](Self::purge) or
     /// [`on_idle`](Self::on_idle) for its own.
     pub fn purge_all() -> usize {
-        #[cfg(not(rast_loom))]
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
         return Self::purge() + ThreadHeap::purge_left();
-        #[cfg(rast_loom)]
+        #[cfg(any(rast_loom, rast_shuttle))]
         0
     }
 
@@ -80,13 +80,14 @@ impl RastAlloc {
     ///
     /// Cost: linear in what arrived.
     pub fn on_idle() {
-        #[cfg(not(rast_loom))]
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
         thread::with(ThreadHeap::idle);
     }
 }
 
-// Under loom an atomic belongs to one run of a model and cannot be static: there, the system's allocator stands in.
-#[cfg(rast_loom)]
+// Under loom an atomic belongs to one run of a model and cannot be static, and under shuttle the threads of a model are
+// one of the system's, whose end the heaps wait for: there, the system's allocator stands in.
+#[cfg(any(rast_loom, rast_shuttle))]
 mod heap {
     use super::{GlobalAlloc, Layout, System};
 
@@ -131,7 +132,7 @@ mod heap {
     }
 }
 
-#[cfg(not(rast_loom))]
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 mod heap {
     use super::{Layout, NonNull, SMALL_MAX, Segment, ThreadHeap, key_of, small_class_of, thread};
     use core::ptr;

@@ -31,7 +31,7 @@ pub trait Entered: Sized + 'static {
 
 impl<T> Entry<T> {
     /// A place in no list.
-    #[cfg(not(rast_loom))]
+    #[cfg(not(any(rast_loom, rast_shuttle)))]
     #[expect(
         clippy::new_without_default,
         reason = "hidden: for the heaps and the models alone"
@@ -42,7 +42,7 @@ impl<T> Entry<T> {
     }
 
     /// A place in no list.
-    #[cfg(rast_loom)]
+    #[cfg(any(rast_loom, rast_shuttle))]
     #[expect(
         clippy::new_without_default,
         reason = "hidden: for the heaps and the models alone"
@@ -54,7 +54,7 @@ impl<T> Entry<T> {
 
 impl<T: Entered> Registry<T> {
     /// An empty list.
-    #[cfg(not(rast_loom))]
+    #[cfg(not(any(rast_loom, rast_shuttle)))]
     #[expect(
         clippy::new_without_default,
         reason = "hidden: for the heaps and the models alone"
@@ -67,7 +67,7 @@ impl<T: Entered> Registry<T> {
     }
 
     /// An empty list.
-    #[cfg(rast_loom)]
+    #[cfg(any(rast_loom, rast_shuttle))]
     #[expect(
         clippy::new_without_default,
         reason = "hidden: for the heaps and the models alone"

@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-#[cfg(not(rast_loom))]
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 use crate::{arena::Arena, level::LEVEL, tally::Tally, thread_heap::HEAPS};
 
 /// Figures of [`RastAlloc`](crate::RastAlloc) at one moment.
@@ -41,7 +41,7 @@ impl Stats {
         self.allocations.saturating_sub(self.frees)
     }
 
-    #[cfg(not(rast_loom))]
+    #[cfg(not(any(rast_loom, rast_shuttle)))]
     pub(crate) fn read() -> Self {
         let mut sums = Sums::default();
         let mut foreign = 0_u64;
@@ -62,7 +62,7 @@ impl Stats {
 }
 
 /// Sums of arenas, each wrapping.
-#[cfg(not(rast_loom))]
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 #[derive(Default)]
 pub(crate) struct Sums {
     requested: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Sums {
     moves: u64,
 }
 
-#[cfg(not(rast_loom))]
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 impl Sums {
     pub(crate) fn add(&mut self, arena: &Arena) {
         let add = |sum: &mut u64, tally: &Tally| *sum = sum.wrapping_add(tally.read());
