@@ -56,8 +56,13 @@ pub(super) struct Header {
 const BYTES_MIN: usize = if cfg!(rast_loom) { 1 } else { 4096 };
 const NODES_MIN: usize = if cfg!(rast_loom) { 2 } else { 8 };
 
-/// So many spares are kept, apart from those with nodes in use: 256 KiB of small items.
-const SPARES_MAX: usize = if cfg!(rast_loom) { 1 } else { 64 };
+/// So many bytes of empty blocks are kept for producers to come, and at least so many blocks.
+///
+/// A producer whose consumer was stopped for a while fills many blocks, and both sides pay the system for pages if most
+/// are freed in between. Measured with four producers on two cores (KVM guest, 2026-11): 62 million pushes and pops per
+/// second with 256 KiB, 170 with 1 MiB, 141 with 4 MiB.
+const SPARE_BYTES: usize = 1 << 20;
+const SPARES_MIN: usize = if cfg!(rast_loom) { 1 } else { 4 };
 
 /// A block of nodes for items of type `T`: a bare address, for those to use who have the block.
 pub(super) struct Block<T> {
@@ -82,8 +87,23 @@ impl<T> Block<T> {
         let least = Self::OFFSET + NODES_MIN * size_of::<BoxedNode<T>>();
         let least = if least < BYTES_MIN { BYTES_MIN } else { least };
         let bytes = least.next_power_of_two();
-        assert!(bytes > SPARES_MAX && bytes <= isize::MAX as usize / 2);
+        assert!(bytes <= isize::MAX as usize / 2);
         bytes
+    };
+
+    /// How many spares are kept, apart from those with nodes in use.
+    const SPARES_MAX: usize = {
+        let count = SPARE_BYTES / Self::BYTES;
+        let count = if cfg!(rast_loom) || count < SPARES_MIN {
+            SPARES_MIN
+        } else {
+            count
+        };
+        assert!(
+            count < Self::BYTES,
+            "mpsc: the count fits beside an address"
+        );
+        count
     };
 
     /// How many nodes.
@@ -305,7 +325,7 @@ impl<T> BoxedNode<T> {
 }
 
 /// Blocks that one thread has, linked by `next`; or those in the spares: the address of the first, and in its low bits
-/// how many there are, up to [`SPARES_MAX`].
+/// how many there are, up to `SPARES_MAX`.
 pub(super) struct Reserve<T> {
     word: *mut Header,
     blocks: PhantomData<Block<T>>,
@@ -319,14 +339,16 @@ impl<T> Reserve<T> {
         }
     }
 
-    /// How many, up to [`SPARES_MAX`], where more count for so many.
+    /// How many, up to `SPARES_MAX`, where more count for so many.
     fn count(word: *mut Header) -> usize {
         word.addr() & (Block::<T>::BYTES - 1)
     }
 
     /// The word for `block` laid upon `word`.
     fn upon(block: Block<T>, word: *mut Header) -> *mut Header {
-        let count = Self::count(word).saturating_add(1).min(SPARES_MAX);
+        let count = Self::count(word)
+            .saturating_add(1)
+            .min(Block::<T>::SPARES_MAX);
         block.header.as_ptr().map_addr(|address| address | count)
     }
 
@@ -399,7 +421,7 @@ impl<T> Spares<T> {
         // SAFETY: by the caller.
         unsafe { block.reset() };
         // SAFETY: by the caller.
-        if !unsafe { self.try_give(block, SPARES_MAX) } {
+        if !unsafe { self.try_give(block, Block::<T>::SPARES_MAX) } {
             // SAFETY: by the caller; the spares refused it.
             unsafe { block.deallocate(alloc) };
         }

@@ -15,6 +15,7 @@ use crate::{Closed, TryPushError};
 /// It keeps a block of nodes to itself (4 KiB for small items, from its first push on), which is why it is used by one
 /// thread at a time: pushes take `&mut self`.
 /// Dropped, it leaves the block to the next producer.
+/// Blocks that the consumer has emptied come back to the producers; up to 1 MiB of them is kept, the rest freed.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
