@@ -54,6 +54,8 @@
 #![no_std]
 
 extern crate alloc as std_alloc;
+#[cfg(feature = "std")]
+extern crate std;
 
 mod error;
 pub mod list;
@@ -63,7 +65,11 @@ pub mod spmc;
 pub mod spsc;
 
 pub use error::{Closed, Full, NoMemory, TryPushError};
-pub use queue::{Drain, IntoIter, Queue};
+#[cfg(feature = "std")]
+pub use queue::PopError;
+pub use queue::{Drain, IntoIter, Queue, Rest};
+#[cfg(feature = "async")]
+pub use queue::{Pop, Stream};
 
 // The layers beneath: signatures here name their types, and one version serves all.
 #[doc(no_inline)]

@@ -30,6 +30,10 @@ pub(super) fn fits<T>(address: usize) -> bool {
     address & !ADDRESS == 0
 }
 
+pub(super) const fn null_with_count<T>(count: u64) -> Word {
+    core::ptr::without_provenance_mut((count as usize) << SHIFT)
+}
+
 #[inline]
 pub(super) fn pack<T>(pointer: *mut T, count: u64) -> Word {
     pointer

@@ -95,6 +95,15 @@ impl<T> TaggedPtr<T> {
         }
     }
 
+    /// A null pointer with `count`, modulo `2^COUNT_BITS`: where something begins before there is memory for it.
+    #[must_use]
+    pub const fn null_with_count(count: u64) -> Self {
+        Self {
+            word: layout::null_with_count::<T>(count & Self::COUNT_MAX),
+            of: PhantomData,
+        }
+    }
+
     /// Joins `pointer` and `count`, which is taken modulo `2^COUNT_BITS`.
     ///
     /// # Panics

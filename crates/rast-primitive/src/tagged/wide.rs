@@ -52,6 +52,11 @@ pub(super) fn fits<T>(_address: usize) -> bool {
     true
 }
 
+#[allow(dead_code, reason = "named by `TaggedPtr` alone")]
+pub(super) const fn null_with_count<T>(count: u64) -> Word {
+    (count as Word) << SHIFT
+}
+
 #[inline]
 pub(super) fn pack<T>(pointer: *mut T, count: u64) -> Word {
     pointer.expose_provenance() as Word | Word::from(count) << SHIFT

@@ -1,56 +1,71 @@
-//! An unbounded queue for any number of producers and consumers.
+//! An unbounded queue for any number of producers and consumers: lock-free, first in first out, items in place.
 //!
-//! The interface is final; the inside is simple for now: a list of segments under a small spin lock, and beside it one
-//! word with the length and the closed bit, so that whoever polls an empty queue loads that word and takes no lock.
-//! No user code runs under the lock: segments are allocated and freed outside of it, and items are only moved, so
-//! neither a panic nor an allocator that itself uses the queue can meet a lock that is held.
+//! Two words, each a segment's address and an index, hand out tickets: a producer claims on `tail` and fills the slot of
+//! its ticket, a consumer claims on `head` and takes from the slot of its ticket. A consumer that finds its slot not
+//! filled waits a bounded moment, then abandons the ticket, and the producer, which learns that from the slot, keeps
+//! its item and claims again; so nobody waits for a thread that was stopped. A segment is linked, used once and given
+//! back by counting: claims that ran past its slots are pins, counted in the words themselves, and the last of them to
+//! leave, once both words have gone on, sweeps the slots. The argument stands in `docs/algorithms/queue.md`.
 //!
 //! ```text
-//!   state: │ length … │ closed │      is_locked: │ 0 or 1 │      on one line of their own, with the list's ends
-//!
-//!   front ──► segment ──► segment ──► segment ◄── back         spare: at most one empty segment
-//!              ▲ pop at front_slot      ▲ push at back_slot
+//!        head: segment, index                      tail: segment, index, flags
+//!          │                                          │
+//!          ▼                                          ▼
+//!   ┌───────────┐ next  ┌───────────┐  next   ┌───────────┐        spare: at most one swept segment
+//!   │ · · · c d │ ────► │ e f g h i │ ─ ─ ─►  │ w x · · · │        limbo: retired, a consumer still inside
+//!   └───────────┘       └───────────┘         └───────────┘
 //! ```
 //!
-//! | field | written by | read by | when |
-//! | --- | --- | --- | --- |
-//! | `state` | the lock's holder | anyone | stored once per operation, before the lock is freed |
-//! | `Inside::state`, `Inside::list` | the lock's holder | the lock's holder | between lock and unlock |
+//! From RAST 2.4 and 3.2 (counts beside the pointers, promises, reclamation at once), at the grain of segments as in
+//! "A Lock-free, Linearizable, Unbounded queue" (LOO); what we changed and why is in the page.
 //!
-//! Rules:
-//!
-//! 1. While the lock is free, `state` equals the holder's copy, and the length in it is that of the list.
-//! 2. An operation takes effect at its store to `state`; one that finds the queue empty or closed, where it reads so.
-//! 3. After `closed` is set it stays set, and the length only falls.
-//! 4. Under the lock: no allocation, no free, no user code, no loop.
+//! | field | written by | read by |
+//! | --- | --- | --- |
+//! | `tail` | producers, closers, waiters | all |
+//! | `head` | consumers | consumers, `len`, `is_empty` |
+//! | `bound` | consumers, at a look | consumers |
+//! | `cold` | whoever changes segments | consumers at a look; whoever changes segments |
+//! | `slots`, `alloc` | nobody | all |
 
-mod list;
-mod lock;
+mod batch;
+#[cfg(feature = "async")]
+mod future;
+mod iter;
+mod pause;
+mod pop;
+mod push;
+mod segment;
+#[cfg(feature = "std")]
+mod wait;
+mod word;
 
 use core::fmt;
-use core::iter::FusedIterator;
+use core::marker::PhantomData;
 use core::panic::{RefUnwindSafe, UnwindSafe};
+use core::ptr;
 
-use crate::alloc::{Allocator, Global};
-use crate::primitive::CachePadded;
-use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
-use crate::{Closed, TryPushError};
-use list::{List, Segment};
-use lock::Lock;
+use crate::alloc::{AllocError, Allocator, Global};
+use crate::primitive::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::primitive::{AtomicTaggedPtr, CachePadded, TaggedPtr};
+use segment::{Segment, terminal};
+use word::{CLOSED, MOST_SLOTS, index, same_segment};
 
-/// The bit of the state that says closed.
-const CLOSED: usize = 1;
-/// One item, in the state.
-const ONE: usize = 2;
+pub use batch::Rest;
+#[cfg(feature = "async")]
+pub use future::{Pop, Stream};
+pub use iter::{Drain, IntoIter};
+#[cfg(feature = "std")]
+pub use wait::PopError;
 
 /// An unbounded first-in first-out queue between any number of producers and consumers.
 ///
-/// Linearizable. `const fn new`, so it can be a static; it allocates nothing until the first push.
-/// Memory comes from `A`, in segments of 32 items; one empty segment is kept for reuse.
+/// Lock-free in fact: a thread that is stopped at any point delays nobody else. Linearizable. `const fn new`, so it can
+/// be a static; it allocates nothing until the first push. Memory comes from `A`, in segments of
+/// [`DEFAULT_SEGMENT_SLOTS`](Self::DEFAULT_SEGMENT_SLOTS) items or as many as
+/// [`with_segment_slots`](Self::with_segment_slots) says, and goes back as soon as a segment is used up; one empty
+/// segment is kept for reuse. A thread that is stopped for ever keeps at most one segment from going back.
 ///
-/// Progress: blocking, for now. Operations take a spin lock for some tens of instructions, so a thread that is preempted
-/// there delays the others; [`is_empty`](Self::is_empty), [`len`](Self::len), [`is_closed`](Self::is_closed) and a
-/// [`pop`](Self::pop) that finds nothing are wait-free.
+/// Wake-ups are paid for by those who sleep: a push learns of waiters from the word that it changes anyway.
 ///
 /// ```
 /// use rast_queue::Queue;
@@ -74,150 +89,190 @@ const ONE: usize = 2;
 /// share(rast_queue::Queue::<std::rc::Rc<u8>>::new());
 /// ```
 pub struct Queue<T, A: Allocator = Global> {
-    shared: CachePadded<Shared<T>>,
+    head: CachePadded<AtomicTaggedPtr<Segment<T>>>,
+    bound: CachePadded<Bound<T>>,
+    tail: CachePadded<AtomicTaggedPtr<Segment<T>>>,
+    cold: CachePadded<Cold<T>>,
+    #[cfg(feature = "std")]
+    waiters: wait::Waiters,
+    /// In each segment, a power of two.
+    slots: usize,
     alloc: A,
+    owns: PhantomData<T>,
 }
 
-struct Shared<T> {
-    state: AtomicUsize,
-    lock: Lock<Inside<T>>,
+/// What consumers remember of `tail`.
+struct Bound<T> {
+    /// Tickets of this segment below this index were on the producers' side at some time. A hint.
+    word: AtomicTaggedPtr<Segment<T>>,
+    /// See [`Queue::pace`].
+    pace: AtomicU32,
 }
 
-struct Inside<T> {
-    /// What `Shared::state` holds, for the lock's holder.
-    state: usize,
-    list: List<T>,
+/// What changes once per segment.
+struct Cold<T> {
+    /// Uses of segments that have ended, modulo the word; counted before the memory can be used again.
+    retired: AtomicUsize,
+    /// Retired segments with a consumer inside, a stack through `limbo_next`.
+    limbo: AtomicPtr<Segment<T>>,
+    /// At most one segment as new.
+    spare: AtomicPtr<Segment<T>>,
+    /// The `next` of the queue's beginning: the first segment.
+    first: AtomicPtr<Segment<T>>,
+    /// How often each word has gone on to another segment.
+    tail_moves: AtomicUsize,
+    head_moves: AtomicUsize,
 }
 
-// No user code runs while the list is half changed, so a panic cannot be seen in it.
+// SAFETY: items move from the thread that pushes to the one that pops, which asks for Send; the allocator moves along.
+unsafe impl<T: Send, A: Allocator + Send> Send for Queue<T, A> {}
+// SAFETY: a shared queue moves items between threads and never shares one, which asks for Send alone; the allocator is
+// used by all of them at once.
+unsafe impl<T: Send, A: Allocator + Sync> Sync for Queue<T, A> {}
+
+// No user code runs while anything is half changed, so a panic cannot be seen in it.
 impl<T, A: Allocator> UnwindSafe for Queue<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Queue<T, A> {}
 
+/// `const` outside of models, whose atomics cannot be made in constants.
+macro_rules! constructor {
+    ($(#[$meta:meta])* pub fn $name:ident($($argument:ident: $of:ty),*) $body:block) => {
+        $(#[$meta])*
+        #[cfg(not(rast_loom))]
+        #[must_use]
+        pub const fn $name($($argument: $of),*) -> Self $body
+
+        $(#[$meta])*
+        #[cfg(rast_loom)]
+        #[must_use]
+        pub fn $name($($argument: $of),*) -> Self $body
+    };
+}
+
 impl<T> Queue<T> {
-    /// Makes an empty queue in the global allocator; allocates nothing.
-    #[cfg(not(rast_loom))]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self::new_in(Global)
+    /// Slots in each segment if nothing else is asked for.
+    ///
+    /// 16 KiB for words (in a model it is 2). Large segments keep producers and consumers apart and spread the cost of changing segments.
+    pub const DEFAULT_SEGMENT_SLOTS: usize = if pause::IS_MODEL { 2 } else { 1024 };
+
+    /// The most slots that a segment can have.
+    pub const MOST_SEGMENT_SLOTS: usize = MOST_SLOTS;
+
+    constructor! {
+        /// Makes an empty queue in the global allocator; allocates nothing.
+        pub fn new() {
+            Self::new_in(Global)
+        }
     }
 
-    /// Makes an empty queue in the global allocator; allocates nothing.
-    #[cfg(rast_loom)]
-    pub fn new() -> Self {
-        Self::new_in(Global)
+    constructor! {
+        /// Makes an empty queue with segments of `slots` items, for instance small ones where there are many queues.
+        ///
+        /// Allocates nothing.
+        ///
+        /// # Panics
+        ///
+        /// If `slots` is no power of two, less than 2, or more than
+        /// [`MOST_SEGMENT_SLOTS`](Self::MOST_SEGMENT_SLOTS).
+        ///
+        /// ```
+        /// static SMALL: rast_queue::Queue<u8> = rast_queue::Queue::with_segment_slots(64);
+        /// SMALL.push(1).unwrap();
+        /// ```
+        pub fn with_segment_slots(slots: usize) {
+            Self::with_segment_slots_in(slots, Global)
+        }
     }
 }
 
 impl<T, A: Allocator> Queue<T, A> {
-    /// Makes an empty queue whose memory comes from `alloc`; allocates nothing.
-    #[cfg(not(rast_loom))]
-    pub const fn new_in(alloc: A) -> Self {
-        Self {
-            shared: CachePadded::new(Shared {
-                state: AtomicUsize::new(0),
-                lock: Lock::new(Inside {
-                    state: 0,
-                    list: List::new(),
-                }),
-            }),
-            alloc,
+    constructor! {
+        /// Makes an empty queue whose memory comes from `alloc`; allocates nothing.
+        pub fn new_in(alloc: A) {
+            Self::with_segment_slots_in(Queue::<T>::DEFAULT_SEGMENT_SLOTS, alloc)
         }
     }
 
-    /// Makes an empty queue whose memory comes from `alloc`; allocates nothing.
-    #[cfg(rast_loom)]
-    pub fn new_in(alloc: A) -> Self {
-        Self {
-            shared: CachePadded::new(Shared {
-                state: AtomicUsize::new(0),
-                lock: Lock::new(Inside {
-                    state: 0,
-                    list: List::new(),
+    constructor! {
+        /// Makes an empty queue with segments of `slots` items from `alloc`; allocates nothing.
+        ///
+        /// # Panics
+        ///
+        /// As [`with_segment_slots`](Queue::with_segment_slots).
+        pub fn with_segment_slots_in(slots: usize, alloc: A) {
+            assert!(
+                slots.is_power_of_two() && slots >= 2 && slots <= MOST_SLOTS,
+                "queue: the slots of a segment are a power of two from 2 to MOST_SEGMENT_SLOTS"
+            );
+            Self {
+                head: CachePadded::new(AtomicTaggedPtr::new(TaggedPtr::null_with_count(slots as u64))),
+                bound: CachePadded::new(Bound {
+                    word: AtomicTaggedPtr::new(TaggedPtr::null()),
+                    pace: AtomicU32::new(0),
                 }),
-            }),
-            alloc,
-        }
-    }
-
-    /// Pushes one item at the back.
-    ///
-    /// Blocking (see [`Queue`]); allocates one segment per 32 items, unless a used one is at hand.
-    ///
-    /// # Panics
-    ///
-    /// Never; it calls `handle_alloc_error` on lack of memory, as std's collections do.
-    ///
-    /// # Errors
-    ///
-    /// [`Closed`] with the item if the queue is closed.
-    pub fn push(&self, item: T) -> Result<(), Closed<T>> {
-        match self.try_push(item) {
-            Ok(()) => Ok(()),
-            Err(TryPushError::Closed(item)) => Err(Closed(item)),
-            Err(TryPushError::NoMemory(_)) => {
-                std_alloc::alloc::handle_alloc_error(Segment::<T>::LAYOUT)
+                tail: CachePadded::new(AtomicTaggedPtr::new(TaggedPtr::null_with_count(slots as u64))),
+                cold: CachePadded::new(Cold {
+                    retired: AtomicUsize::new(0),
+                    limbo: AtomicPtr::new(ptr::null_mut()),
+                    spare: AtomicPtr::new(ptr::null_mut()),
+                    first: AtomicPtr::new(ptr::null_mut()),
+                    tail_moves: AtomicUsize::new(0),
+                    head_moves: AtomicUsize::new(0),
+                }),
+                #[cfg(feature = "std")]
+                waiters: wait::Waiters::new(),
+                slots,
+                alloc,
+                owns: PhantomData,
             }
         }
     }
 
-    /// Pushes one item at the back, and hands it back on lack of memory too.
+    /// Returns whether the queue is closed; what the closer did before is then visible. Wait-free, one load.
+    pub fn is_closed(&self) -> bool {
+        // Acquire: pairs with the Release that set CLOSED. [QU55]
+        self.tail.load(Ordering::Acquire).count() & CLOSED != 0
+    }
+
+    /// Returns whether nothing stands, at a moment during the call. Lock-free, some loads.
     ///
-    /// # Errors
-    ///
-    /// [`TryPushError::Closed`] or [`TryPushError::NoMemory`], with the item.
-    pub fn try_push(&self, item: T) -> Result<(), TryPushError<T>> {
-        let mut fresh = None;
-        let mut item = Some(item);
+    /// True is exact. False says that an item stands or that a push is under way, whose item may still be refused.
+    pub fn is_empty(&self) -> bool {
         loop {
-            let outcome = self.locked(|inside| {
-                if inside.state & CLOSED != 0 {
-                    return Attempt::Closed;
-                }
-                let Some(longer) = inside.state.checked_add(ONE) else {
-                    return Attempt::TooLong;
-                };
-                if !inside.list.ready(&mut fresh) {
-                    return Attempt::NoSegment;
-                }
-                if let Some(item) = item.take() {
-                    inside.list.push(item);
-                    inside.state = longer;
-                }
-                Attempt::Done
-            });
-            match outcome {
-                Attempt::NoSegment => match Segment::allocate(&self.alloc) {
-                    Ok(segment) => fresh = Some(segment),
-                    Err(_) => return item.map_or(Ok(()), |item| Err(TryPushError::NoMemory(item))),
-                },
-                Attempt::TooLong => {
-                    self.free(fresh);
-                    return item.map_or(Ok(()), |item| Err(TryPushError::NoMemory(item)));
-                }
-                Attempt::Closed | Attempt::Done => {
-                    self.free(fresh);
-                    // What was not pushed is handed back.
-                    return item.map_or(Ok(()), |item| Err(TryPushError::Closed(item)));
-                }
+            // Acquire: as in look. [QU56]
+            let retired = self.cold.retired.load(Ordering::Acquire);
+            // Acquire: as in look. [QU57]
+            let head = self.head.load(Ordering::Acquire);
+            // Acquire: as in look. [QU58]
+            let tail = self.tail.load(Ordering::Acquire);
+            if !same_segment(head, tail) || index(head) < index(tail).min(self.slots) {
+                return false;
+            }
+            // Relaxed: ordered by the Acquire above. [QU59]
+            if self.cold.retired.load(Ordering::Relaxed) == retired {
+                return true;
             }
         }
     }
 
-    /// Pops the item at the front, or gives `None` if the queue is empty.
+    /// Returns how many items stand: exact while nobody pushes or pops.
     ///
-    /// After [`close`](Self::close) it gives what stands, then `None` for ever.
-    /// Blocking (see [`Queue`]), wait-free if the queue is empty; never allocates, never panics; runs no code of `T`.
-    pub fn pop(&self) -> Option<T> {
-        if self.is_empty() {
-            return None;
-        }
-        let (item, used) = self.locked(|inside| {
-            let popped = inside.list.pop()?;
-            inside.state -= ONE;
-            Some(popped)
-        })?;
-        self.free(used);
-        Some(item)
+    /// While others are at work it is a figure of about that moment, in which pushes and pops that are under way may
+    /// count or not. Wait-free, some loads.
+    pub fn len(&self) -> usize {
+        // Relaxed: a statistic; the caller's own operations are in it by coherence. [QU60]
+        let head = self.head.load(Ordering::Relaxed);
+        // Relaxed: as above. [QU61]
+        let head_moves = self.cold.head_moves.load(Ordering::Relaxed);
+        // Relaxed: as above. [QU62]
+        let tail = self.tail.load(Ordering::Relaxed);
+        // Relaxed: as above. [QU63]
+        let tail_moves = self.cold.tail_moves.load(Ordering::Relaxed);
+        let segments = tail_moves.wrapping_sub(head_moves).cast_signed();
+        let ahead = segments.wrapping_mul(self.slots.cast_signed());
+        let within =
+            index(tail).min(self.slots).cast_signed() - index(head).min(self.slots).cast_signed();
+        usize::try_from(ahead.wrapping_add(within)).unwrap_or(0)
     }
 
     /// Returns an iterator that pops until it first finds the queue empty.
@@ -239,33 +294,7 @@ impl<T, A: Allocator> Queue<T, A> {
     /// queue.drain();
     /// ```
     pub fn drain(&self) -> Drain<'_, T, A> {
-        Drain { queue: Some(self) }
-    }
-
-    /// Closes the queue for pushes, for ever; returns whether this call did it.
-    ///
-    /// What stands can still be popped: once a thread sees the queue closed, then empty, it has seen the end.
-    pub fn close(&self) -> bool {
-        self.locked(|inside| {
-            let was_open = inside.state & CLOSED == 0;
-            inside.state |= CLOSED;
-            was_open
-        })
-    }
-
-    /// Returns whether the queue is closed; what the closer did before is then visible. Wait-free, one load.
-    pub fn is_closed(&self) -> bool {
-        self.load() & CLOSED != 0
-    }
-
-    /// Returns whether nothing stands, at the moment of the call. Wait-free, one load.
-    pub fn is_empty(&self) -> bool {
-        self.load() < ONE
-    }
-
-    /// Returns how many items stand, at the moment of the call. Wait-free, one load.
-    pub fn len(&self) -> usize {
-        self.load() / ONE
+        Drain::new(self)
     }
 
     /// Returns the allocator.
@@ -273,154 +302,209 @@ impl<T, A: Allocator> Queue<T, A> {
         &self.alloc
     }
 
-    fn load(&self) -> usize {
-        // Acquire: pairs with the Release in locked; what came before the push or the close that is seen here is
-        // visible. [QU3]
-        self.shared.state.load(Ordering::Acquire)
+    /// The place of the segment that follows `segment`.
+    ///
+    /// # Safety
+    ///
+    /// `segment` is pinned by the caller for as long as it uses the place, or null.
+    unsafe fn next_of(&self, segment: *mut Segment<T>) -> &AtomicPtr<Segment<T>> {
+        if segment.is_null() {
+            return &self.cold.first;
+        }
+        // SAFETY: a pinned segment is live.
+        unsafe { &(*segment).next }
     }
 
-    /// Runs `f` under the lock and publishes the state that it leaves.
-    #[inline]
-    fn locked<R>(&self, f: impl FnOnce(&mut Inside<T>) -> R) -> R {
-        self.shared.lock.lock().with(|inside| {
-            let result = f(inside);
-            inside.list.check_invariants(inside.state < ONE);
-            // Release: pairs with the Acquire in load; what this thread did before its push or close is visible to
-            // those who see it. [QU4]
-            self.shared.state.store(inside.state, Ordering::Release);
-            result
-        })
-    }
-
-    /// Frees a segment, outside of the lock.
-    fn free(&self, segment: Option<Segment<T>>) {
-        if let Some(segment) = segment {
-            segment.deallocate(&self.alloc);
+    /// A segment as new: the spare one, or memory.
+    fn fresh_segment(&self) -> Result<*mut Segment<T>, AllocError> {
+        // Acquire: pairs with the Release of keep_or_free; the segment is as new. [QU64]
+        let spare = self.cold.spare.swap(ptr::null_mut(), Ordering::Acquire);
+        if spare.is_null() {
+            Segment::allocate(&self.alloc, self.slots)
+        } else {
+            Ok(spare)
         }
     }
+
+    /// Keeps a segment as the spare one, or gives its memory back.
+    ///
+    /// # Safety
+    ///
+    /// `segment` is as new and the caller's alone; afterwards it is not.
+    unsafe fn keep_or_free(&self, segment: *mut Segment<T>) {
+        // Release: pairs with the Acquire of fresh_segment; the segment is as new. [QU65]
+        let kept = self.cold.spare.compare_exchange(
+            ptr::null_mut(),
+            segment,
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+        if kept.is_err() {
+            // SAFETY: it came from this queue's allocator with this many slots, is the caller's alone, and holds nothing.
+            unsafe { Segment::deallocate(segment, &self.alloc, self.slots) };
+        }
+    }
+
+    /// Adds `change` to the segment's control; whoever brings it to zero retires the segment.
+    ///
+    /// # Safety
+    ///
+    /// `change` is due: a pin that is given back, or the move of a word away from the segment with its pins. After it
+    /// the caller does not look at the segment, unless it has another pin.
+    unsafe fn release(&self, segment: *mut Segment<T>, change: usize) {
+        if segment.is_null() {
+            return;
+        }
+        // SAFETY: until the change is made, the segment is live.
+        let is_last = unsafe { (*segment).settle(change) };
+        if is_last {
+            // SAFETY: control came to zero by the caller: it holds the segment alone.
+            unsafe { self.retire_slow(segment) };
+        }
+    }
+
+    /// Frees a segment that nobody can reach any more but the holders of its last tickets.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the segment alone: its control came to zero, and it is not in limbo.
+    #[cold]
+    unsafe fn retire_slow(&self, segment: *mut Segment<T>) {
+        // SAFETY: the caller's obligation.
+        let is_clear = unsafe { Segment::sweep(segment, self.slots) };
+        if is_clear {
+            // SAFETY: the segment is live and the caller's alone.
+            unsafe { (*segment).reset() };
+            // Release: pairs with the Acquire in look; counted before the memory can be used again. [QU66]
+            self.cold.retired.fetch_add(1, Ordering::Release);
+            // SAFETY: swept and reset, and the caller's alone.
+            unsafe { self.keep_or_free(segment) };
+        } else {
+            // SAFETY: the caller's obligation; a list of one.
+            unsafe { self.put_in_limbo(segment, segment) };
+        }
+    }
+
+    /// Puts a list of segments, `first` to `last`, into limbo.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the segments alone, linked through `limbo_next`; afterwards it does not.
+    unsafe fn put_in_limbo(&self, first: *mut Segment<T>, last: *mut Segment<T>) {
+        // Relaxed: a guess. [QU67]
+        let mut top = self.cold.limbo.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the segment is live, and the caller's alone.
+            let link = unsafe { &(*last).limbo_next };
+            // SAFETY: as above.
+            link.with_mut(|link| unsafe { *link = top });
+            // Release: pairs with the Acquire in reap_slow; the link, and how far the sweep came. [QU68]
+            match self
+                .cold
+                .limbo
+                .compare_exchange(top, first, Ordering::Release, Ordering::Relaxed)
+            {
+                Ok(_) => return,
+                Err(now) => top = now,
+            }
+        }
+    }
+
+    /// Tries again to free what is in limbo: the one that has been there longest since it was tried, the others going
+    /// back before it is swept.
+    #[cold]
+    #[inline(never)]
+    fn reap_slow(&self) {
+        // Acquire: pairs with the Release in put_in_limbo. [QU69]
+        let first = self.cold.limbo.swap(ptr::null_mut(), Ordering::Acquire);
+        if first.is_null() {
+            return;
+        }
+        let (mut before, mut last) = (ptr::null_mut(), first);
+        loop {
+            // SAFETY: whoever took the list holds its segments alone.
+            let next = unsafe { limbo_next(last) };
+            if next.is_null() {
+                break;
+            }
+            (before, last) = (last, next);
+        }
+        if !before.is_null() {
+            // SAFETY: as above; `first` to `before` are linked, and `last` is not among them.
+            unsafe { self.put_in_limbo(first, before) };
+        }
+        // SAFETY: its control came to zero, and it is out of limbo.
+        unsafe { self.retire_slow(last) };
+    }
+
+    #[cfg(not(feature = "std"))]
+    fn wake(&self, _count: usize) {}
+
+    #[cfg(not(feature = "std"))]
+    fn wake_all(&self) {}
 }
 
-/// How a push went under the lock.
-enum Attempt {
-    Done,
-    Closed,
-    NoSegment,
-    /// The length has no bits left; only short words and small items come that far.
-    TooLong,
+/// The segment beneath this one in limbo.
+///
+/// # Safety
+///
+/// The caller holds the segment alone.
+unsafe fn limbo_next<T>(segment: *mut Segment<T>) -> *mut Segment<T> {
+    // SAFETY: the segment is live.
+    let link = unsafe { &(*segment).limbo_next };
+    // SAFETY: nobody else reads or writes it.
+    link.with(|link| unsafe { *link })
 }
 
 /// The end of a queue: drops what stands, then frees the memory, also while a panic goes up.
-struct Rest<'a, T, A: Allocator>(&'a Queue<T, A>);
+struct End<'a, T, A: Allocator>(&'a Queue<T, A>);
 
-impl<T, A: Allocator> Drop for Rest<'_, T, A> {
+impl<T, A: Allocator> Drop for End<'_, T, A> {
     fn drop(&mut self) {
-        self.0.drain().for_each(drop);
+        let queue = self.0;
+        queue.drain().for_each(drop);
+        // Nobody else is here: every ticket is DONE and every pin given back. What is left is the spare segment, what
+        // is in limbo, and the chain from head.
+        let free = |segment: *mut Segment<T>| {
+            // SAFETY: the segment came from this allocator with this many slots; each is in one of the three places.
+            unsafe { Segment::deallocate(segment, &queue.alloc, queue.slots) };
+        };
+        // Relaxed, here and below: the borrow that ends the queue is exclusive. [QU70]
+        let spare = queue.cold.spare.load(Ordering::Relaxed);
+        if !spare.is_null() {
+            free(spare);
+        }
+        // Relaxed: as above. [QU71]
+        let mut retired = queue.cold.limbo.load(Ordering::Relaxed);
+        while !retired.is_null() {
+            // SAFETY: nobody else is here.
+            let next = unsafe { limbo_next(retired) };
+            free(retired);
+            retired = next;
+        }
+        // Relaxed: as above. [QU72]
+        let mut segment = queue.head.load(Ordering::Relaxed).ptr();
         loop {
-            let segment = self.0.locked(|inside| inside.list.take_segment());
-            let Some(segment) = segment else { break };
-            segment.deallocate(&self.0.alloc);
+            // SAFETY: the segment is in the chain, or null; nobody else is here.
+            let next = unsafe { queue.next_of(segment) };
+            // Relaxed: as above. [QU73]
+            let next = next.load(Ordering::Relaxed);
+            if !segment.is_null() {
+                free(segment);
+            }
+            if next.is_null() || ptr::eq(next, terminal()) {
+                break;
+            }
+            segment = next;
         }
     }
 }
 
 impl<T, A: Allocator> Drop for Queue<T, A> {
     fn drop(&mut self) {
-        let rest = Rest(self);
-        // If the drop of an item panics, `Rest` drops the others and frees the memory as the panic goes up.
-        rest.0.drain().for_each(drop);
-    }
-}
-
-/// Pops until it first finds the queue empty; made by [`Queue::drain`].
-#[must_use = "pops only what it is asked for; to empty the queue, run it to its end"]
-pub struct Drain<'a, T, A: Allocator = Global> {
-    /// `None` once the queue was found empty.
-    queue: Option<&'a Queue<T, A>>,
-}
-
-impl<T, A: Allocator> Iterator for Drain<'_, T, A> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        let item = self.queue?.pop();
-        if item.is_none() {
-            self.queue = None;
-        }
-        item
-    }
-}
-
-impl<T, A: Allocator> FusedIterator for Drain<'_, T, A> {}
-
-impl<T, A: Allocator> fmt::Debug for Drain<'_, T, A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Drain")
-            .field("is_finished", &self.queue.is_none())
-            .finish()
-    }
-}
-
-/// The items of a queue, front to back; made by its `into_iter`.
-#[must_use = "iterators are lazy"]
-pub struct IntoIter<T, A: Allocator = Global> {
-    queue: Queue<T, A>,
-}
-
-impl<T, A: Allocator> Iterator for IntoIter<T, A> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        self.queue.pop()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.queue.len(), Some(self.queue.len()))
-    }
-}
-
-impl<T, A: Allocator> ExactSizeIterator for IntoIter<T, A> {}
-impl<T, A: Allocator> FusedIterator for IntoIter<T, A> {}
-
-impl<T, A: Allocator> fmt::Debug for IntoIter<T, A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IntoIter")
-            .field("len", &self.queue.len())
-            .finish()
-    }
-}
-
-impl<T, A: Allocator> IntoIterator for Queue<T, A> {
-    type Item = T;
-    type IntoIter = IntoIter<T, A>;
-
-    fn into_iter(self) -> IntoIter<T, A> {
-        IntoIter { queue: self }
-    }
-}
-
-impl<T, A: Allocator> Extend<T> for Queue<T, A> {
-    /// Pushes every item of `items`.
-    ///
-    /// # Panics
-    ///
-    /// If the queue is closed, before it asks for an item.
-    fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
-        assert!(!self.is_closed(), "queue: extend needs an open queue");
-        for item in items {
-            // The borrow is exclusive, so nobody closes the queue meanwhile.
-            assert!(
-                self.push(item).is_ok(),
-                "queue: closed while it was borrowed exclusively"
-            );
-        }
-    }
-}
-
-impl<T, A: Allocator + Default> FromIterator<T> for Queue<T, A> {
-    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
-        let mut queue = Self::default();
-        queue.extend(items);
-        queue
+        let end = End(self);
+        // If the drop of an item panics, `End` drops the others and frees the memory as the panic goes up.
+        end.0.drain().for_each(drop);
     }
 }
 
@@ -436,20 +520,5 @@ impl<T, A: Allocator> fmt::Debug for Queue<T, A> {
             .field("len", &self.len())
             .field("is_closed", &self.is_closed())
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(all(test, not(rast_loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_length_that_is_full_refuses_and_loses_nothing() {
-        let queue = Queue::new();
-        queue.push(1).unwrap();
-        queue.locked(|inside| inside.state = !CLOSED);
-        assert_eq!(queue.try_push(2), Err(TryPushError::NoMemory(2)));
-        queue.locked(|inside| inside.state = ONE);
-        assert_eq!(queue.drain().collect::<std_alloc::vec::Vec<_>>(), [1]);
     }
 }

@@ -101,7 +101,7 @@ fn all_memory_comes_from_the_allocator_and_returns() {
     }
     let blocks = alloc.blocks();
     assert!(
-        blocks <= 300 / 32 + 4,
+        blocks <= 2,
         "popped segments go back, one is kept: {blocks}"
     );
     drop(queue);
@@ -203,7 +203,7 @@ fn items_of_no_size_and_of_great_alignment() {
     }
 }
 
-/// An allocator that uses the queue that asks it: that would deadlock if it ran under the lock.
+/// An allocator that uses the queue that asks it.
 struct Reentrant;
 
 static LOG: Queue<usize> = Queue::new();
@@ -213,27 +213,25 @@ static ASKING: Queue<u8, Reentrant> = Queue::new_in(Reentrant);
 unsafe impl Allocator for Reentrant {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         LOG.push(layout.size()).unwrap();
-        // Closing takes the lock, whatever stands.
+        // The queue has no segment yet, so this ends it for good.
         assert!(ASKING.close());
         Global.allocate(layout)
     }
 
     unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
-        LOG.push(layout.size()).unwrap();
-        assert!(!ASKING.close());
         // SAFETY: the caller's obligations are the global allocator's.
         unsafe { Global.deallocate(block, layout) };
     }
 }
 
 #[test]
-fn the_allocator_runs_outside_of_the_lock() {
+fn the_allocator_may_use_the_queue_that_asks() {
     assert_eq!(
         ASKING.push(1),
         Err(Closed(1)),
         "the allocator closed it meanwhile"
     );
-    assert_eq!(LOG.len(), 2, "what was allocated in vain went back");
+    assert_eq!(LOG.len(), 1, "what was allocated in vain is kept");
     assert_eq!((ASKING.len(), ASKING.pop()), (0, None));
 }
 

@@ -1,41 +1,70 @@
-//! `Queue`.
+//! `Queue`, with segments of two slots, so that they change and come again.
 
 use rast_queue::Queue;
 use rast_queue::primitive::cell::UnsafeCell;
 use rast_queue::primitive::model::model;
 use rast_queue::primitive::sync::Arc;
 use rast_queue::primitive::thread;
+use rast_queue::primitive::{Backoff, WaitStrategy};
 
-/// Two producers lose nothing to each other.
+fn queue<T>() -> Arc<Queue<T>> {
+    Arc::new(Queue::with_segment_slots(2))
+}
+
+/// A queue whose next push needs a new segment: two items stand.
+fn full() -> Arc<Queue<u32>> {
+    let queue = queue();
+    queue.push(1).unwrap();
+    queue.push(2).unwrap();
+    queue
+}
+
+/// Two producers lose nothing to each other, from the first segment on.
 #[test]
 fn queue_push_push() {
     model(|| {
-        let queue = Arc::new(Queue::new());
+        let queue = queue();
         let theirs = Arc::clone(&queue);
         let other = thread::spawn(move || theirs.push(1).unwrap());
         queue.push(2).unwrap();
         other.join().unwrap();
         assert_eq!(queue.len(), 2);
-        assert_eq!(queue.drain().sum::<i32>(), 3);
+        assert_eq!(queue.drain().sum::<u32>(), 3);
     });
 }
 
-/// A consumer beside a producer: order, and nothing twice.
+/// Two producers at the border of a segment: one links, both get in.
+#[test]
+fn queue_push_push_border() {
+    model(|| {
+        let queue = full();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || theirs.push(3).unwrap());
+        queue.push(4).unwrap();
+        other.join().unwrap();
+        let mut seen: Vec<u32> = queue.drain().collect();
+        assert_eq!(seen[..2], [1, 2]);
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2, 3, 4]);
+    });
+}
+
+/// A consumer beside a producer: order, and nothing twice; a ticket is abandoned on the way.
 #[test]
 fn queue_push_pop() {
     model(|| {
-        let queue = Arc::new(Queue::new());
+        let queue = queue();
         let theirs = Arc::clone(&queue);
         let other = thread::spawn(move || {
-            theirs.push(1).unwrap();
-            theirs.push(2).unwrap();
+            theirs.push(Box::new(1)).unwrap();
+            theirs.push(Box::new(2)).unwrap();
         });
         let mut seen = Vec::new();
         seen.extend(queue.pop());
         seen.extend(queue.pop());
         other.join().unwrap();
         seen.extend(queue.drain());
-        assert_eq!(seen, [1, 2]);
+        assert_eq!(seen, [Box::new(1), Box::new(2)]);
     });
 }
 
@@ -43,17 +72,95 @@ fn queue_push_pop() {
 #[test]
 fn queue_pop_pop() {
     model(|| {
-        let queue: Arc<Queue<_>> = Arc::new((0..3).collect());
+        let queue = full();
+        queue.push(3).unwrap();
         let theirs = Arc::clone(&queue);
         let other = thread::spawn(move || (theirs.pop(), theirs.pop()));
         let mine = queue
             .pop()
             .expect("three items, at most two popped by the other");
         let (first, second) = other.join().unwrap();
-        let mut all: Vec<i32> = [Some(mine), first, second].into_iter().flatten().collect();
+        let mut all: Vec<u32> = [Some(mine), first, second].into_iter().flatten().collect();
         assert!(first < second);
         all.sort_unstable();
-        assert_eq!(all, [0, 1, 2]);
+        assert_eq!(all, [1, 2, 3]);
+    });
+}
+
+/// Segments come again while a consumer is under way: it never finds a queue empty in which an item always stands.
+#[test]
+fn queue_never_falsely_empty() {
+    model(|| {
+        let queue = full();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || {
+            for n in 3..6 {
+                theirs.push(n).unwrap();
+                assert!(theirs.pop().is_some(), "at least one stands");
+            }
+        });
+        assert!(!queue.is_empty(), "at least one stands");
+        assert!(queue.pop().is_some(), "at least one stands");
+        other.join().unwrap();
+        assert_eq!(queue.drain().count(), 1);
+    });
+}
+
+/// A slot is used again only once its item was moved out: another thread takes the last item of a segment that this
+/// one retires, and soon fills again.
+#[test]
+fn queue_recycles() {
+    model(|| {
+        let queue = queue();
+        for n in 0..3 {
+            queue.push(Box::new(n)).unwrap();
+        }
+        assert_eq!(queue.pop(), Some(Box::new(0)));
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || theirs.pop().unwrap());
+        let mine = queue.pop().unwrap();
+        for n in 3..6 {
+            queue.push(Box::new(n)).unwrap();
+        }
+        let their = other.join().unwrap();
+        assert_eq!(*mine + *their, 3);
+        assert_eq!(queue.drain().count(), 3);
+    });
+}
+
+/// The same after a ticket was abandoned: its producer is done with the slot before the next use.
+#[test]
+fn queue_recycles_abandoned() {
+    model(|| {
+        let queue = queue();
+        queue.push(Box::new(0)).unwrap();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || theirs.push(Box::new(1)).unwrap());
+        let mut popped = 0;
+        for n in 2..6 {
+            popped += usize::from(queue.pop().is_some());
+            queue.push(Box::new(n)).unwrap();
+        }
+        other.join().unwrap();
+        assert_eq!(popped + queue.drain().count(), 6);
+    });
+}
+
+/// A consumer under way keeps its segment in limbo, from where another frees it.
+#[test]
+fn queue_limbo() {
+    model(|| {
+        let queue = full();
+        queue.push(3).unwrap();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || theirs.pop());
+        let mut all = vec![queue.pop(), queue.pop()];
+        // The look of this one frees what is in limbo by then.
+        all.push(queue.pop());
+        all.push(other.join().unwrap());
+        all.sort_unstable();
+        assert_eq!(all, [None, Some(1), Some(2), Some(3)]);
+        assert_eq!(queue.pop(), None);
     });
 }
 
@@ -61,7 +168,7 @@ fn queue_pop_pop() {
 #[test]
 fn queue_push_close() {
     model(|| {
-        let queue = Arc::new(Queue::new());
+        let queue = queue();
         let theirs = Arc::clone(&queue);
         let other = thread::spawn(move || theirs.push(1).is_ok());
         assert!(queue.close());
@@ -69,30 +176,270 @@ fn queue_push_close() {
         let pushed = other.join().unwrap();
         assert_eq!(drained, usize::from(pushed), "after close nothing is added");
         assert!(!queue.close());
+        assert!(queue.push(2).is_err());
+    });
+}
+
+/// The same where a push would need a new segment.
+#[test]
+fn queue_push_close_border() {
+    model(|| {
+        let queue = full();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || theirs.push(3).is_ok());
+        assert!(queue.close());
+        let drained = queue.drain().count();
+        let pushed = other.join().unwrap();
+        assert_eq!(
+            drained,
+            2 + usize::from(pushed),
+            "after close nothing is added"
+        );
+        assert!(queue.is_closed() && queue.push(4).is_err());
+    });
+}
+
+/// Of two closes one did it; both see it closed.
+#[test]
+fn queue_close_close() {
+    model(|| {
+        let queue = full();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || {
+            let did = theirs.close();
+            assert!(theirs.is_closed());
+            did
+        });
+        let did = queue.close();
+        assert!(queue.is_closed());
+        assert!(did ^ other.join().unwrap());
     });
 }
 
 /// A plain number: a data race on it fails the model.
 struct Plain(UnsafeCell<u32>);
 
-// SAFETY: the scenario below orders the two accesses by the close, which is what it checks.
+// SAFETY: the scenarios below order the two accesses, which is what they check.
 unsafe impl Sync for Plain {}
 
-/// Who sees the queue closed sees what the closer did before.
+impl Plain {
+    fn set(&self) {
+        // SAFETY: the other thread reads only after it learnt of this.
+        self.0.with_mut(|cell| unsafe { *cell = 7 });
+    }
+
+    fn check(&self) {
+        // SAFETY: the writer is done once the caller learnt of it.
+        assert_eq!(self.0.with(|cell| unsafe { *cell }), 7);
+    }
+}
+
+/// Who sees the queue closed, or is refused, sees what the closer did before.
 #[test]
 fn queue_close_is_seen() {
     model(|| {
-        let shared = Arc::new((Queue::<u8>::new(), Plain(UnsafeCell::new(0))));
+        let shared = Arc::new((
+            Queue::<u8>::with_segment_slots(2),
+            Plain(UnsafeCell::new(0)),
+        ));
+        shared.0.push(0).unwrap();
         let theirs = Arc::clone(&shared);
         let other = thread::spawn(move || {
-            // SAFETY: the other thread reads the cell only after it saw the close below.
-            theirs.1.0.with_mut(|cell| unsafe { *cell = 7 });
+            theirs.1.set();
             theirs.0.close();
         });
         if shared.0.is_closed() {
-            // SAFETY: the writer is done once the close is seen.
-            assert_eq!(shared.1.0.with(|cell| unsafe { *cell }), 7);
+            shared.1.check();
         }
+        other.join().unwrap();
+    });
+}
+
+/// As above, by a push that is refused.
+#[test]
+fn queue_refusal_sees_the_close() {
+    model(|| {
+        let shared = Arc::new((
+            Queue::<u8>::with_segment_slots(2),
+            Plain(UnsafeCell::new(0)),
+        ));
+        shared.0.push(0).unwrap();
+        let theirs = Arc::clone(&shared);
+        let other = thread::spawn(move || {
+            theirs.1.set();
+            theirs.0.close();
+        });
+        if shared.0.push(1).is_err() {
+            shared.1.check();
+        }
+        other.join().unwrap();
+    });
+}
+
+/// As above, where the close marks the end of a full segment, and by a close that comes second.
+#[test]
+fn queue_second_close_sees_the_first() {
+    model(|| {
+        let shared = Arc::new((
+            Queue::<u8>::with_segment_slots(2),
+            Plain(UnsafeCell::new(0)),
+        ));
+        shared.0.push(0).unwrap();
+        shared.0.push(1).unwrap();
+        let theirs = Arc::clone(&shared);
+        let other = thread::spawn(move || {
+            theirs.1.set();
+            assert!(theirs.0.push(2).is_ok() || !theirs.0.close());
+            theirs.0.close();
+        });
+        let mine = shared.0.close();
+        if !mine {
+            shared.1.check();
+        }
+        other.join().unwrap();
+    });
+}
+
+/// Batches on both sides, over the border: order, and nothing twice.
+#[test]
+fn queue_batches() {
+    model(|| {
+        let queue = queue();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || theirs.push_slice(&[1, 2, 3]).unwrap());
+        let mut seen = Vec::new();
+        queue.pop_into(&mut seen, 2);
+        queue.pop_into(&mut seen, 3);
+        other.join().unwrap();
+        while queue.pop_into(&mut seen, 3) > 0 {}
+        assert_eq!(seen, [1, 2, 3]);
+    });
+}
+
+/// Two batches of consumers share out what stands.
+#[test]
+fn queue_batches_pop() {
+    model(|| {
+        let queue = full();
+        queue.push(3).unwrap();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || {
+            let mut seen = Vec::new();
+            theirs.pop_into(&mut seen, 2);
+            seen
+        });
+        let mut seen = Vec::new();
+        queue.pop_into(&mut seen, 2);
+        seen.extend(other.join().unwrap());
+        while queue.pop_into(&mut seen, 2) > 0 {}
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2, 3]);
+    });
+}
+
+/// A sleeper is woken by the push that comes beside it.
+#[test]
+fn queue_wait() {
+    model(|| {
+        let queue = queue();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || theirs.push(Box::new(1)).unwrap());
+        assert_eq!(queue.pop_wait(WaitStrategy::Park), Some(Box::new(1)));
+        other.join().unwrap();
+    });
+}
+
+/// As above, where the push links a segment.
+#[test]
+fn queue_wait_border() {
+    model(|| {
+        let queue = full();
+        queue.drain().for_each(drop);
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || theirs.push(3).unwrap());
+        assert_eq!(queue.pop_wait(WaitStrategy::Park), Some(3));
+        other.join().unwrap();
+    });
+}
+
+/// Two sleepers, both woken by the close.
+#[test]
+fn queue_wait_wait() {
+    model(|| {
+        let queue = queue::<u32>();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || theirs.pop_wait(WaitStrategy::Park));
+        let theirs = Arc::clone(&queue);
+        let closer = thread::spawn(move || theirs.close());
+        assert_eq!(queue.pop_wait(WaitStrategy::Park), None);
+        assert_eq!(other.join().unwrap(), None);
+        assert!(closer.join().unwrap());
+    });
+}
+
+/// A sleeper is woken by a close, and then sees the end.
+#[test]
+fn queue_wait_close() {
+    model(|| {
+        let queue = queue::<u32>();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || theirs.close());
+        assert_eq!(queue.pop_wait(WaitStrategy::Park), None);
+        assert!(other.join().unwrap());
+    });
+}
+
+/// A waiter whose time runs out hands its wake-up on: the other one wakes.
+#[test]
+fn queue_wait_timeout() {
+    model(|| {
+        let queue = queue();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || theirs.push(1).unwrap());
+        let theirs = Arc::clone(&queue);
+        let timed = thread::spawn(move || {
+            theirs
+                .pop_deadline(WaitStrategy::Park, std::time::Instant::now())
+                .is_ok()
+        });
+        if timed.join().unwrap() {
+            other.join().unwrap();
+            assert!(queue.is_empty());
+        } else {
+            assert_eq!(queue.pop_wait(WaitStrategy::Park), Some(1));
+            other.join().unwrap();
+        }
+    });
+}
+
+/// Length and emptiness once all is quiet, after tickets were abandoned.
+#[test]
+fn queue_len_at_rest() {
+    model(|| {
+        let queue = queue();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || theirs.push(1).unwrap());
+        let popped = usize::from(queue.pop().is_some());
+        let backoff = Backoff::new();
+        backoff.spin();
+        other.join().unwrap();
+        assert_eq!(queue.len(), 1 - popped);
+        assert_eq!(queue.is_empty(), popped == 1);
+    });
+}
+
+/// A queue that ends with items, a spare segment and one in limbo frees all of it.
+#[test]
+fn queue_drop_with_items() {
+    model(|| {
+        let queue = full();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || {
+            theirs.push(3).unwrap();
+            theirs.pop()
+        });
+        queue.pop();
+        drop(queue);
         other.join().unwrap();
     });
 }

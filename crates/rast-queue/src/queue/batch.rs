@@ -1,0 +1,226 @@
+//! Pushing many items with one claim.
+
+use core::fmt;
+use core::iter::FusedIterator;
+use core::mem::MaybeUninit;
+
+use std_alloc::vec::{self, Vec};
+
+use super::Queue;
+use super::push::Refusal;
+use crate::Closed;
+use crate::alloc::Allocator;
+
+/// Items that are gathered before tickets are claimed for them, so that no user code runs between claim and slot.
+const GATHERED: usize = 32;
+
+/// Items at least this large go one by one: a batch would cost more stack than it saves time.
+const LARGE: usize = 256;
+
+impl<T, A: Allocator> Queue<T, A> {
+    /// Pushes the items of `items`, in order; returns how many.
+    ///
+    /// Items of other producers may come between them. Up to 32 at a time take one claim, which makes a batch cheaper
+    /// than as many pushes; it is lock-free as they are, and calls `handle_alloc_error` on lack of memory.
+    ///
+    /// # Panics
+    ///
+    /// If the iterator panics: what it had given is pushed, unless the queue is closed.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] with what was not pushed, if the queue is closed: an iterator over it (see [`Rest`]).
+    ///
+    /// ```
+    /// let queue = rast_queue::Queue::new();
+    /// assert_eq!(queue.push_batch([1, 2, 3]).unwrap(), 3);
+    /// queue.close();
+    /// let rest = queue.push_batch(vec![4, 5]).unwrap_err().into_inner();
+    /// assert_eq!(rest.collect::<Vec<_>>(), [4, 5]);
+    /// ```
+    pub fn push_batch<I>(&self, items: I) -> Result<usize, Closed<Rest<I::IntoIter>>>
+    where
+        I: IntoIterator<Item = T>,
+        I::IntoIter: ExactSizeIterator,
+    {
+        let mut items = items.into_iter();
+        if self.is_closed() {
+            return Err(Closed(Rest::new(Vec::new(), items)));
+        }
+        if size_of::<T>() >= LARGE {
+            return self.push_each(items);
+        }
+        let mut pushed = 0;
+        let mut gathered = Gathered::new(self);
+        loop {
+            gathered.fill(&mut items);
+            if gathered.len() == 0 {
+                return Ok(pushed);
+            }
+            let (taken, refusal) = gathered.push();
+            pushed += taken;
+            match refusal {
+                None => {}
+                Some(Refusal::Closed) => return Err(Closed(Rest::new(gathered.take(), items))),
+                Some(Refusal::NoMemory) => self.no_memory_slow(),
+            }
+        }
+    }
+
+    fn push_each<I: Iterator<Item = T>>(&self, mut items: I) -> Result<usize, Closed<Rest<I>>> {
+        let mut pushed = 0;
+        while let Some(item) = items.next() {
+            if let Err(Closed(item)) = self.push(item) {
+                return Err(Closed(Rest::new(std_alloc::vec![item], items)));
+            }
+            pushed += 1;
+        }
+        Ok(pushed)
+    }
+
+    /// Pushes copies of `items`, in order, as [`push_batch`](Self::push_batch) does.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] with the rest of the slice, if the queue is closed.
+    ///
+    /// ```
+    /// use rast_queue::{Closed, Queue};
+    ///
+    /// let queue = Queue::new();
+    /// queue.push_slice(b"abc").unwrap();
+    /// queue.close();
+    /// assert_eq!(queue.push_slice(b"de"), Err(Closed(&b"de"[..])));
+    /// ```
+    pub fn push_slice<'a>(&self, items: &'a [T]) -> Result<(), Closed<&'a [T]>>
+    where
+        T: Copy,
+    {
+        // SAFETY: the slice is valid for reads, and copies of its items may stand elsewhere: they are `Copy`.
+        match unsafe { self.push_many(items.as_ptr(), items.len()) } {
+            (_, None) => Ok(()),
+            (taken, Some(Refusal::Closed)) => Err(Closed(&items[taken..])),
+            (_, Some(Refusal::NoMemory)) => self.no_memory_slow(),
+        }
+    }
+}
+
+/// Items between the iterator and the queue.
+struct Gathered<'a, T, A: Allocator> {
+    queue: &'a Queue<T, A>,
+    items: [MaybeUninit<T>; GATHERED],
+    /// Those that stand here.
+    from: usize,
+    to: usize,
+}
+
+impl<'a, T, A: Allocator> Gathered<'a, T, A> {
+    fn new(queue: &'a Queue<T, A>) -> Self {
+        Self {
+            queue,
+            items: [const { MaybeUninit::uninit() }; GATHERED],
+            from: 0,
+            to: 0,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.to - self.from
+    }
+
+    /// Takes as many items as there is room for; nothing stands here before.
+    #[inline]
+    fn fill(&mut self, items: &mut impl Iterator<Item = T>) {
+        debug_assert_eq!(self.len(), 0);
+        (self.from, self.to) = (0, 0);
+        while self.to < GATHERED {
+            let Some(item) = items.next() else { break };
+            self.items[self.to].write(item);
+            self.to += 1;
+        }
+    }
+
+    /// Pushes what stands here.
+    #[inline]
+    fn push(&mut self) -> (usize, Option<Refusal>) {
+        let (from, count) = (self.from, self.len());
+        // Were this to unwind, the items would be leaked and not be dropped twice.
+        self.from = self.to;
+        let items = self.items[from..].as_ptr().cast::<T>();
+        // SAFETY: that many items stand there, and those that are taken are given up.
+        let (taken, refusal) = unsafe { self.queue.push_many(items, count) };
+        self.from = from + taken;
+        (taken, refusal)
+    }
+
+    /// The items that stand here, as a list.
+    #[cold]
+    fn take(&mut self) -> Vec<T> {
+        let mut items = Vec::with_capacity(self.len());
+        while self.from < self.to {
+            // SAFETY: an item stands at `from`, which then moves on.
+            items.push(unsafe { self.items[self.from].assume_init_read() });
+            self.from += 1;
+        }
+        items
+    }
+}
+
+impl<T, A: Allocator> Drop for Gathered<'_, T, A> {
+    fn drop(&mut self) {
+        if self.len() == 0 {
+            return;
+        }
+        // Only a panic of the iterator leaves items: they were given, so they are pushed.
+        let (_, refusal) = self.push();
+        if refusal == Some(Refusal::NoMemory) {
+            self.queue.no_memory_slow();
+        }
+        drop(self.take());
+    }
+}
+
+/// What [`Queue::push_batch`] did not push, in order.
+#[must_use = "these items were not pushed"]
+pub struct Rest<I: Iterator> {
+    /// Taken from the iterator and refused by the queue.
+    refused: vec::IntoIter<I::Item>,
+    items: I,
+}
+
+impl<I: Iterator> Rest<I> {
+    fn new(refused: Vec<I::Item>, items: I) -> Self {
+        Self {
+            refused: refused.into_iter(),
+            items,
+        }
+    }
+}
+
+impl<I: Iterator> Iterator for Rest<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        self.refused.next().or_else(|| self.items.next())
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let refused = self.refused.len();
+        let (least, most) = self.items.size_hint();
+        (
+            least.saturating_add(refused),
+            most.and_then(|most| most.checked_add(refused)),
+        )
+    }
+}
+
+impl<I: ExactSizeIterator> ExactSizeIterator for Rest<I> {}
+impl<I: FusedIterator> FusedIterator for Rest<I> {}
+
+impl<I: Iterator> fmt::Debug for Rest<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rest")
+            .field("refused", &self.refused.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,293 @@
+//! Segments: the memory of the queue, their slots, and the counters that say when one may be used again.
+//!
+//! ```text
+//!   header, own lines                        slots, in the order of their tickets
+//!  ┌──────┬─────────┬───────┬────────────┐  ┌───────┬───────┬───────┬─ ─ ─┬───────┐
+//!  │ next │ control │ swept │ limbo_next │  │ v │ s │ v │ s │ v │ s │     │ v │ s │
+//!  └──────┴─────────┴───────┴────────────┘  └───────┴───────┴───────┴─ ─ ─┴───────┘
+//! ```
+//!
+//! | state of a slot | set by | meaning |
+//! | --- | --- | --- |
+//! | 0 | whoever sweeps the segment | the ticket's producer has not been here |
+//! | WRITTEN | the producer, added after the value | the value stands |
+//! | ABANDONED | the consumer, added when it waited long enough | the producer keeps its value and comes again |
+//! | DONE | stored by the last of the two to be here | neither touches the slot again |
+//!
+//! `control` is a signed sum, zero when nobody can reach the segment by a pin any more:
+//! it starts with two SOURCEs, the words `tail` and `head`; the exchange that takes a word away from the segment adds
+//! the pins that were taken through it and takes one SOURCE; each pin takes one when it leaves.
+
+use core::mem::MaybeUninit;
+use core::ptr;
+
+use crate::alloc::{AllocError, Allocator, Layout};
+use crate::primitive::TaggedPtr;
+use crate::primitive::cell::UnsafeCell;
+use crate::primitive::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+
+/// The value stands in the slot.
+const WRITTEN: u8 = 1;
+/// The consumer of the ticket has gone.
+const ABANDONED: u8 = 2;
+/// Both have gone.
+const DONE: u8 = 4;
+
+/// One of the two words that can lead to a segment, in `control`.
+pub(super) const SOURCE: usize = 1 << (usize::BITS / 2);
+
+/// In `next`: the queue was closed while its last segment was full; none follows.
+pub(super) fn terminal<T>() -> *mut Segment<T> {
+    ptr::without_provenance_mut(1)
+}
+
+/// A value and its state. At least eight bytes, so that a line holds few of the small ones.
+#[repr(C)]
+pub(super) struct Slot<T> {
+    value: UnsafeCell<MaybeUninit<T>>,
+    state: AtomicU8,
+    spread: [u64; 0],
+}
+
+/// The header of a segment; its slots follow it.
+#[repr(C, align(128))]
+#[cfg_attr(rast_tagged_low, repr(align(16384)))]
+pub(super) struct Segment<T> {
+    /// The segment that follows, null, or [`terminal`]; written once per use.
+    pub(super) next: AtomicPtr<Segment<T>>,
+    /// See the file's head.
+    control: AtomicUsize,
+    /// Slots found DONE and cleared; whoever holds the retired segment alone reads and writes it.
+    swept: UnsafeCell<usize>,
+    /// The segment beneath this one in limbo; as `swept`.
+    pub(super) limbo_next: UnsafeCell<*mut Segment<T>>,
+    /// Aligns the header for the slots.
+    slots: [Slot<T>; 0],
+}
+
+impl<T> Slot<T> {
+    #[cfg(any(rast_loom, rast_shuttle))]
+    fn new() -> Self {
+        Self {
+            value: UnsafeCell::new(MaybeUninit::uninit()),
+            state: AtomicU8::new(0),
+            spread: [],
+        }
+    }
+
+    /// Copies the value at `item` here and publishes it. False: the ticket was abandoned, and the value is not here.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller claimed the slot's ticket as its producer, and this is its one call for it.
+    /// 2. `item` is valid for reads of `T`; the caller gives the value up if this returns true.
+    #[inline]
+    pub(super) unsafe fn fill(&self, item: *const T) -> bool {
+        self.value.with_mut(|value| {
+            // SAFETY: by (1) nobody else writes here, and the ticket's consumer reads only after WRITTEN; by (2).
+            unsafe { ptr::copy_nonoverlapping(item, value.cast::<T>(), 1) };
+        });
+        // AcqRel: publishes the value to the Acquire of a consumer; if the ticket was abandoned, what that consumer did
+        // here comes before DONE. [QU1]
+        let before = self.state.fetch_add(WRITTEN, Ordering::AcqRel);
+        if before == 0 {
+            return true;
+        }
+        debug_assert_eq!(
+            before, ABANDONED,
+            "one producer and one consumer per ticket"
+        );
+        // Release: pairs with the Acquire of the sweep; the copy above comes before the slot's next use. [QU2]
+        self.state.store(DONE, Ordering::Release);
+        false
+    }
+
+    /// Writes the first slot of a segment that nobody else knows yet.
+    ///
+    /// # Safety
+    ///
+    /// The segment was not linked; `item` is valid for reads of `T`.
+    pub(super) unsafe fn prefill(&self, item: *const T) {
+        // SAFETY: the segment is the caller's alone, so is the value; `item` is valid for reads.
+        self.value.with_mut(|value| unsafe {
+            ptr::copy_nonoverlapping(item, value.cast::<T>(), 1);
+        });
+        // Relaxed: nobody else sees the segment before it is linked. [QU3]
+        self.state.store(WRITTEN, Ordering::Relaxed);
+    }
+
+    /// Takes back what [`prefill`](Self::prefill) did, the segment not having been linked.
+    pub(super) fn clear(&self) {
+        // Relaxed: as for prefill. [QU4]
+        self.state.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the value stands.
+    #[inline]
+    pub(super) fn is_written(&self) -> bool {
+        // Acquire: pairs with the AcqRel of fill; the value is visible. [QU5]
+        self.state.load(Ordering::Acquire) & WRITTEN != 0
+    }
+
+    /// Moves the value out; the slot is done.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller claimed the slot's ticket as its consumer, and this is its one call for it.
+    /// 2. `is_written` or `abandon` has returned true.
+    #[inline]
+    pub(super) unsafe fn take(&self) -> T {
+        // SAFETY: by (2) the producer has written the value and does not come back; by (1) it is moved out once.
+        let item = self.value.with(|value| unsafe { value.cast::<T>().read() });
+        // Release: pairs with the Acquire of the sweep; the move above comes before the slot's next use. [QU6]
+        self.state.store(DONE, Ordering::Release);
+        item
+    }
+
+    /// Gives the ticket up. True: the value came in the last moment and is the caller's after all.
+    pub(super) fn abandon(&self) -> bool {
+        // AcqRel: the value is visible if it came; otherwise the producer, which reads this, does its last act here
+        // after the caller's. [QU7]
+        self.state.fetch_add(ABANDONED, Ordering::AcqRel) & WRITTEN != 0
+    }
+}
+
+impl<T> Segment<T> {
+    /// The layout of a segment, and where its slots begin.
+    pub(super) fn layout(slots: usize) -> Layout {
+        let layout =
+            Layout::array::<Slot<T>>(slots).and_then(|slots| Layout::new::<Self>().extend(slots));
+        let Ok((layout, begin)) = layout else {
+            panic!("queue: the size of a segment overflows isize");
+        };
+        debug_assert_eq!(
+            begin,
+            size_of::<Self>(),
+            "the header is aligned for the slots"
+        );
+        layout
+    }
+
+    /// A segment with all slots 0, which the caller owns.
+    ///
+    /// # Panics
+    ///
+    /// If the allocator's addresses do not fit beside a count; the message names the address.
+    pub(super) fn allocate<A: Allocator>(alloc: &A, slots: usize) -> Result<*mut Self, AllocError> {
+        let segment = alloc
+            .allocate_zeroed(Self::layout(slots))?
+            .cast::<Self>()
+            .as_ptr();
+        let header = Self {
+            next: AtomicPtr::new(ptr::null_mut()),
+            control: AtomicUsize::new(2 * SOURCE),
+            swept: UnsafeCell::new(0),
+            limbo_next: UnsafeCell::new(ptr::null_mut()),
+            slots: [],
+        };
+        // SAFETY: the block is as large as the layout, which begins with the header, and the caller's alone.
+        unsafe { segment.write(header) };
+        // A slot of zeroes is a slot in state 0 without a value; only a model's atomics are more than their bits.
+        #[cfg(any(rast_loom, rast_shuttle))]
+        for index in 0..slots {
+            // SAFETY: the slots follow the header, in the same block.
+            let slot = unsafe { segment.add(1).cast::<Slot<T>>().add(index) };
+            // SAFETY: it lies inside the block, which is the caller's alone.
+            unsafe { slot.write(Slot::new()) };
+        }
+        if let Err(refused) = TaggedPtr::try_new(segment, 0) {
+            // SAFETY: it was allocated above with that many slots, and nobody else knows it.
+            unsafe { Self::deallocate(segment, alloc, slots) };
+            panic!("queue: {refused}");
+        }
+        Ok(segment)
+    }
+
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    ///
+    /// 1. `segment` came from `allocate` with this allocator and number of slots, and is the caller's alone.
+    /// 2. No slot holds a value that is still wanted.
+    pub(super) unsafe fn deallocate<A: Allocator>(segment: *mut Self, alloc: &A, slots: usize) {
+        #[cfg(any(rast_loom, rast_shuttle))]
+        for index in 0..slots {
+            // SAFETY: by (1) the slots follow the header, in the same block.
+            let slot = unsafe { segment.add(1).cast::<Slot<T>>().add(index) };
+            // SAFETY: by (1) it was initialised and is the caller's alone.
+            unsafe { slot.drop_in_place() };
+        }
+        // SAFETY: by (1) the header was initialised and is the caller's alone.
+        unsafe { segment.drop_in_place() };
+        let Some(block) = ptr::NonNull::new(segment.cast::<u8>()) else {
+            unreachable!("a segment is not null");
+        };
+        // SAFETY: by (1).
+        unsafe { alloc.deallocate(block, Self::layout(slots)) };
+    }
+
+    /// The slot of a ticket.
+    ///
+    /// # Safety
+    ///
+    /// 1. `segment` is live for `'a`: the caller holds the ticket `index`, or the segment alone.
+    /// 2. `index` is below its number of slots.
+    #[inline]
+    pub(super) unsafe fn slot<'a>(segment: *mut Self, index: usize) -> &'a Slot<T> {
+        // SAFETY: the slots follow the header, in the same block.
+        let slots = unsafe { segment.add(1) }.cast::<Slot<T>>();
+        // SAFETY: by (2) the slot lies inside the block.
+        let slot = unsafe { slots.add(index) };
+        // SAFETY: by (1) it is live; slots were initialised by `allocate` and are shared from then on.
+        unsafe { &*slot }
+    }
+
+    /// Adds to `control`, modulo the word; true when it came to zero: the segment is the caller's alone, except for
+    /// holders of tickets that are not DONE.
+    pub(super) fn settle(&self, change: usize) -> bool {
+        // AcqRel: what the others did through their pins and moves comes before the zero; what the caller did, before
+        // the zero of another. [QU8]
+        self.control
+            .fetch_add(change, Ordering::AcqRel)
+            .wrapping_add(change)
+            == 0
+    }
+
+    /// Clears slots from where the last sweep stopped; true when all are, false at the first that is not DONE.
+    ///
+    /// # Safety
+    ///
+    /// `settle` has returned true on this use of `segment`, which has `slots` slots, and the caller holds it alone.
+    pub(super) unsafe fn sweep(segment: *mut Self, slots: usize) -> bool {
+        // SAFETY: the caller holds the segment.
+        let header = unsafe { &*segment };
+        // SAFETY: nobody else reads or writes it while the caller holds the segment alone.
+        let mut swept = header.swept.with(|swept| unsafe { *swept });
+        while swept < slots {
+            // SAFETY: the segment is held; the index is below its slots.
+            let slot = unsafe { Self::slot(segment, swept) };
+            // Acquire: pairs with the Releases of DONE; what producer and consumer did here comes before the next use,
+            // or before the memory is freed. [QU9]
+            if slot.state.load(Ordering::Acquire) & DONE == 0 {
+                break;
+            }
+            // Relaxed: published with the segment, by its link or by its way through the spare. [QU10]
+            slot.state.store(0, Ordering::Relaxed);
+            swept += 1;
+        }
+        let is_clear = swept == slots;
+        // SAFETY: as for the read.
+        header
+            .swept
+            .with_mut(|at| unsafe { *at = if is_clear { 0 } else { swept } });
+        is_clear
+    }
+
+    /// Makes a swept segment as new.
+    pub(super) fn reset(&self) {
+        // Relaxed: the caller holds the segment alone; published as the slots are. [QU11]
+        self.next.store(ptr::null_mut(), Ordering::Relaxed);
+        // Relaxed: as above. [QU12]
+        self.control.store(2 * SOURCE, Ordering::Relaxed);
+    }
+}

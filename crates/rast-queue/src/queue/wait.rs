@@ -1,0 +1,460 @@
+//! Waiting for an item: a line of sleepers beside the queue, and a flag in `tail` that says that somebody is in it.
+//!
+//! A waiter enters the line, sets WAITING in `tail`, and looks at the queue again before it sleeps. A push changes
+//! `tail` anyway, and the exchange that claims its ticket sees the flag or not. All changes of one word have one order:
+//!
+//! - the claim came first: the waiter's look, after its own change of `tail`, finds the ticket and does not sleep;
+//! - the flag came first: the claim saw it, and the push wakes a waiter once its item stands.
+//!
+//! So nobody sleeps while an item stands, and a push that nobody waits for pays nothing, not even a load.
+//!
+//! The line is under a lock of one word. Who enters takes the lock; who wakes only adds to the word and goes on if the
+//! lock is held: its holder does the waking before it lets go. So a waiter that is stopped inside delays no push, only
+//! the wake-ups of other waiters.
+//!
+//! ```text
+//!   word:  │ wake-ups asked for … │ ALL │ LOCKED │
+//! ```
+//!
+//! Rule: while the lock is free, WAITING is set in `tail` if and only if somebody is in the line.
+
+use core::fmt;
+use core::time::Duration;
+use std::time::Instant;
+use std_alloc::collections::VecDeque;
+
+use core::error::Error;
+use core::task::Waker;
+
+use super::Queue;
+use super::word::{self, WAITING};
+use crate::alloc::Allocator;
+use crate::primitive::cell::UnsafeCell;
+use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
+use crate::primitive::{Backoff, Parker, Unparker, WaitStrategy};
+
+/// Somebody changes the line.
+const LOCKED: usize = 1;
+/// Everybody is to be woken.
+const ALL: usize = 2;
+/// One wake-up.
+const ONE: usize = 4;
+
+/// Wake-ups carried from under the lock at once.
+const CARRIED: usize = 8;
+
+/// Why a bounded wait gave no item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PopError {
+    /// The time ran out.
+    Elapsed,
+    /// The queue is closed and nothing stands: nothing will come.
+    Closed,
+}
+
+impl fmt::Display for PopError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Elapsed => "no item came in time",
+            Self::Closed => "the queue is closed and empty",
+        })
+    }
+}
+
+impl Error for PopError {}
+
+/// How to wake a waiter.
+pub(super) enum Wake {
+    Thread(Unparker),
+    #[cfg_attr(not(feature = "async"), expect(dead_code, reason = "made by futures"))]
+    Task(Waker),
+}
+
+impl Wake {
+    fn wake(self) {
+        match self {
+            Self::Thread(unparker) => unparker.unpark(),
+            Self::Task(waker) => waker.wake(),
+        }
+    }
+}
+
+/// The place of a waiter in the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place(u64);
+
+struct Line {
+    /// In the order of their places.
+    waiters: VecDeque<(Place, Wake)>,
+    next: u64,
+}
+
+/// The line, its lock, and the wake-ups asked for.
+pub(super) struct Waiters {
+    word: AtomicUsize,
+    line: UnsafeCell<Line>,
+}
+
+impl Waiters {
+    #[cfg(not(rast_loom))]
+    pub(super) const fn new() -> Self {
+        Self {
+            word: AtomicUsize::new(0),
+            line: UnsafeCell::new(Line {
+                waiters: VecDeque::new(),
+                next: 0,
+            }),
+        }
+    }
+
+    #[cfg(rast_loom)]
+    pub(super) fn new() -> Self {
+        Self {
+            word: AtomicUsize::new(0),
+            line: UnsafeCell::new(Line {
+                waiters: VecDeque::new(),
+                next: 0,
+            }),
+        }
+    }
+}
+
+impl<T, A: Allocator> Queue<T, A> {
+    /// Pops an item, waiting until there is one; `None` when the queue is closed and empty.
+    ///
+    /// Blocking. It waits as `strategy` says; a thread that sleeps is woken by a push, first come first woken, and may
+    /// then lose the item to another, in which case it waits again.
+    ///
+    /// ```
+    /// use rast_queue::Queue;
+    /// use rast_queue::primitive::WaitStrategy;
+    ///
+    /// let queue = Queue::new();
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         queue.push(1).unwrap();
+    ///         queue.close();
+    ///     });
+    ///     assert_eq!(queue.pop_wait(WaitStrategy::Adaptive), Some(1));
+    ///     assert_eq!(queue.pop_wait(WaitStrategy::Adaptive), None);
+    /// });
+    /// ```
+    pub fn pop_wait(&self, strategy: WaitStrategy) -> Option<T> {
+        self.pop_until(strategy, None).ok()
+    }
+
+    /// As [`pop_wait`](Self::pop_wait), for at most `timeout`. Blocking, bounded by `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`PopError::Elapsed`] when no item came in time, [`PopError::Closed`] when none will.
+    ///
+    /// ```
+    /// use rast_queue::{PopError, Queue};
+    /// use rast_queue::primitive::WaitStrategy;
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::<u8>::new();
+    /// let result = queue.pop_timeout(WaitStrategy::Park, Duration::from_millis(1));
+    /// assert_eq!(result, Err(PopError::Elapsed));
+    /// ```
+    pub fn pop_timeout(&self, strategy: WaitStrategy, timeout: Duration) -> Result<T, PopError> {
+        // A time that the clock cannot say never comes.
+        self.pop_until(strategy, Instant::now().checked_add(timeout))
+    }
+
+    /// As [`pop_wait`](Self::pop_wait), until `deadline` at the latest. Blocking, bounded by `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// As [`pop_timeout`](Self::pop_timeout).
+    pub fn pop_deadline(&self, strategy: WaitStrategy, deadline: Instant) -> Result<T, PopError> {
+        self.pop_until(strategy, Some(deadline))
+    }
+
+    fn pop_until(&self, strategy: WaitStrategy, deadline: Option<Instant>) -> Result<T, PopError> {
+        if let Some(item) = self.pop() {
+            return Ok(item);
+        }
+        let backoff = Backoff::new();
+        let mut parker = None;
+        loop {
+            if let Some(end) = self.pop_or_closed() {
+                return end;
+            }
+            if deadline.is_some_and(is_past) {
+                return Err(PopError::Elapsed);
+            }
+            if strategy.is_awake(&backoff) {
+                backoff.snooze();
+                continue;
+            }
+            let parker: &Parker = parker.get_or_insert_with(Parker::new);
+            let mut turn = Turn::enter(self, Wake::Thread(parker.unparker()));
+            // The look after the flag; only what it does not find lets the thread sleep.
+            if let Some(end) = self.pop_or_closed() {
+                return end;
+            }
+            match deadline {
+                None => parker.park(),
+                Some(deadline) => {
+                    parker.park_deadline(deadline);
+                }
+            }
+            // If it was woken, the wake-up is for this thread to look; if that look finds nothing, another had the item.
+            turn.leave_looking();
+        }
+    }
+
+    /// The item, or the end; `None`: the queue is empty and open.
+    pub(super) fn pop_or_closed(&self) -> Option<Result<T, PopError>> {
+        // Asked first: once it is closed, an empty look is the end.
+        let is_closed = self.is_closed();
+        match self.pop() {
+            Some(item) => Some(Ok(item)),
+            None => is_closed.then_some(Err(PopError::Closed)),
+        }
+    }
+
+    /// Enters the line, and sets the flag; the caller looks at the queue after this and before it sleeps.
+    fn enter(&self, wake: Wake) -> Place {
+        self.lock();
+        let place = self.waiters.line.with_mut(|line| {
+            // SAFETY: the line is touched under the lock only, which this thread holds.
+            let line = unsafe { &mut *line };
+            let place = Place(line.next);
+            line.next += 1;
+            line.waiters.push_back((place, wake));
+            place
+        });
+        self.set_waiting(Waiting::Set);
+        drop(self.unlock());
+        self.serve();
+        place
+    }
+
+    /// Leaves the line; false if it had been woken already.
+    fn leave(&self, place: Place) -> bool {
+        self.lock();
+        let (waker, is_empty) = self.waiters.line.with_mut(|line| {
+            // SAFETY: as in enter.
+            let line = unsafe { &mut *line };
+            let found = line.waiters.binary_search_by_key(&place, |waiter| waiter.0);
+            let waker = found.ok().and_then(|at| line.waiters.remove(at));
+            (waker, line.waiters.is_empty())
+        });
+        if is_empty {
+            self.set_waiting(Waiting::Clear);
+        }
+        drop(self.unlock());
+        self.serve();
+        // Dropped here, where user code may run.
+        waker.is_some()
+    }
+
+    /// Whether a place is still in the line.
+    #[cfg(feature = "async")]
+    fn is_in_line(&self, place: Place) -> bool {
+        self.lock();
+        let is_in_line = self.waiters.line.with(|line| {
+            // SAFETY: as in enter.
+            let line = unsafe { &*line };
+            let found = line.waiters.binary_search_by_key(&place, |waiter| waiter.0);
+            found.is_ok()
+        });
+        drop(self.unlock());
+        self.serve();
+        is_in_line
+    }
+
+    /// Wakes up to `count` waiters.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn wake(&self, count: usize) {
+        self.ask(count.min(usize::MAX >> 8) * ONE);
+    }
+
+    /// Wakes all waiters.
+    #[cold]
+    pub(super) fn wake_all(&self) {
+        // AcqRel: as in ask. [QW1]
+        let before = self.waiters.word.fetch_or(ALL, Ordering::AcqRel);
+        if before & LOCKED == 0 {
+            self.serve();
+        }
+    }
+
+    fn ask(&self, wakes: usize) {
+        // AcqRel: what the caller pushed is visible to who wakes, and so to the woken; what waiters entered is visible
+        // to the caller if it serves. [QW2]
+        let before = self.waiters.word.fetch_add(wakes, Ordering::AcqRel);
+        if before & LOCKED == 0 {
+            self.serve();
+        }
+    }
+
+    /// Does what is asked for, unless somebody holds the lock, who then does it.
+    fn serve(&self) {
+        // Relaxed: a guess. [QW3]
+        let mut seen = self.waiters.word.load(Ordering::Relaxed);
+        while seen != 0 && seen & LOCKED == 0 {
+            // Acquire: pairs with the Release in unlock. [QW4]
+            match self.waiters.word.compare_exchange(
+                seen,
+                seen | LOCKED,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => {
+                    drop(self.unlock());
+                    // Relaxed: a guess; more may have been asked for, or left. [QW10]
+                    seen = self.waiters.word.load(Ordering::Relaxed);
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    fn lock(&self) {
+        let backoff = Backoff::new();
+        // Acquire: pairs with the Release in unlock. [QW5]
+        while self.waiters.word.fetch_or(LOCKED, Ordering::Acquire) & LOCKED != 0 {
+            backoff.snooze();
+        }
+    }
+
+    /// Lets the lock go, and takes along whom to wake, in so far as that was asked for; the caller drops them, and
+    /// serves what is left.
+    fn unlock(&self) -> Carried {
+        let mut carried = Carried::default();
+        // Release: pairs with the Acquires of the lock. [QW6]
+        let Err(asked) =
+            self.waiters
+                .word
+                .compare_exchange(LOCKED, 0, Ordering::Release, Ordering::Relaxed)
+        else {
+            return carried;
+        };
+        let wakes = match asked & ALL {
+            0 => asked / ONE,
+            _ => usize::MAX,
+        };
+        let is_empty = self.waiters.line.with_mut(|line| {
+            // SAFETY: the line is touched under the lock only, which this thread holds.
+            let line = unsafe { &mut *line };
+            for slot in carried.0.iter_mut().take(wakes) {
+                *slot = line.waiters.pop_front().map(|waiter| waiter.1);
+            }
+            line.waiters.is_empty()
+        });
+        let done = if is_empty {
+            self.set_waiting(Waiting::Clear);
+            asked - LOCKED
+        } else if asked & ALL == 0 {
+            wakes.min(CARRIED) * ONE
+        } else {
+            0
+        };
+        // AcqRel: pairs with the Acquires of the lock, and with the AcqRel of ask: what was pushed is visible to those
+        // who are woken. [QW7]
+        self.waiters.word.fetch_sub(done + LOCKED, Ordering::AcqRel);
+        carried
+    }
+
+    fn set_waiting(&self, to: Waiting) {
+        let mut seen = word::guess(&self.tail);
+        loop {
+            let count = match to {
+                Waiting::Set => seen.count() | WAITING,
+                Waiting::Clear => seen.count() & !WAITING,
+            };
+            if count == seen.count() {
+                return;
+            }
+            // AcqRel: the place in the line is visible to the push that sees the flag; the claims that came before are
+            // visible to the look that follows. [QW9]
+            match self.tail.compare_exchange(
+                seen,
+                seen.with_count(count),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+}
+
+/// Which way the flag goes.
+#[derive(Clone, Copy)]
+enum Waiting {
+    Set,
+    Clear,
+}
+
+fn is_past(deadline: Instant) -> bool {
+    // A model has no clock: there, a bounded wait ends at its first sleep.
+    cfg!(any(rast_loom, rast_shuttle)) || Instant::now() >= deadline
+}
+
+/// Wakers on their way out; each is woken, even if another panics.
+#[derive(Default)]
+struct Carried([Option<Wake>; CARRIED]);
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        struct Next<'a>(&'a mut [Option<Wake>]);
+        impl Drop for Next<'_> {
+            fn drop(&mut self) {
+                if let Some((first, others)) = self.0.split_first_mut() {
+                    let others = Next(others);
+                    if let Some(wake) = first.take() {
+                        wake.wake();
+                    }
+                    drop(others);
+                }
+            }
+        }
+        drop(Next(&mut self.0));
+    }
+}
+
+/// A place in the line; leaving it hands on a wake-up that was not used.
+pub(super) struct Turn<'a, T, A: Allocator> {
+    queue: &'a Queue<T, A>,
+    place: Option<Place>,
+}
+
+impl<'a, T, A: Allocator> Turn<'a, T, A> {
+    /// Enters the line; the caller looks at the queue after this and before it sleeps.
+    pub(super) fn enter(queue: &'a Queue<T, A>, wake: Wake) -> Self {
+        Self {
+            place: Some(queue.enter(wake)),
+            queue,
+        }
+    }
+
+    /// Leaves the line in order to look at the queue: the wake-up, if it came, is used by that look.
+    pub(super) fn leave_looking(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.queue.leave(place);
+        }
+    }
+
+    /// Whether no wake-up has come yet.
+    #[cfg(feature = "async")]
+    pub(super) fn is_in_line(&self) -> bool {
+        self.place.is_some_and(|place| self.queue.is_in_line(place))
+    }
+}
+
+impl<T, A: Allocator> Drop for Turn<'_, T, A> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take()
+            && !self.queue.leave(place)
+        {
+            self.queue.wake(1);
+        }
+    }
+}
