@@ -1,4 +1,4 @@
-//! Queues between threads: a bounded ring for one producer and one consumer, and an unbounded queue for many of each.
+//! Queues between threads, for one or many on each side, bounded and unbounded.
 //!
 //! # Which one
 //!
@@ -8,11 +8,11 @@
 //! | one producer, one consumer, no bound | [`spsc::segmented::queue`] | wait-free but for the allocator |
 //! | one producer, many consumers, no bound | [`spmc::queue`] | push wait-free but for the allocator, pop lock-free |
 //! | many producers, one consumer, no bound | [`mpsc::queue`]; [`mpsc::intrusive::Queue`] for nodes of your own | lock-free, no thread delays another |
-//! | any number of producers and consumers, no bound | [`Queue`] | blocking (see below) |
+//! | any number of producers and consumers, no bound | [`Queue`] | lock-free, no thread delays another |
 //! | the same, and its memory back item by item, or a reference to compare with | [`list::ListQueue`] | lock-free |
 //!
-//! Not for you: if one thread both pushes and pops, `VecDeque` is cheaper; if you need to wait for an item, put a
-//! [`primitive::EventCount`] or another parking type beside the queue.
+//! Not for you: if one thread both pushes and pops, `VecDeque` is cheaper. To wait for an item of another queue than
+//! [`Queue`], put a [`primitive::EventCount`] or another parking type beside it.
 //!
 //! # Example
 //!
@@ -40,13 +40,11 @@
 //! - All memory comes from the allocator `A`; a ring allocates once, at construction; no `pop` allocates.
 //! - Every atomic ordering has a label and a loom model: `docs/verification.md`; the argument: `docs/algorithms/queue.md`.
 //!
-//! [`Queue`] has its final interface and, for now, a simple inside: a list of segments under a small spin lock.
-//! It is right, and no user code ever runs under the lock, but a thread that is preempted while it holds the lock
-//! delays the others until it runs again.
-//!
 //! # Features
 //!
-//! - `std` (default): back-off yields to the scheduler instead of only spinning. Without it the crate needs `alloc` alone.
+//! - `std` (default): back-off yields to the scheduler instead of only spinning, and [`Queue`] can be waited on.
+//!   Without it the crate needs `alloc` alone.
+//! - `async`: items of a [`Queue`] as futures and streams, bound to no runtime; takes `futures-core`.
 //!
 //! # Platforms
 //!
