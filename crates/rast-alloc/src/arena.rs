@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   level 0   lists     one slot per class: a list that is pushed and popped, and a spare one      own blocks
-//!   level 1   slabs     equal blocks in a 64 KiB slot, for classes up to 2 KiB                     [slab]
+//!   level 1   slabs     equal blocks in a 64 KiB slot, for classes up to 8 KiB                     [slab]
 //!   level 2   spans     boundary tags, two-level bitmap; slabs, cached classes, up to 1/4 segment  [span]
 //!   level 3   segments  4 MiB of the system's address space                                        [segment]
 //!   beside    large     a mapping for each block                                                   [large]
@@ -24,8 +24,9 @@ use core::ptr::{self, NonNull};
 
 use crate::block::Block;
 use crate::large::Larges;
+use crate::misuse;
 use crate::segment::{SLOT, Segment, Segments};
-use crate::size_class::{CLASSES, SMALL_CLASSES, list_limit, size_of_class};
+use crate::size_class::{CLASSES, SLAB_CLASSES, list_limit, size_of_class};
 use crate::slab::SlabList;
 use crate::span::{GRAIN, Span, SpanIndex, TAG, bytes_for};
 use crate::tally::Tally;
@@ -90,7 +91,7 @@ pub(crate) struct Arena {
     empties_least: Cell<usize>,
     beats: Cell<u32>,
     larges: Larges,
-    slabs: [SlabList; SMALL_CLASSES],
+    slabs: [SlabList; SLAB_CLASSES],
     spares: [Spare; CLASSES],
 }
 
@@ -162,7 +163,7 @@ impl Arena {
             empties_least: Cell::new(0),
             beats: Cell::new(0),
             larges,
-            slabs: [const { SlabList::new() }; SMALL_CLASSES],
+            slabs: [const { SlabList::new() }; SLAB_CLASSES],
             spares: [const {
                 Spare {
                     head: Cell::new(ptr::null_mut()),
@@ -212,6 +213,10 @@ impl Arena {
     /// 1. `block` is a block of this class that this arena gave out, and the caller gives it up.
     #[inline(always)]
     pub(crate) unsafe fn push(&self, class: usize, block: *mut u8, size: usize) {
+        if cfg!(debug_assertions) {
+            // SAFETY: obligation 1: the block lies in a segment of this arena.
+            unsafe { self.check_class(class, block) };
+        }
         let slot = self.slot(class);
         if slot.is_full() {
             self.make_room(class);
@@ -222,6 +227,24 @@ impl Arena {
         slot.head.set(block);
         slot.given.add(1);
         self.requested.subtract(size as u64);
+    }
+
+    /// Ends the process if a block is not of this class, as far as its slab or tag tells.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` lies in a mapped segment of this arena.
+    unsafe fn check_class(&self, class: usize, block: *mut u8) {
+        // SAFETY: obligation 1.
+        let is_served = match unsafe { Segment::slab_of(block) }.class() {
+            Some(served) => {
+                served == class && (block.addr() % SLOT).is_multiple_of(size_of_class(class))
+            }
+            None => class >= SLAB_CLASSES,
+        };
+        if !is_served {
+            misuse::end("a block was given back with a layout that is not its own");
+        }
     }
 
     /// Takes a block of `class` from the levels beneath its empty list; null if the system has no memory.
@@ -244,7 +267,7 @@ impl Arena {
             slot.brought(count);
             return true;
         }
-        if class >= SMALL_CLASSES {
+        if class >= SLAB_CLASSES {
             let Some(span) = self.take_span(bytes_for(size_of_class(class)), 1) else {
                 return false;
             };
@@ -303,7 +326,7 @@ impl Arena {
     /// 1. `block` is a free block of this arena and class, in no list.
     #[inline]
     unsafe fn put_back_one(&self, class: usize, block: *mut Block) {
-        if class >= SMALL_CLASSES {
+        if class >= SLAB_CLASSES {
             // SAFETY: blocks are never null.
             let payload = unsafe { NonNull::new_unchecked(block) }.cast();
             // SAFETY: blocks of these classes are payloads of used spans, obligation 1.

@@ -65,6 +65,8 @@ mod block;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod large;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod misuse;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod os;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod segment;

@@ -134,7 +134,7 @@ mod heap {
 
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 mod heap {
-    use super::{Layout, NonNull, SMALL_MAX, Segment, ThreadHeap, key_of, small_class_of, thread};
+    use super::{Layout, NonNull, SMALL_MAX, Segment, key_of, small_class_of, thread};
     use core::ptr;
 
     /// Takes a block.
@@ -210,13 +210,46 @@ mod heap {
     ///
     /// 1. `block` is a block of this allocator with the layout `old`; the caller gives it up if the call succeeds.
     /// 2. `size`, rounded up to the alignment, does not overflow `isize`.
+    #[inline(always)]
     pub(super) unsafe fn reallocate(block: *mut u8, old: Layout, size: usize) -> *mut u8 {
-        // SAFETY: blocks are never null.
-        let block = unsafe { NonNull::new_unchecked(block) };
         // SAFETY: obligation 2.
         let new = unsafe { Layout::from_size_align_unchecked(size, old.align()) };
+        let (from, to) = (key_of(old), key_of(new));
+        if from <= SMALL_MAX && to <= SMALL_MAX {
+            let arena = &thread::here().arena;
+            // SAFETY: a block of a class lies in a segment, obligation 1.
+            if ptr::eq(unsafe { Segment::owner_of(block) }, thread::here().name()) {
+                let (from, to) = (small_class_of(from), small_class_of(to));
+                if from == to {
+                    arena.count_resize(old.size(), size);
+                    return block;
+                }
+                let moved = arena.pop(to, size);
+                if !moved.is_null() {
+                    arena.count_move();
+                    // SAFETY: both blocks are at least as long as the shorter layout, and different.
+                    unsafe { moved.copy_from_nonoverlapping(block, old.size().min(size)) };
+                    // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
+                    unsafe { arena.push(from, block, old.size()) };
+                    return moved;
+                }
+            }
+        }
+        // SAFETY: obligation 1, and both layouts have the same alignment.
+        unsafe { reallocate_slow(block, old, new) }
+    }
+
+    /// Changes the size of a block that is not small or not this thread's, or for which no block is at hand.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`reallocate`], with the new layout.
+    #[inline(never)]
+    unsafe fn reallocate_slow(block: *mut u8, old: Layout, new: Layout) -> *mut u8 {
+        // SAFETY: blocks are never null.
+        let block = unsafe { NonNull::new_unchecked(block) };
         // SAFETY: obligation 1.
-        let resized = thread::with(|heap| unsafe { ThreadHeap::reallocate(heap, block, old, new) });
+        let resized = thread::with(|heap| unsafe { heap.reallocate(block, old, new) });
         resized.unwrap_or(ptr::null_mut())
     }
 }

@@ -6,8 +6,8 @@
 //!   1..=16    16, 32, 48 .. 256                     16
 //!   17..=24   288 .. 512                            32
 //!   25..=32   576 .. 1024                           64
-//!   33..=40   1152 .. 2048        (slabs end here)  128
-//!   41..=72   2304 .. 32768       (cached spans)    256, 512, 1024, 2048
+//!   33..=56   1152 .. 8192        (slabs end here)  128, 256, 512
+//!   57..=72   9216 .. 32768       (cached spans)    1024, 2048
 //! ```
 //!
 //! Eight classes to each doubling, so that at most an eighth of a block is lost to rounding from 256 bytes on.
@@ -19,12 +19,14 @@
 
 use crate::Layout;
 
-/// The largest size that slabs serve.
+/// The largest size whose class is found by one load.
 pub(crate) const SMALL_MAX: usize = 2048;
+/// The largest size that slabs serve.
+pub(crate) const SLAB_MAX: usize = 8192;
 /// The largest size that has a class.
 pub(crate) const CACHED_MAX: usize = 32 * 1024;
 /// How many classes slabs serve.
-pub(crate) const SMALL_CLASSES: usize = 41;
+pub(crate) const SLAB_CLASSES: usize = 57;
 /// How many classes there are.
 pub(crate) const CLASSES: usize = 73;
 
@@ -97,7 +99,7 @@ static TABLE: [u8; SMALL_MAX / 8 + 1] = {
     table
 };
 
-const _: () = assert!(size_of_class(SMALL_CLASSES - 1) == SMALL_MAX);
+const _: () = assert!(size_of_class(SLAB_CLASSES - 1) == SLAB_MAX);
 const _: () = assert!(size_of_class(CLASSES - 1) == CACHED_MAX);
 const _: () = assert!(class_of(CACHED_MAX) == CLASSES - 1);
 

@@ -4,7 +4,7 @@
 //!
 //! | key (size rounded up to the alignment) | alignment | level |
 //! | --- | --- | --- |
-//! | up to 2 KiB | - | a class, from slabs |
+//! | up to 8 KiB | - | a class, from slabs |
 //! | up to 32 KiB | up to 64 | a class, from spans |
 //! | up to a quarter of a segment | up to 64 KiB | a span |
 //! | beyond | beyond | a mapping of its own |
@@ -12,7 +12,9 @@
 use super::{Arena, LARGE, SPANS};
 use crate::Layout;
 use crate::segment::{SEGMENT, SLOT};
-use crate::size_class::{CACHED_MAX, SMALL_MAX, class_of, key_of, size_of_class, small_class_of};
+use crate::size_class::{
+    CACHED_MAX, SLAB_MAX, SMALL_MAX, class_of, key_of, size_of_class, small_class_of,
+};
 use crate::span::{GRAIN, Span, bytes_for};
 use core::ptr::{self, NonNull};
 
@@ -34,7 +36,7 @@ impl Level {
         let key = key_of(layout);
         if key <= SMALL_MAX {
             Self::Class(small_class_of(key))
-        } else if key <= CACHED_MAX && layout.align() <= GRAIN {
+        } else if key <= SLAB_MAX || key <= CACHED_MAX && layout.align() <= GRAIN {
             Self::Class(class_of(key))
         } else if key <= SPAN_MAX && layout.align() <= SLOT {
             Self::Span
@@ -198,9 +200,7 @@ impl Arena {
         let Some(resized) = resized else {
             return ptr::null_mut();
         };
-        self.reallocations.add(1);
-        self.requested
-            .add((new.size() as u64).wrapping_sub(old.size() as u64));
+        self.count_resize(old.size(), new.size());
         if from != to {
             // One block less there, one more here, and neither list has changed.
             let (from, to) = (self.slot(from.slot()), self.slot(to.slot()));
@@ -220,7 +220,7 @@ impl Arena {
     /// 1. `block` is a block of this arena and of the level `from`, which is not the large one.
     unsafe fn resize_span(&self, block: NonNull<u8>, from: Level, to: Level, new: Layout) -> bool {
         let has_span = |level| match level {
-            Level::Class(class) => size_of_class(class) > SMALL_MAX,
+            Level::Class(class) => size_of_class(class) > SLAB_MAX,
             level => level == Level::Span,
         };
         if !has_span(from) || !has_span(to) {
@@ -265,6 +265,13 @@ impl Arena {
         // SAFETY: obligation 1.
         unsafe { self.deallocate(block, old) };
         moved
+    }
+
+    /// Says that a block changed its size from `old` to `new` bytes.
+    #[inline]
+    pub(crate) fn count_resize(&self, old: usize, new: usize) {
+        self.reallocations.add(1);
+        self.requested.add((new as u64).wrapping_sub(old as u64));
     }
 
     /// Says that a block taken and one given are one that changed its size.

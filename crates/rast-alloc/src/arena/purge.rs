@@ -3,7 +3,7 @@
 use super::Arena;
 use crate::os::{self, PAGE};
 use crate::segment::{SEGMENT, Segment};
-use crate::size_class::{CLASSES, SMALL_CLASSES};
+use crate::size_class::{CLASSES, SLAB_CLASSES};
 use crate::slab::SlabList;
 use crate::span::Span;
 use core::ptr;
@@ -77,7 +77,7 @@ impl Arena {
             slot.carried_off(slot.len(class));
             self.put_back(class, slot.head.replace(ptr::null_mut()));
         }
-        for class in 0..SMALL_CLASSES {
+        for class in 0..SLAB_CLASSES {
             let mut next = self.slabs[class].first();
             while let Some(slab) = next {
                 next = SlabList::after(slab);

@@ -274,7 +274,7 @@ fn lists_know_their_length() {
 #[test]
 fn a_block_grows_into_what_stands_behind_it() {
     let arena = arena(Larges::untracked());
-    let mut layout = Layout::from_size_align(3000, 8).unwrap();
+    let mut layout = Layout::from_size_align(9000, 8).unwrap();
     let block = NonNull::new(arena.allocate(layout)).unwrap();
     while layout.size() < SPAN_MAX / 2 {
         let new = Layout::from_size_align(layout.size() * 2, 8).unwrap();
