@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn reads_what_scenarios_print() {
         let text = "test a::b ... shuttle: a::b schedules=1000 seed=18446744073709551615\nok\n\
-                    shuttle: c schedules=3 seed=x\nshuttle: d FAILED; to repeat it: A=1 B=2\n";
+                    shuttle: c schedules=3 seed=x\nshuttle: d shows a fault; to repeat it: A=1\n";
         assert_eq!(
             ran(text),
             [Ran {

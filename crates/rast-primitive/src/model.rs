@@ -214,7 +214,7 @@ mod random {
             if std::thread::panicking() {
                 let Self { name, seed, runs } = self;
                 std::println!(
-                    "shuttle: {name} FAILED; to repeat it: \
+                    "shuttle: {name} shows a fault; to repeat it: \
                      SHUTTLE_RANDOM_SEED={seed} RAST_SHUTTLE_RUNS={runs}"
                 );
             }
