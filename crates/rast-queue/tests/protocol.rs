@@ -271,7 +271,8 @@ fn large_programs() {
             (2, &[&[Push, Push], &[Pop, Pop], &[IsEmpty, IsEmpty]]),
             None,
         ),
-        ((1, &[&[Push, Pop], &[Push, Pop], &[Push, Pop]]), Some(3)),
+        ((2, &[&[Push, Pop], &[Push, Pop], &[Pop, Push]]), None),
+        ((1, &[&[Push, Pop], &[Push, Pop], &[Push, Pop]]), None),
         (
             (2, &[&[Push, Push, Pop], &[Push, Pop], &[Pop, Pop]]),
             Some(3),
