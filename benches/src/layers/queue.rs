@@ -3,6 +3,7 @@
 //! Every value is summed by the side that takes it, and the sum is checked, so that no contender
 //! can lose, repeat or skip an item for speed.
 
+mod batch;
 mod contenders;
 mod fairness;
 mod halves;
@@ -25,6 +26,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     [
         spsc::scenarios(),
         mpmc::scenarios(),
+        batch::scenarios(),
         halves::scenarios(),
         latency::scenarios(),
         fairness::scenarios(),

@@ -138,6 +138,27 @@ impl<T: Payload> Shared for Queue<T> {
     }
 }
 
+/// Ours in segments of 64 slots, as one takes it where there are many small queues.
+pub(super) struct Small<T>(Queue<T>);
+
+impl<T: Payload> Shared for Small<T> {
+    type Item = T;
+
+    fn new(_room: usize) -> Self {
+        Self(Queue::with_segment_slots(64))
+    }
+
+    #[inline]
+    fn push(&self, item: T) -> Result<(), T> {
+        self.0.push(item).map_err(|closed| closed.0)
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<T> {
+        self.0.pop()
+    }
+}
+
 impl<T: Payload> Shared for ListQueue<T> {
     type Item = T;
 
@@ -184,7 +205,9 @@ pub(super) trait Work: 'static {
 
 /// Adds ours.
 pub(super) fn ours<W: Work>(scenario: Scenario) -> Scenario {
-    scenario.ours("rast Queue", W::run::<Queue<W::Item>>)
+    scenario
+        .ours("rast Queue", W::run::<Queue<W::Item>>)
+        .ours("rast Queue, 64 slots", W::run::<Small<W::Item>>)
 }
 
 /// Adds the source's own queue, which is far slower, so that few scenarios have it.

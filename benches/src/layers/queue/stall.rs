@@ -10,6 +10,7 @@
 //! Ours has to come through every stop; a control that waits for its stopped threads (a lock, and
 //! `SegQueue` among the rivals) has to be seen waiting, or the test could not tell.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 use rast::queue::Queue;
 use rast::queue::list::ListQueue;
 
-use super::contenders::{Handle, Mpmc};
+use super::contenders::{Handle, Mpmc, Small};
 use crate::histogram::Histogram;
 use crate::options::Options;
 use crate::report::{document, machine, quoted};
@@ -97,23 +98,31 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         "\n## queue: stalled threads\n\n| contender | stops inside an operation | the others waited | us until each of the others had done {QUOTA}: p50, p99, max |\n|---|---|---|---|"
     );
     let mut verdicts = Vec::new();
-    let mut add = |verdict: Verdict| {
-        println!("{}", verdict.row());
-        verdicts.push(verdict);
+    let mut add = |name: &'static str, ours, stopped: fn(&'static str, bool, u64) -> Verdict| {
+        if options
+            .only
+            .as_deref()
+            .is_none_or(|part| name.contains(part))
+        {
+            let verdict = stopped(name, ours, stops);
+            println!("{}", verdict.row());
+            verdicts.push(verdict);
+        }
     };
-    add(stopped::<Queue<u64>>("rast Queue", true, stops));
-    add(stopped::<ListQueue<u64>>("rast ListQueue", true, stops));
-    add(stopped::<Mutex<std::collections::VecDeque<u64>>>(
+    add("rast Queue", true, stopped::<Queue<u64>>);
+    add("rast Queue, 64 slots", true, stopped::<Small<u64>>);
+    add("rast ListQueue", true, stopped::<ListQueue<u64>>);
+    add(
         "std Mutex<VecDeque>",
         false,
-        stops,
-    ));
+        stopped::<Mutex<VecDeque<u64>>>,
+    );
     #[cfg(all(rast_rivals, feature = "rivals"))]
-    add(stopped::<crossbeam_queue::SegQueue<u64>>(
+    add(
         "crossbeam SegQueue",
         false,
-        stops,
-    ));
+        stopped::<crossbeam_queue::SegQueue<u64>>,
+    );
     if let Some(file) = &options.json {
         let entries: Vec<String> = verdicts.iter().map(Verdict::json).collect();
         std::fs::write(file, document(options, "stalls", &entries))
