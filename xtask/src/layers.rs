@@ -134,6 +134,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         Kind::Dev,
         "SIGINT and SIGTERM in the kv example",
     ),
+    (
+        "rast-queue",
+        "futures-core",
+        Kind::Normal,
+        "the Stream trait, under the feature async alone",
+    ),
 ];
 
 /// Outside crates for the tests of every crate.

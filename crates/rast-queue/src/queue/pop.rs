@@ -276,8 +276,8 @@ impl<T, A: Allocator> Queue<T, A> {
         if !is_last {
             // SAFETY: the claim pinned the segment; null is the queue's own beginning.
             let next = unsafe { self.next_of(segment) };
-            // Acquire: pairs with the Release of the link; tail has gone on, so it is there. [QU48]
-            let first = Word::new(next.load(Ordering::Acquire), 0);
+            // Relaxed: tail has gone on, which was acquired above, so the link is there, with what it publishes. [QU48]
+            let first = Word::new(next.load(Ordering::Relaxed), 0);
             let mut seen = word::guess(&self.head);
             while core::ptr::eq(seen.ptr(), segment) {
                 // Release: publishes the segment to those who claim from it. [QU50]
