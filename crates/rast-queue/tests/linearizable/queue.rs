@@ -4,7 +4,7 @@ use crate::history::program::{Size, check_for};
 use rast_queue::Queue;
 use std::time::Duration;
 
-/// Small programs, which the exhaustive search takes as well.
+/// Small programs, which the exhaustive search takes as well; in the smallest segments.
 #[test]
 fn small_programs() {
     let size = Size {
@@ -13,7 +13,9 @@ fn small_programs() {
         batch: 3,
         closes: true,
     };
-    check_for(Duration::from_millis(1_500), "Queue", size, Queue::new);
+    check_for(Duration::from_millis(1_500), "Queue", size, || {
+        Queue::with_segment_slots(2)
+    });
 }
 
 /// Long programs over the borders of segments.
@@ -25,7 +27,9 @@ fn long_programs() {
         batch: 40,
         closes: false,
     };
-    check_for(Duration::from_millis(1_500), "Queue", size, Queue::new);
+    check_for(Duration::from_millis(1_500), "Queue", size, || {
+        Queue::with_segment_slots(32)
+    });
 }
 
 /// Middling ones, in which the close comes anywhere.
@@ -37,5 +41,7 @@ fn programs_that_close() {
         batch: 20,
         closes: true,
     };
-    check_for(Duration::from_millis(1_500), "Queue", size, Queue::new);
+    check_for(Duration::from_millis(1_500), "Queue", size, || {
+        Queue::with_segment_slots(4)
+    });
 }
