@@ -9,3 +9,35 @@ pub use core::hint::spin_loop;
 /// Tells the processor that this loop spins; in a model lets the others run.
 #[cfg(rast_loom)]
 pub use loom::hint::spin_loop;
+
+/// Asks the processor to fetch the cache line at `address`, to be written soon.
+///
+/// A hint and no access: any address will do, nothing is read or written, and where there is no such instruction, under
+/// loom and under Miri it does nothing.
+///
+/// ```
+/// let slots = [0_u64; 64];
+/// rast_primitive::hint::prefetch_write(&raw const slots[32]);
+/// ```
+#[inline(always)]
+#[cfg_attr(
+    all(target_arch = "x86_64", not(rast_loom), not(miri)),
+    expect(
+        clippy::pointers_in_nomem_asm_block,
+        reason = "the line is asked for; no memory is read or written"
+    )
+)]
+pub fn prefetch_write<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(rast_loom), not(miri)))]
+    // SAFETY: PREFETCHW faults on no address and changes no register, flag or memory; 64-bit processors without it take
+    // it for a no-operation.
+    unsafe {
+        core::arch::asm!(
+            "prefetchw [{address}]",
+            address = in(reg) address,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(rast_loom), not(miri))))]
+    let _ = address;
+}
