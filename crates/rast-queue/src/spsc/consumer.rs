@@ -103,6 +103,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// assert_eq!(text, "ab");
     /// assert_eq!(consumer.len(), 1);
     /// ```
+    #[inline]
     pub fn pop_batch(&mut self, max: usize, each: impl FnMut(T)) -> usize {
         let items = self.read_chunk(max).into_iter();
         let count = items.len();
@@ -114,6 +115,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     ///
     /// `out` is a `Vec`, a `VecDeque` or whatever else can be extended; if it stops early or panics, the items that it
     /// did not take stand.
+    #[inline]
     pub fn pop_into<E: Extend<T>>(&mut self, out: &mut E, max: usize) -> usize {
         let mut items = self.read_chunk(max).into_iter();
         out.extend(&mut items);
@@ -121,6 +123,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     }
 
     /// Pops as many items as stand and fit to the front of `out`, publishes once, and returns how many.
+    #[inline]
     pub fn pop_slice(&mut self, out: &mut [T]) -> usize
     where
         T: Copy,

@@ -220,6 +220,12 @@ impl<T, A> Block<T, A> {
         unsafe { self.slots.add(index & self.mask) }
     }
 
+    /// Where the slot of `index` is.
+    #[inline(always)]
+    pub(super) fn address(&self, index: usize) -> *const T {
+        self.slot(index).as_ptr()
+    }
+
     /// The slots of `index..index + len`; `len` is at most the capacity.
     #[inline(always)]
     pub(super) fn span(&self, index: usize, len: usize) -> Span<T> {

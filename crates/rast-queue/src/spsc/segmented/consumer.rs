@@ -111,6 +111,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// assert_eq!(text, "ab");
     /// assert_eq!(consumer.len(), 1);
     /// ```
+    #[inline]
     pub fn pop_batch(&mut self, max: usize, mut each: impl FnMut(T)) -> usize {
         let count = self.standing(max);
         let mut left = count;
@@ -140,6 +141,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     ///
     /// `out` is a `Vec`, a `VecDeque` or whatever else can be extended; if it stops early or panics, the items that it
     /// did not take stand.
+    #[inline]
     pub fn pop_into<E: Extend<T>>(&mut self, out: &mut E, max: usize) -> usize {
         let first = self.head;
         let count = self.standing(max);
@@ -148,6 +150,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     }
 
     /// Pops as many items as stand and fit to the front of `out`, and returns how many.
+    #[inline]
     pub fn pop_slice(&mut self, out: &mut [T]) -> usize
     where
         T: Copy,

@@ -133,6 +133,7 @@ impl<T, A: Allocator> Producer<T, A> {
     /// assert_eq!(producer.push_iter(&mut (0..1000)), 1000);
     /// assert_eq!(consumer.len(), 1000);
     /// ```
+    #[inline]
     pub fn push_iter<I>(&mut self, items: &mut I) -> usize
     where
         I: Iterator<Item = T> + ?Sized,
@@ -162,6 +163,7 @@ impl<T, A: Allocator> Producer<T, A> {
     /// assert_eq!(producer.push_slice(b"hello"), 5);
     /// assert_eq!(consumer.pop(), Some(b'h'));
     /// ```
+    #[inline]
     pub fn push_slice(&mut self, items: &[T]) -> usize
     where
         T: Copy,
