@@ -10,9 +10,8 @@
 //!
 //! Allocation pops from its class's list, and freeing pushes there: the size that Rust passes names the class, so no
 //! header and no slab is touched.
-//! An empty list takes the spare one, then what a slab has; a full list becomes the spare one, and the spare one that
-//! stood there goes back to the slabs.
-//! So at least half a list of operations lies between two steps down, in whatever order blocks come and go.
+//! An empty list takes the spare one, then what a slab has; a full list becomes the spare one if there is none, and beneath
+//! two full lists a block goes to its slab by itself.
 //!
 //! The length of a list is not kept: it follows from the sums that the figures need anyway (see [`Slot`]).
 //!
@@ -218,10 +217,12 @@ impl Arena {
             unsafe { self.check_class(class, block) };
         }
         let slot = self.slot(class);
-        if slot.is_full() {
-            self.make_room(class);
-        }
         let block = block.cast::<Block>();
+        if slot.is_full() {
+            // SAFETY: obligation 1.
+            unsafe { self.push_slow(class, block, size) };
+            return;
+        }
         // SAFETY: obligation 1; every block holds a word and is aligned to it.
         unsafe { Block::set_next(block, slot.head.get()) };
         slot.head.set(block);
@@ -295,17 +296,56 @@ impl Arena {
         true
     }
 
-    /// Empties the full list of `class` by making it the spare one.
+    /// Puts a block of `class` back beneath its full list.
+    ///
+    /// The block goes to its slab by itself: it was used just now, while those of the lists were not, and would have to
+    /// be fetched to be put back.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::push`].
     #[cold]
     #[inline(never)]
-    fn make_room(&self, class: usize) {
+    unsafe fn push_slow(&self, class: usize, block: *mut Block, size: usize) {
+        // SAFETY: obligation 1.
+        unsafe { self.put(class, block) };
+        let slot = self.slot(class);
+        slot.given.add(1);
+        slot.carried_off(1);
+        self.requested.subtract(size as u64);
+    }
+
+    /// Puts a free block into the list of its class, which may be full, without counting it as given.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a free block of this arena and class, in no list.
+    #[inline]
+    unsafe fn put(&self, class: usize, block: *mut Block) {
+        let slot = self.slot(class);
+        if slot.is_full() && !self.make_room(class) {
+            // SAFETY: obligation 1.
+            unsafe { self.put_back_one(class, block) };
+            return;
+        }
+        // SAFETY: obligation 1.
+        unsafe { Block::set_next(block, slot.head.get()) };
+        slot.head.set(block);
+        slot.brought(1);
+    }
+
+    /// Makes the full list of `class` the spare one, unless there is one; returns whether the list is empty now.
+    #[cold]
+    fn make_room(&self, class: usize) -> bool {
         let (slot, spare) = (self.slot(class), &self.spares[class]);
-        let old = spare.head.replace(ptr::null_mut());
+        if spare.count.get() > 0 {
+            return false;
+        }
         let count = slot.len(class);
         spare.head.set(slot.head.replace(ptr::null_mut()));
         spare.count.set(count);
         slot.carried_off(count);
-        self.put_back(class, old);
+        true
     }
 
     /// Puts a list of blocks back where they came from.
@@ -372,19 +412,8 @@ impl Arena {
                 }
             }
         };
-        let slot = self.slot(class);
-        if slot.is_full() {
-            if self.spares[class].count.get() > 0 {
-                // SAFETY: obligation 1, and the class is the block's.
-                unsafe { self.put_back_one(class, block) };
-                return;
-            }
-            self.make_room(class);
-        }
-        // SAFETY: obligation 1.
-        unsafe { Block::set_next(block, slot.head.get()) };
-        slot.head.set(block);
-        slot.brought(1);
+        // SAFETY: obligation 1, and the class is the block's.
+        unsafe { self.put(class, block) };
     }
 
     fn open_slab(&self, class: usize) -> bool {
