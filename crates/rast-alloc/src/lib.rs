@@ -106,7 +106,7 @@ pub use heap::Heap;
 #[cfg(feature = "std")]
 pub use rast_alloc::RastAlloc;
 #[cfg(feature = "std")]
-pub use stats::Stats;
+pub use stats::{ClassStats, Stats};
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub use {

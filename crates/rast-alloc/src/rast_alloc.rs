@@ -11,7 +11,7 @@ use std::alloc::GlobalAlloc;
 use std::alloc::System;
 
 use crate::block::dangling;
-use crate::stats::Stats;
+use crate::stats::{ClassStats, Stats};
 use crate::{AllocError, Allocator, Layout};
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 use crate::{
@@ -53,6 +53,43 @@ impl RastAlloc {
         Stats::default()
     }
 
+    /// Returns the figures of each size class, smallest first, then of spans without a class and of mappings.
+    ///
+    /// Wait-free; cost of each row: linear in the most threads that ever lived at once.
+    ///
+    /// ```
+    /// use rast_alloc::RastAlloc;
+    ///
+    /// for class in RastAlloc::class_stats().filter(|class| class.live() > 0) {
+    ///     println!("{} blocks of {} bytes", class.live(), class.block_bytes);
+    /// }
+    /// ```
+    pub fn class_stats() -> impl Iterator<Item = ClassStats> {
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
+        return (0..crate::arena::SLOTS).map(ClassStats::read);
+        #[cfg(any(rast_loom, rast_shuttle))]
+        core::iter::empty()
+    }
+
+    /// Returns how many bytes a block of this layout has: at least its size, and all of them may be used.
+    ///
+    /// The block is still given back with the layout that it was taken with, and a change of its size keeps no more than
+    /// that layout says.
+    ///
+    /// ```
+    /// use rast_alloc::{Layout, RastAlloc};
+    ///
+    /// let layout = Layout::from_size_align(1000, 8).unwrap();
+    /// assert!((1000..1125).contains(&RastAlloc::usable_size(layout)));
+    /// ```
+    #[must_use]
+    pub fn usable_size(layout: Layout) -> usize {
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
+        return crate::arena::Level::of(layout).usable_size(layout);
+        #[cfg(any(rast_loom, rast_shuttle))]
+        layout.size()
+    }
+
     /// Gives the memory that stands unused in the heap of this thread back to the system, and delivers what this thread
     /// freed of others; returns how many bytes went back.
     ///
@@ -64,21 +101,23 @@ impl RastAlloc {
         0
     }
 
-    /// Does [`purge`](Self::purge) for this thread and for all heaps whose thread has ended; returns how many bytes went
-    /// back.
+    /// Does [`purge`](Self::purge) for this thread and for all heaps whose thread has ended, and asks it of all other
+    /// threads; returns how many bytes went back by now.
     ///
-    /// Heaps of threads that live are theirs alone: each of them calls [`purge`](Self::purge) or
-    /// [`on_idle`](Self::on_idle) for its own.
+    /// Heaps of threads that live are theirs alone: each does what was asked at its next call that its lists do not
+    /// serve, or at [`on_idle`](Self::on_idle). So a thread that may sleep for long calls that before.
     pub fn purge_all() -> usize {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
-        return Self::purge() + ThreadHeap::purge_left();
+        return Self::purge() + ThreadHeap::purge_others();
         #[cfg(any(rast_loom, rast_shuttle))]
         0
     }
 
-    /// To be called by a thread before it sleeps: delivers what it freed of others, takes in what others freed of it.
+    /// To be called by a thread before it sleeps: delivers what it freed of others, takes in what others freed of it,
+    /// gives back whole segments that it did not need since the last such call, and does what
+    /// [`purge_all`](Self::purge_all) asked.
     ///
-    /// Cost: linear in what arrived.
+    /// Cost: linear in what arrived, and a system call for each segment.
     pub fn on_idle() {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
         thread::with(ThreadHeap::idle);

@@ -7,7 +7,13 @@
 use core::fmt;
 
 #[cfg(not(any(rast_loom, rast_shuttle)))]
-use crate::{arena::Arena, level::LEVEL, tally::Tally, thread_heap::HEAPS};
+use crate::{
+    arena::{Arena, LARGE, SPANS},
+    level::LEVEL,
+    size_class::size_of_class,
+    tally::Tally,
+    thread_heap::HEAPS,
+};
 
 /// Figures of [`RastAlloc`](crate::RastAlloc) at one moment.
 ///
@@ -39,6 +45,28 @@ impl Stats {
     #[must_use]
     pub fn live(&self) -> u64 {
         self.allocations.saturating_sub(self.frees)
+    }
+
+    /// Returns all figures with their names, for whatever format they are to be written in.
+    ///
+    /// ```
+    /// use rast_alloc::RastAlloc;
+    ///
+    /// for (name, value) in RastAlloc::stats().fields() {
+    ///     println!("alloc_{name} {value}");
+    /// }
+    /// ```
+    #[must_use]
+    pub fn fields(&self) -> [(&'static str, u64); 7] {
+        [
+            ("bytes_current", self.bytes_current as u64),
+            ("bytes_peak", self.bytes_peak as u64),
+            ("bytes_reserved", self.bytes_reserved as u64),
+            ("bytes_committed", self.bytes_committed as u64),
+            ("allocations", self.allocations),
+            ("frees", self.frees),
+            ("reallocations", self.reallocations),
+        ]
     }
 
     #[cfg(not(any(rast_loom, rast_shuttle)))]
@@ -102,6 +130,48 @@ impl Sums {
             frees: self.given.wrapping_sub(self.moves),
             reallocations: self.reallocations,
         }
+    }
+}
+
+/// Figures of the blocks of one size class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClassStats {
+    /// The size of the blocks in bytes; the last two rows are of any size: spans have 0 here, mappings `usize::MAX`.
+    pub block_bytes: usize,
+    /// Blocks taken; a block that changed its class counts as one given back and one taken.
+    pub taken: u64,
+    /// Blocks given back, by whichever thread.
+    pub given: u64,
+}
+
+impl ClassStats {
+    /// Returns how many blocks are in use.
+    #[must_use]
+    pub fn live(&self) -> u64 {
+        self.taken.saturating_sub(self.given)
+    }
+
+    /// The row of a slot, summed over all heaps.
+    #[cfg(not(any(rast_loom, rast_shuttle)))]
+    pub(crate) fn read(slot: usize) -> Self {
+        let mut stats = Self {
+            block_bytes: match slot {
+                SPANS => 0,
+                LARGE => usize::MAX,
+                class => size_of_class(class),
+            },
+            ..Self::default()
+        };
+        HEAPS.find(|heap| {
+            let (own, foreign) = (heap.arena.slot(slot), heap.foreign[slot].read());
+            stats.given = stats
+                .given
+                .wrapping_add(own.given.read().wrapping_add(foreign));
+            stats.taken = stats.taken.wrapping_add(own.taken.read());
+            None::<()>
+        });
+        stats
     }
 }
 

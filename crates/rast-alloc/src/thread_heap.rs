@@ -14,7 +14,7 @@
 //! | `arena`, `parcels`, `arrived`, `turns` | whoever holds the mailbox: the thread, or who tends a heap without one |
 //! | `mailbox` | any thread |
 //! | the sums of `arena`, `foreign` | written by the holder, read by any thread |
-//! | `received_*` | any thread |
+//! | `received_*`, `is_purge_asked` | any thread |
 //!
 //! 1. A heap is never unmapped. When its thread ends, it is released, and the next thread that begins adopts it whole,
 //!    with what is still in use.
@@ -34,10 +34,11 @@ use crate::mailbox::Mailbox;
 use crate::os;
 use crate::parcel::{Parcel, unpack};
 use crate::primitive::CachePadded;
-use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::registry::{Entered, Entry, Registry};
 use crate::segment::Segment;
 use crate::tally::Tally;
+use crate::thread;
 
 /// Owners that a thread collects blocks for at a time.
 const PARCELS: usize = 8;
@@ -67,6 +68,8 @@ pub(crate) struct ThreadHeap {
     pub(crate) foreign: [Tally; SLOTS],
     entry: Entry<Self>,
     mailbox: CachePadded<Mailbox>,
+    /// Whether a purge was asked for by another thread.
+    is_purge_asked: AtomicBool,
     /// Bytes asked for of the blocks that arrived.
     pub(crate) received_bytes: AtomicU64,
     /// Bytes asked for of the blocks that were delivered elsewhere.
@@ -95,6 +98,7 @@ impl ThreadHeap {
             foreign: [const { Tally::new() }; SLOTS],
             entry: Entry::new(),
             mailbox: CachePadded::new(Mailbox::new()),
+            is_purge_asked: AtomicBool::new(false),
             received_bytes: AtomicU64::new(0),
             sent_bytes: Tally::new(),
         }
@@ -234,12 +238,24 @@ impl ThreadHeap {
 
     /// What each slow path does besides: puts away some of what arrived, delivers from time to time.
     fn turn(&self) {
+        self.heed();
         if !self.arrived.get().is_null() || !self.mailbox.is_empty() {
             self.put_away(PUT_AWAY);
         }
         self.turns.set(self.turns.get().wrapping_add(1));
         if self.turns.get().is_multiple_of(TURNS) {
             self.deliver_all();
+        }
+    }
+
+    /// Purges if another thread asked for it.
+    #[inline]
+    fn heed(&self) {
+        // Relaxed: a wish, by which nothing is published. [AT4]
+        if self.is_purge_asked.load(Ordering::Relaxed) {
+            // Relaxed: as above; a wish that comes now is done with this one. [AT5]
+            self.is_purge_asked.store(false, Ordering::Relaxed);
+            self.purge();
         }
     }
 
@@ -315,6 +331,8 @@ impl ThreadHeap {
         self.deliver_all();
         while !self.put_away(usize::MAX) {}
         self.tell();
+        self.arena.beat();
+        self.heed();
     }
 
     /// Gives memory back to the system, as much as stands unused. Only the holder calls it.
@@ -340,13 +358,17 @@ impl ThreadHeap {
         }
     }
 
-    /// Gives the memory of all heaps without a thread back; returns how many bytes that were.
-    pub(crate) fn purge_left() -> usize {
+    /// Gives the memory of all heaps without a thread back, and asks the other ones to; returns how many bytes went back.
+    pub(crate) fn purge_others() -> usize {
+        let here = thread::here();
         let mut purged = 0;
         HEAPS.find(|heap| {
             if heap.mailbox.claim() {
                 purged += heap.purge();
                 heap.leave();
+            } else if !ptr::eq(heap, here) {
+                // Relaxed: as for [AT4]. [AT6]
+                heap.is_purge_asked.store(true, Ordering::Relaxed);
             }
             None::<()>
         });

@@ -163,6 +163,57 @@ fn blocks_of_one_face_are_freed_by_the_other() {
     unsafe { RastAlloc.deallocate(block, layout) };
 }
 
+#[test]
+fn all_of_a_block_may_be_used() {
+    let _alone = alone();
+    for size in (1..3000).chain((3000..3_000_000).step_by(7001)) {
+        let layout = Layout::from_size_align(size, 8).unwrap();
+        let usable = RastAlloc::usable_size(layout);
+        assert!(usable >= size);
+        let blocks: [_; 2] =
+            core::array::from_fn(|_| RastAlloc.allocate(layout).unwrap().cast::<u8>());
+        for (fill, block) in (1..).zip(blocks) {
+            // SAFETY: the block is in use, and this long as the allocator says.
+            unsafe { block.write_bytes(fill, usable) };
+        }
+        for (fill, block) in (1..).zip(blocks) {
+            // SAFETY: the block is in use, this long, and written.
+            let bytes = unsafe { std::slice::from_raw_parts(block.as_ptr(), usable) };
+            assert_eq!((bytes[0], bytes[usable - 1]), (fill, fill), "{size}");
+        }
+        for block in blocks {
+            // SAFETY: the block is the allocator's, of this layout.
+            unsafe { RastAlloc.deallocate(block, layout) };
+        }
+    }
+}
+
+#[test]
+fn figures_of_each_class() {
+    let _alone = alone();
+    let live = |size: usize| {
+        let class = RastAlloc::class_stats().find(|class| class.block_bytes >= size);
+        class
+            .map(|class| (class.block_bytes, class.live()))
+            .unwrap()
+    };
+    let (bytes, before) = live(100);
+    assert_eq!(bytes, 112);
+    let block = Box::new_in([0_u8; 100], RastAlloc);
+    assert_eq!(live(100), (112, before + 1));
+    // Freed elsewhere, it counts all the same.
+    std::thread::spawn(move || drop(block)).join().unwrap();
+    assert_eq!(live(100), (112, before));
+    let sum = |of: fn(rast_alloc::ClassStats) -> u64| RastAlloc::class_stats().map(of).sum::<u64>();
+    assert_eq!(sum(|class| class.live()), RastAlloc::stats().live());
+    let stats = RastAlloc::stats();
+    assert!(
+        stats
+            .fields()
+            .contains(&("bytes_peak", stats.bytes_peak as u64))
+    );
+}
+
 /// In debug builds a layout that is not the block's ends the process with a message.
 #[cfg(all(unix, debug_assertions))]
 #[test]

@@ -160,6 +160,34 @@ fn a_storm_of_threads_reuses_heaps() {
     assert!(grown(before) <= SLACK_BYTES);
 }
 
+#[test]
+fn a_purge_reaches_the_other_threads() {
+    let _alone = alone();
+    let (ask, asked) = mpsc::channel::<()>();
+    let (tell, told) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        let all: Vec<_> = (0..200_000).map(|n| Box::new([n; 20])).collect();
+        drop(all);
+        tell.send(()).unwrap();
+        asked.recv().unwrap();
+        RastAlloc::on_idle();
+        tell.send(()).unwrap();
+        asked.recv().unwrap();
+    });
+    told.recv().unwrap();
+    let before = RastAlloc::stats();
+    RastAlloc::purge_all();
+    ask.send(()).unwrap();
+    told.recv().unwrap();
+    let after = RastAlloc::stats();
+    assert!(
+        after.bytes_committed + (12 << 20) < before.bytes_committed,
+        "{before} / {after}"
+    );
+    ask.send(()).unwrap();
+    worker.join().unwrap();
+}
+
 /// Allocates while the thread's values are destroyed.
 struct Late(RefCell<Vec<Marked>>);
 

@@ -11,11 +11,12 @@
 
 use super::{Arena, LARGE, SPANS};
 use crate::Layout;
+use crate::os::PAGE;
 use crate::segment::{SEGMENT, SLOT};
 use crate::size_class::{
     CACHED_MAX, SLAB_MAX, SMALL_MAX, class_of, key_of, size_of_class, small_class_of,
 };
-use crate::span::{GRAIN, Span, bytes_for};
+use crate::span::{GRAIN, Span, TAG, bytes_for};
 use core::ptr::{self, NonNull};
 
 /// The largest block that a span serves.
@@ -42,6 +43,16 @@ impl Level {
             Self::Span
         } else {
             Self::Large
+        }
+    }
+
+    /// How many bytes a block of this layout has, whose level this is; 0 for a layout without size, which has no block.
+    pub(crate) fn usable_size(self, layout: Layout) -> usize {
+        match self {
+            _ if layout.size() == 0 => 0,
+            Self::Class(class) => size_of_class(class),
+            Self::Span => bytes_for(layout.size()) - TAG,
+            Self::Large => layout.size().next_multiple_of(PAGE),
         }
     }
 
