@@ -107,8 +107,10 @@ fn pop_batch_of_one(queue: &Queue<u32>) -> usize {
 
 /// One item stands, in the second slot of the first segment.
 fn nearly_used() -> Arc<Queue<u32>> {
-    let queue = full();
+    let queue = queue();
+    queue.push(1).unwrap();
     assert_eq!(queue.pop(), Some(1));
+    queue.push(2).unwrap();
     queue
 }
 
@@ -131,6 +133,23 @@ fn queue_pops_never_falsely_empty() {
         let queue = full();
         let theirs = Arc::clone(&queue);
         let other = thread::spawn(move || cycle(&theirs, pop_one));
+        assert!(queue.pop().is_some(), "at least one stands");
+        other.join().unwrap();
+    });
+}
+
+/// Nor to a pop that is about to look while the address comes again.
+#[test]
+fn queue_looks_never_falsely_empty() {
+    model(|| {
+        let queue = nearly_used();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || {
+            theirs.push(3).unwrap();
+            theirs.push(4).unwrap();
+            assert!(theirs.pop().is_some() && theirs.pop().is_some());
+            theirs.push(5).unwrap();
+        });
         assert!(queue.pop().is_some(), "at least one stands");
         other.join().unwrap();
     });
@@ -177,13 +196,17 @@ fn queue_recycles_abandoned() {
         let queue = queue();
         queue.push(Box::new(0)).unwrap();
         let theirs = Arc::clone(&queue);
-        let other = thread::spawn(move || theirs.push(Box::new(1)).unwrap());
-        let mut popped = 0;
-        for n in 2..6 {
-            popped += usize::from(queue.pop().is_some());
-            queue.push(Box::new(n)).unwrap();
-        }
-        other.join().unwrap();
+        let other = thread::spawn(move || {
+            let mut popped = usize::from(theirs.pop().is_some());
+            theirs.push(Box::new(2)).unwrap();
+            popped += usize::from(theirs.pop().is_some());
+            for n in 3..6 {
+                theirs.push(Box::new(n)).unwrap();
+            }
+            popped
+        });
+        queue.push(Box::new(1)).unwrap();
+        let popped = other.join().unwrap();
         assert_eq!(popped + queue.drain().count(), 6);
     });
 }
@@ -331,14 +354,52 @@ fn queue_second_close_sees_the_first() {
         let theirs = Arc::clone(&shared);
         let other = thread::spawn(move || {
             theirs.1.set();
-            assert!(theirs.0.push(2).is_ok() || !theirs.0.close());
             theirs.0.close();
+        });
+        // Only the other one is sure to have done it before; if this one came first, it has seen nothing.
+        if shared.0.is_closed() {
+            shared.1.check();
+        }
+        other.join().unwrap();
+    });
+}
+
+/// A close that finds another's mark has that closer's acts before it.
+#[test]
+fn queue_mark_is_seen() {
+    model(|| {
+        let shared = Arc::new((
+            Queue::<u8>::with_segment_slots(2),
+            Plain(UnsafeCell::new(0)),
+        ));
+        shared.0.push(0).unwrap();
+        shared.0.push(1).unwrap();
+        let theirs = Arc::clone(&shared);
+        let other = thread::spawn(move || {
+            theirs.1.set();
+            theirs.0.close()
         });
         let mine = shared.0.close();
         if !mine {
             shared.1.check();
         }
+        assert!(mine ^ other.join().unwrap());
+    });
+}
+
+/// A batch claims from a segment that another thread has just linked.
+#[test]
+fn queue_batch_push() {
+    model(|| {
+        let queue = queue();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || theirs.push(1).unwrap());
+        queue.push_slice(&[2, 3]).unwrap();
         other.join().unwrap();
+        let seen: Vec<u32> = queue.drain().collect();
+        assert_eq!(seen.iter().sum::<u32>(), 6);
+        let of_the_batch: Vec<u32> = seen.into_iter().filter(|n| *n > 1).collect();
+        assert_eq!(of_the_batch, [2, 3]);
     });
 }
 
