@@ -11,6 +11,16 @@ mod list;
 mod mpsc;
 #[path = "api/queue.rs"]
 mod queue;
+#[cfg(feature = "async")]
+#[path = "api/queue_async.rs"]
+mod queue_async;
+#[path = "api/queue_batch.rs"]
+mod queue_batch;
+#[path = "api/queue_panic.rs"]
+mod queue_panic;
+#[cfg(feature = "std")]
+#[path = "api/queue_wait.rs"]
+mod queue_wait;
 #[path = "api/segmented.rs"]
 mod segmented;
 #[path = "api/spmc.rs"]

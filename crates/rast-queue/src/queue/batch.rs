@@ -57,8 +57,9 @@ impl<T, A: Allocator> Queue<T, A> {
             if gathered.len() == 0 {
                 return Ok(pushed);
             }
-            let (taken, refusal) = gathered.push();
-            pushed += taken;
+            let gathered_before = gathered.len();
+            let refusal = gathered.push();
+            pushed += gathered_before - gathered.len();
             match refusal {
                 None => {}
                 Some(Refusal::Closed) => return Err(Closed(Rest::new(gathered.take(), items))),
@@ -96,11 +97,12 @@ impl<T, A: Allocator> Queue<T, A> {
     where
         T: Copy,
     {
+        let mut taken = 0;
         // SAFETY: the slice is valid for reads, and copies of its items may stand elsewhere: they are `Copy`.
-        match unsafe { self.push_many(items.as_ptr(), items.len()) } {
-            (_, None) => Ok(()),
-            (taken, Some(Refusal::Closed)) => Err(Closed(&items[taken..])),
-            (_, Some(Refusal::NoMemory)) => self.no_memory_slow(),
+        match unsafe { self.push_many(items.as_ptr(), items.len(), &mut taken) } {
+            None => Ok(()),
+            Some(Refusal::Closed) => Err(Closed(&items[taken..])),
+            Some(Refusal::NoMemory) => self.no_memory_slow(),
         }
     }
 }
@@ -140,17 +142,12 @@ impl<'a, T, A: Allocator> Gathered<'a, T, A> {
         }
     }
 
-    /// Pushes what stands here.
+    /// Pushes what stands here; what is refused, or left by the panic of a waker, stands here afterwards.
     #[inline]
-    fn push(&mut self) -> (usize, Option<Refusal>) {
-        let (from, count) = (self.from, self.len());
-        // Were this to unwind, the items would be leaked and not be dropped twice.
-        self.from = self.to;
-        let items = self.items[from..].as_ptr().cast::<T>();
-        // SAFETY: that many items stand there, and those that are taken are given up.
-        let (taken, refusal) = unsafe { self.queue.push_many(items, count) };
-        self.from = from + taken;
-        (taken, refusal)
+    fn push(&mut self) -> Option<Refusal> {
+        let items = self.items.as_ptr().cast::<T>();
+        // SAFETY: items stand from `from` to `to`, and `from` moves past those that are taken.
+        unsafe { self.queue.push_many(items, self.to, &mut self.from) }
     }
 
     /// The items that stand here, as a list.
@@ -171,9 +168,8 @@ impl<T, A: Allocator> Drop for Gathered<'_, T, A> {
         if self.len() == 0 {
             return;
         }
-        // Only a panic of the iterator leaves items: they were given, so they are pushed.
-        let (_, refusal) = self.push();
-        if refusal == Some(Refusal::NoMemory) {
+        // Only a panic, of the iterator or a waker, leaves items: they were given, so they are pushed.
+        if self.push() == Some(Refusal::NoMemory) {
             self.queue.no_memory_slow();
         }
         drop(self.take());

@@ -88,6 +88,14 @@ pub use wait::PopError;
 /// fn share<T: Sync>(_: T) {}
 /// share(rast_queue::Queue::<std::rc::Rc<u8>>::new());
 /// ```
+///
+/// It is invariant in `T`: were a queue of long borrows one of short ones, a short one could be pushed and be popped as long.
+///
+/// ```compile_fail
+/// fn shorten<'a, 'b>(queue: &'b rast_queue::Queue<&'static str>) -> &'b rast_queue::Queue<&'a str> {
+///     queue
+/// }
+/// ```
 pub struct Queue<T, A: Allocator = Global> {
     head: CachePadded<AtomicTaggedPtr<Segment<T>>>,
     bound: CachePadded<Bound<T>>,

@@ -52,7 +52,8 @@ impl<T, A: Allocator> Queue<T, A> {
     /// # Panics
     ///
     /// If a segment's address does not fit beside a count (see [`TaggedPtr`](crate::primitive::TaggedPtr)); the item
-    /// is then leaked. On lack of memory it calls `handle_alloc_error`, as std's collections do.
+    /// is then leaked. If the waker of a task that it wakes panics; the item is then in the queue, and whoever else was to
+    /// be woken is. On lack of memory it calls `handle_alloc_error`, as std's collections do.
     ///
     /// # Errors
     ///
@@ -75,7 +76,7 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// # Panics
     ///
-    /// If a segment's address does not fit beside a count; the item is then leaked.
+    /// As [`push`](Self::push), but not on lack of memory.
     ///
     /// # Errors
     ///
@@ -281,30 +282,31 @@ impl<T, A: Allocator> Queue<T, A> {
         unsafe { slot.fill(item) }.then(|| Ok(Pushed::seen_in(word)))
     }
 
-    /// Copies `count` items at `items` into the queue, in order; returns how many were taken, and why not all.
+    /// Copies the items at `items` from index `taken` to `count` into the queue, in order, and moves `taken` on with
+    /// each, so that it is right also after a panic; returns why not all were taken.
     ///
     /// # Safety
     ///
     /// 1. `items` is valid for reads of `count` items.
-    /// 2. The caller gives up as many as were taken, from the front.
+    /// 2. The caller gives up those that `taken` went past.
     pub(super) unsafe fn push_many(
         &self,
         items: *const T,
         count: usize,
-    ) -> (usize, Option<Refusal>) {
-        let mut taken = 0;
+        taken: &mut usize,
+    ) -> Option<Refusal> {
         let mut awaited = 0;
         let mut refusal = None;
         let mut pauses = CLAIM_PAUSE_FIRST;
-        while taken < count {
+        while *taken < count {
             let word = word::guess(&self.tail);
             if word.count() >= self.slots as u64 {
                 // SAFETY: fewer than `count` are taken.
-                let item = unsafe { items.add(taken) };
+                let item = unsafe { items.add(*taken) };
                 // SAFETY: the item is one of those not taken yet, and given up if it is taken.
                 match unsafe { self.push_slow(item, Admission::IfOpen) } {
                     Some(Ok(pushed)) => {
-                        taken += 1;
+                        *taken += 1;
                         awaited += usize::from(pushed == Pushed::ForWaiters);
                     }
                     Some(Err(why)) => {
@@ -315,7 +317,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 }
                 continue;
             }
-            let tickets = (count - taken).min(self.slots - index(word));
+            let tickets = (count - *taken).min(self.slots - index(word));
             // Acquire: as for a single claim. [QU22]
             if self
                 .tail
@@ -335,16 +337,16 @@ impl<T, A: Allocator> Queue<T, A> {
                 // SAFETY: the claim made these tickets the caller's; all are below the slots.
                 let slot = unsafe { Segment::slot(word.ptr(), ticket) };
                 // SAFETY: there are as many tickets as items, and each takes one at most: the item is in range.
-                let item = unsafe { items.add(taken) };
+                let item = unsafe { items.add(*taken) };
                 // SAFETY: the ticket's one fill. An abandoned ticket takes nothing; its item goes to the next one, so
                 // that the order holds.
-                taken += usize::from(unsafe { slot.fill(item) });
+                *taken += usize::from(unsafe { slot.fill(item) });
             }
         }
         if awaited > 0 {
             self.wake(awaited);
         }
-        (taken, refusal)
+        refusal
     }
 
     /// Makes `tail` lead to `following`; what it returns to is done, by this thread or another.

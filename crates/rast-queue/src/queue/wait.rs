@@ -18,13 +18,16 @@
 //!
 //! Rule: while the lock is free, WAITING is set in `tail` if and only if somebody is in the line.
 
-use core::fmt;
-use core::time::Duration;
-use std::time::Instant;
-use std_alloc::collections::VecDeque;
-
+use core::any::Any;
 use core::error::Error;
+use core::fmt;
+use core::panic::AssertUnwindSafe;
 use core::task::Waker;
+use core::time::Duration;
+use std::panic::{catch_unwind, resume_unwind};
+use std::time::Instant;
+use std_alloc::boxed::Box;
+use std_alloc::collections::VecDeque;
 
 use super::Queue;
 use super::word::{self, WAITING};
@@ -71,10 +74,14 @@ pub(super) enum Wake {
 }
 
 impl Wake {
-    fn wake(self) {
+    fn wake(self) -> Result<(), Panic> {
         match self {
-            Self::Thread(unparker) => unparker.unpark(),
-            Self::Task(waker) => waker.wake(),
+            Self::Thread(unparker) => {
+                unparker.unpark();
+                Ok(())
+            }
+            // Nothing of the queue is half changed here, and the panic goes on in the end.
+            Self::Task(waker) => catch_unwind(AssertUnwindSafe(|| waker.wake())),
         }
     }
 }
@@ -217,7 +224,7 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 
     /// Enters the line, and sets the flag; the caller looks at the queue after this and before it sleeps.
-    fn enter(&self, wake: Wake) -> Place {
+    fn enter(&self, wake: Wake) -> Turn<'_, T, A> {
         self.lock();
         let place = self.waiters.line.with_mut(|line| {
             // SAFETY: the line is touched under the lock only, which this thread holds.
@@ -228,13 +235,17 @@ impl<T, A: Allocator> Queue<T, A> {
             place
         });
         self.set_waiting(Waiting::Set);
-        drop(self.unlock());
-        self.serve();
-        place
+        // If the waker of another panics below, this leaves the line as the panic goes up.
+        let turn = Turn {
+            queue: self,
+            place: Some(place),
+        };
+        self.let_go();
+        turn
     }
 
-    /// Leaves the line; false if it had been woken already.
-    fn leave(&self, place: Place) -> bool {
+    /// Leaves the line. If it had been woken already, that wake-up was either used, or is handed on.
+    fn leave(&self, place: Place, unused: Unused) {
         self.lock();
         let (waker, is_empty) = self.waiters.line.with_mut(|line| {
             // SAFETY: as in enter.
@@ -245,11 +256,13 @@ impl<T, A: Allocator> Queue<T, A> {
         });
         if is_empty {
             self.set_waiting(Waiting::Clear);
+        } else if waker.is_none() && unused == Unused::HandedOn {
+            // Under the lock this only counts: it is done as the lock is let go.
+            self.ask(ONE);
         }
-        drop(self.unlock());
-        self.serve();
-        // Dropped here, where user code may run.
-        waker.is_some()
+        self.let_go();
+        // Where user code may run.
+        drop(waker);
     }
 
     /// Whether a place is still in the line.
@@ -262,8 +275,7 @@ impl<T, A: Allocator> Queue<T, A> {
             let found = line.waiters.binary_search_by_key(&place, |waiter| waiter.0);
             found.is_ok()
         });
-        drop(self.unlock());
-        self.serve();
+        self.let_go();
         is_in_line
     }
 
@@ -295,6 +307,19 @@ impl<T, A: Allocator> Queue<T, A> {
 
     /// Does what is asked for, unless somebody holds the lock, who then does it.
     fn serve(&self) {
+        self.serve_after(Carried::default());
+    }
+
+    /// Lets the lock go, and wakes whom that was asked for.
+    fn let_go(&self) {
+        let carried = self.unlock();
+        self.serve_after(carried);
+    }
+
+    /// Wakes those, then does what else is asked for. If wakers panic, the others are woken first; then the first
+    /// panic goes up.
+    fn serve_after(&self, carried: Carried) {
+        let mut panicked = carried.wake();
         // Relaxed: a guess. [QW3]
         let mut seen = self.waiters.word.load(Ordering::Relaxed);
         while seen != 0 && seen & LOCKED == 0 {
@@ -306,12 +331,15 @@ impl<T, A: Allocator> Queue<T, A> {
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
-                    drop(self.unlock());
+                    panicked = panicked.or(self.unlock().wake());
                     // Relaxed: a guess; more may have been asked for, or left. [QW10]
                     seen = self.waiters.word.load(Ordering::Relaxed);
                 }
                 Err(now) => seen = now,
             }
+        }
+        if let Some(panic) = panicked {
+            resume_unwind(panic);
         }
     }
 
@@ -323,7 +351,7 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Lets the lock go, and takes along whom to wake, in so far as that was asked for; the caller drops them, and
+    /// Lets the lock go, and takes along whom to wake, in so far as that was asked for; the caller wakes them, and
     /// serves what is left.
     fn unlock(&self) -> Carried {
         let mut carried = Carried::default();
@@ -398,26 +426,31 @@ fn is_past(deadline: Instant) -> bool {
     cfg!(any(rast_loom, rast_shuttle)) || Instant::now() >= deadline
 }
 
-/// Wakers on their way out; each is woken, even if another panics.
+/// Wakers on their way out.
 #[derive(Default)]
+#[must_use]
 struct Carried([Option<Wake>; CARRIED]);
 
-impl Drop for Carried {
-    fn drop(&mut self) {
-        struct Next<'a>(&'a mut [Option<Wake>]);
-        impl Drop for Next<'_> {
-            fn drop(&mut self) {
-                if let Some((first, others)) = self.0.split_first_mut() {
-                    let others = Next(others);
-                    if let Some(wake) = first.take() {
-                        wake.wake();
-                    }
-                    drop(others);
-                }
-            }
-        }
-        drop(Next(&mut self.0));
+/// What a waker panicked with.
+type Panic = Box<dyn Any + Send>;
+
+impl Carried {
+    /// Wakes all, whoever of them panics; returns the first panic.
+    fn wake(self) -> Option<Panic> {
+        self.0.into_iter().flatten().fold(None, |panicked, wake| {
+            let panic = wake.wake().err();
+            panicked.or(panic)
+        })
     }
+}
+
+/// What becomes of a wake-up that came before its waiter left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unused {
+    /// The waiter looks at the queue after it: the wake-up is used.
+    Looking,
+    /// Another gets it.
+    HandedOn,
 }
 
 /// A place in the line; leaving it hands on a wake-up that was not used.
@@ -429,16 +462,13 @@ pub(super) struct Turn<'a, T, A: Allocator> {
 impl<'a, T, A: Allocator> Turn<'a, T, A> {
     /// Enters the line; the caller looks at the queue after this and before it sleeps.
     pub(super) fn enter(queue: &'a Queue<T, A>, wake: Wake) -> Self {
-        Self {
-            place: Some(queue.enter(wake)),
-            queue,
-        }
+        queue.enter(wake)
     }
 
     /// Leaves the line in order to look at the queue: the wake-up, if it came, is used by that look.
     pub(super) fn leave_looking(&mut self) {
         if let Some(place) = self.place.take() {
-            self.queue.leave(place);
+            self.queue.leave(place, Unused::Looking);
         }
     }
 
@@ -451,10 +481,8 @@ impl<'a, T, A: Allocator> Turn<'a, T, A> {
 
 impl<T, A: Allocator> Drop for Turn<'_, T, A> {
     fn drop(&mut self) {
-        if let Some(place) = self.place.take()
-            && !self.queue.leave(place)
-        {
-            self.queue.wake(1);
+        if let Some(place) = self.place.take() {
+            self.queue.leave(place, Unused::HandedOn);
         }
     }
 }
