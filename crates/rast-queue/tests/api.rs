@@ -16,6 +16,8 @@ mod queue;
 mod queue_async;
 #[path = "api/queue_batch.rs"]
 mod queue_batch;
+#[path = "api/queue_memory.rs"]
+mod queue_memory;
 #[path = "api/queue_panic.rs"]
 mod queue_panic;
 #[cfg(feature = "std")]
