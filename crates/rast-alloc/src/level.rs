@@ -36,6 +36,11 @@ impl Peak {
     /// is below zero for a moment: such a value is none.
     pub(crate) fn offer(&self, value: u64) -> u64 {
         let value = if value.cast_signed() < 0 { 0 } else { value };
+        // Relaxed: the peak only rises, so by an old value the call below may be made in vain, never left out. [AT7]
+        let peak = self.peak.load(Ordering::Relaxed);
+        if peak >= value {
+            return peak;
+        }
         // Relaxed: a maximum is the same in whatever order the values arrive. [AT3]
         self.peak.fetch_max(value, Ordering::Relaxed).max(value)
     }

@@ -181,7 +181,7 @@ impl Span {
     fn set_bytes(self, bytes: usize) {
         debug_assert!(bytes.is_multiple_of(GRAIN) && bytes < SEGMENT);
         self.tag().bytes.set(bytes as u32);
-        self.next().tag().before.set(bytes as u32);
+        self.at(bytes).tag().before.set(bytes as u32);
     }
 
     /// Writes a tag where none stands.
@@ -270,12 +270,17 @@ impl SpanIndex {
         let length = bytes - TAG;
         span.at(length).write(length, SENTINEL, false);
         span.set_bytes(length);
-        self.insert(span);
+        self.insert(span, length, true);
     }
 
+    /// Puts a span into the list of its length.
+    ///
+    /// What its tag says is passed along: the tag of a span that was split off lies on a page and a line that are seldom
+    /// at hand, and a store there is not waited for, while a load is.
     #[inline]
-    fn insert(&self, span: Span) {
-        let (group, list) = Self::list_of(span.bytes());
+    fn insert(&self, span: Span, bytes: usize, is_clean: bool) {
+        debug_assert!(bytes == span.bytes() && is_clean == span.is_clean());
+        let (group, list) = Self::list_of(bytes);
         let head = &self.heads[group][list];
         let links = span.links();
         links.previous.set(None);
@@ -287,12 +292,13 @@ impl SpanIndex {
         self.lists[group].set(self.lists[group].get() | 1 << list);
         self.groups.set(self.groups.get() | 1 << group);
         span.tag().state.set(FREE);
-        self.free.add(span.bytes() as u64);
-        if span.is_clean() {
-            self.clean.add(span.bytes() as u64);
+        self.free.add(bytes as u64);
+        if is_clean {
+            self.clean.add(bytes as u64);
         }
     }
 
+    /// Takes a free span out of its list.
     #[inline]
     fn remove(&self, span: Span) {
         debug_assert!(span.is_free());
@@ -345,12 +351,18 @@ impl SpanIndex {
     fn split(&self, span: Span, bytes: usize) {
         let rest = span.bytes() - bytes;
         if rest > 0 {
-            let tail = span.at(bytes);
-            tail.write(bytes, FREE, span.is_clean());
-            tail.set_bytes(rest);
-            span.set_bytes(bytes);
-            self.insert(tail);
+            self.cut(span, bytes, rest, span.is_clean());
         }
+    }
+
+    /// Makes the `rest` behind the first `bytes` of a used span a free one.
+    #[inline]
+    fn cut(&self, span: Span, bytes: usize, rest: usize, is_clean: bool) {
+        let tail = span.at(bytes);
+        tail.write(bytes, FREE, is_clean);
+        tail.set_bytes(rest);
+        span.tag().bytes.set(bytes as u32);
+        self.insert(tail, rest, is_clean);
     }
 
     /// Takes a span of `bytes`, a multiple of [`GRAIN`], out; constant time.
@@ -396,7 +408,7 @@ impl SpanIndex {
             aligned.write(front, USED, span.is_clean());
             aligned.set_bytes(span.bytes() - front);
             span.set_bytes(front);
-            self.insert(span);
+            self.insert(span, front, span.is_clean());
             span = aligned;
         }
         self.split(span, bytes);
@@ -423,7 +435,7 @@ impl SpanIndex {
             span = previous;
         }
         span.set_bytes(bytes);
-        self.insert(span);
+        self.insert(span, bytes, false);
         span
     }
 
@@ -445,13 +457,8 @@ impl SpanIndex {
         }
         let rest = span.bytes() - bytes;
         if rest > 0 {
-            let tail = span.at(bytes);
             // The tail is clean only if it lies wholly behind the links of what was clean.
-            let clean = clean && rest + GRAIN <= behind;
-            tail.write(bytes, FREE, clean);
-            tail.set_bytes(rest);
-            span.set_bytes(bytes);
-            self.insert(tail);
+            self.cut(span, bytes, rest, clean && rest + GRAIN <= behind);
         }
         true
     }

@@ -20,7 +20,7 @@ use crate::{
 /// Each figure is exact if no thread allocates meanwhile, but for the peak; otherwise figures of one reading may be some
 /// calls apart.
 /// The peak is the highest of what was seen at steps of each heap and at readings: it may be too low by what stood in the
-/// lists of the threads, and 64 KiB for each.
+/// lists of the threads, and 1 MiB for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

@@ -51,7 +51,7 @@ const PUT_AWAY: usize = 512;
 /// Slow paths between two deliveries of all parcels.
 const TURNS: u32 = 64;
 /// How far the bytes asked for may be from what was last told to [`LEVEL`].
-const UNTOLD: i64 = 64 * 1024;
+const UNTOLD: i64 = 1 << 20;
 
 /// All heaps of threads.
 pub(crate) static HEAPS: Registry<ThreadHeap> = Registry::new();
