@@ -19,19 +19,22 @@ pub(super) const CLAIM_TRIES: u32 = if IS_MODEL { 1 } else { 12 };
 pub(super) const PATIENCE: u32 = if IS_MODEL { 0 } else { 64 };
 
 /// A consumer that finds fewer items than this may be running into the producers' lines.
-pub(super) const NEAR: usize = 32;
+pub(super) const NEAR: usize = 64;
 /// Consumers claim up to this many tickets behind the producers when enough items stand.
-pub(super) const DISTANCE: usize = if IS_MODEL { 0 } else { 16 };
+pub(super) const DISTANCE: usize = if IS_MODEL { 0 } else { 32 };
 /// Pauses before a batch that has items looks whether producers are still at work.
 pub(super) const BUSY_PAUSES: u32 = 4;
 /// The pauses of one step of pacing, and the most steps.
 pub(super) const PACE_PAUSES: u32 = 32;
-pub(super) const PACE_STEPS: u32 = 2;
+pub(super) const PACE_STEPS: u32 = 4;
 /// Successive fruitless steps after which pacing stops.
 pub(super) const PACE_CREDIT: u32 = 16;
 /// While pacing is off it is tried after this many looks, doubled with each failure up to the most (both as powers).
 pub(super) const PACE_PROBE_FIRST: u32 = 6;
 pub(super) const PACE_PROBE_MOST: u32 = 12;
+
+/// A producer asks for the line of the slot that many tickets ahead, which a consumer had last.
+pub(super) const PREFETCH: usize = 8;
 
 /// Executes `count` pause instructions; nothing in a model.
 #[inline]

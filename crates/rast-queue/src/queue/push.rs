@@ -4,10 +4,11 @@ use core::mem::ManuallyDrop;
 use core::ptr;
 
 use super::Queue;
-use super::pause::{CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, pause};
+use super::pause::{CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, PREFETCH, pause};
 use super::segment::{SOURCE, Segment, terminal};
 use super::word::{self, CLOSED, WAITING, Word, advanced, index};
 use crate::alloc::Allocator;
+use crate::primitive::hint::prefetch_write;
 use crate::primitive::sync::atomic::Ordering;
 use crate::{Closed, TryPushError};
 
@@ -149,6 +150,7 @@ impl<T, A: Allocator> Queue<T, A> {
             // SAFETY: the claim made the ticket the caller's, so its segment is live until the slot is DONE; the claim
             // was below the slots.
             let slot = unsafe { Segment::slot(word.ptr(), index(word)) };
+            prefetch_write(ptr::from_ref(slot).wrapping_add(PREFETCH));
             // SAFETY: the ticket's one fill; the item is valid and given up if it is taken, by the caller.
             if unsafe { slot.fill(item) } {
                 return Ok(Pushed::seen_in(word));
@@ -336,6 +338,7 @@ impl<T, A: Allocator> Queue<T, A> {
             for ticket in index(word)..index(word) + tickets {
                 // SAFETY: the claim made these tickets the caller's; all are below the slots.
                 let slot = unsafe { Segment::slot(word.ptr(), ticket) };
+                prefetch_write(ptr::from_ref(slot).wrapping_add(PREFETCH));
                 // SAFETY: there are as many tickets as items, and each takes one at most: the item is in range.
                 let item = unsafe { items.add(*taken) };
                 // SAFETY: the ticket's one fill. An abandoned ticket takes nothing; its item goes to the next one, so
