@@ -267,9 +267,7 @@ impl<T, A: Allocator> Queue<T, A> {
     #[inline(never)]
     fn move_head_slow(&self, claimed: Word<T>) -> bool {
         let segment = claimed.ptr();
-        if !claimed.is_null() {
-            word::check_pins(index(claimed), self.slots);
-        }
+        word::check_pins(index(claimed), self.slots);
         // Acquire: pairs with the Release of move_tail; a pinned segment has no other use, so if tail leads here, it
         // does in this use, all of whose tickets are claimed. [QU47]
         let is_last = core::ptr::eq(self.tail.load(Ordering::Acquire).ptr(), segment);

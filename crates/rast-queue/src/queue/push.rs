@@ -485,7 +485,27 @@ pub(super) struct TailPin<'a, T, A: Allocator> {
 
 impl<T, A: Allocator> Drop for TailPin<'_, T, A> {
     fn drop(&mut self) {
-        // SAFETY: the pin is given back once; afterwards nobody looks through it.
+        if self.segment.is_null() {
+            return;
+        }
+        // Where `tail` was not moved, for want of memory or because the queue is closed, the pin goes back into the word
+        // that it came from: were it counted in `control`, every vain push would leave an index behind.
+        let mut seen = word::guess(&self.queue.tail);
+        while ptr::eq(seen.ptr(), self.segment) {
+            debug_assert!(index(seen) > self.queue.slots, "this pin is counted");
+            // Release: pairs with the AcqRel of move_tail; what was done through the pin comes before the segment is
+            // retired. [QU74]
+            match self.queue.tail.compare_exchange(
+                seen,
+                seen.with_count(seen.count() - 1),
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+        // SAFETY: the word took the pin along when it moved; it is given back once, and nobody looks through it after.
         unsafe { self.queue.release(self.segment, usize::MAX) };
     }
 }

@@ -168,6 +168,25 @@ fn no_memory_gives_the_item_back() {
 }
 
 #[test]
+fn pushes_refused_for_want_of_memory_wear_nothing_out() {
+    let alloc = Counting::default();
+    let queue = Queue::with_segment_slots_in(2, alloc.clone());
+    queue.push(0).unwrap();
+    queue.push(1).unwrap();
+    alloc.set_refuses(true);
+    // More often than a segment has pins.
+    for n in 0..100_000 {
+        assert_eq!(queue.try_push(n), Err(TryPushError::NoMemory(n)));
+    }
+    alloc.set_refuses(false);
+    queue.push(2).unwrap();
+    assert_eq!(queue.len(), 3);
+    assert_eq!(queue.drain().collect::<Vec<_>>(), [0, 1, 2]);
+    drop(queue);
+    assert_eq!(alloc.blocks(), 0);
+}
+
+#[test]
 fn pop_runs_no_drop_and_a_panicking_drop_loses_nothing() {
     let (ledger, alloc) = (Ledger::default(), Counting::default());
     let queue = Queue::new_in(alloc.clone());
