@@ -21,6 +21,7 @@
 use core::any::Any;
 use core::error::Error;
 use core::fmt;
+use core::mem;
 use core::panic::AssertUnwindSafe;
 use core::task::Waker;
 use core::time::Duration;
@@ -42,6 +43,8 @@ const LOCKED: usize = 1;
 const ALL: usize = 2;
 /// One wake-up.
 const ONE: usize = 4;
+/// From here on wake-ups are not counted any more, everybody is woken instead.
+const MANY: usize = usize::MAX / 2 + 1;
 
 /// Wake-ups carried from under the lock at once.
 const CARRIED: usize = 8;
@@ -300,7 +303,10 @@ impl<T, A: Allocator> Queue<T, A> {
         // AcqRel: what the caller pushed is visible to who wakes, and so to the woken; what waiters entered is visible
         // to the caller if it serves. [QW2]
         let before = self.waiters.word.fetch_add(wakes, Ordering::AcqRel);
-        if before & LOCKED == 0 {
+        if before >= MANY {
+            // Whoever has the lock was stopped for long. The count may run over; the bit stays until nobody sleeps.
+            self.wake_all();
+        } else if before & LOCKED == 0 {
             self.serve();
         }
     }
@@ -453,6 +459,15 @@ enum Unused {
     HandedOn,
 }
 
+/// Wakes one as a panic goes up.
+struct HandOn<'a, T, A: Allocator>(&'a Queue<T, A>);
+
+impl<T, A: Allocator> Drop for HandOn<'_, T, A> {
+    fn drop(&mut self) {
+        self.0.wake(1);
+    }
+}
+
 /// A place in the line; leaving it hands on a wake-up that was not used.
 pub(super) struct Turn<'a, T, A: Allocator> {
     queue: &'a Queue<T, A>,
@@ -468,7 +483,10 @@ impl<'a, T, A: Allocator> Turn<'a, T, A> {
     /// Leaves the line in order to look at the queue: the wake-up, if it came, is used by that look.
     pub(super) fn leave_looking(&mut self) {
         if let Some(place) = self.place.take() {
+            // If the waker of another panics in there, the look does not come.
+            let hand_on = HandOn(self.queue);
             self.queue.leave(place, Unused::Looking);
+            mem::forget(hand_on);
         }
     }
 
@@ -484,5 +502,84 @@ impl<T, A: Allocator> Drop for Turn<'_, T, A> {
         if let Some(place) = self.place.take() {
             self.queue.leave(place, Unused::HandedOn);
         }
+    }
+}
+
+#[cfg(all(test, feature = "async", not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize as Count;
+
+    struct Counted {
+        wakes: Count,
+        panics: bool,
+    }
+
+    impl std::task::Wake for Counted {
+        fn wake(self: Arc<Self>) {
+            self.wakes.fetch_add(1, Ordering::Relaxed);
+            assert!(!self.panics, "a waker that panics");
+        }
+    }
+
+    impl Counted {
+        fn new(panics: bool) -> Arc<Self> {
+            let wakes = Count::new(0);
+            Arc::new(Self { wakes, panics })
+        }
+
+        fn wakes(&self) -> usize {
+            self.wakes.load(Ordering::Relaxed)
+        }
+    }
+
+    fn enter<'a>(queue: &'a Queue<u8>, waker: &Arc<Counted>) -> Turn<'a, u8, crate::alloc::Global> {
+        Turn::enter(queue, Wake::Task(Waker::from(Arc::clone(waker))))
+    }
+
+    fn is_at_rest(queue: &Queue<u8>) -> bool {
+        queue.waiters.word.load(Ordering::Relaxed) == 0
+            && queue.tail.load(Ordering::Relaxed).count() & WAITING == 0
+            && queue
+                .waiters
+                .line
+                // SAFETY: this thread alone uses the queue.
+                .with(|line| unsafe { (*line).waiters.is_empty() })
+    }
+
+    #[test]
+    fn a_wake_up_is_handed_on_although_another_waker_panics() {
+        let queue = Queue::new();
+        let woken = Counted::new(false);
+        let mut turn = enter(&queue, &woken);
+        queue.wake(1);
+        assert_eq!(woken.wakes(), 1);
+        let panicking = enter(&queue, &Counted::new(true));
+        let last = Counted::new(false);
+        let sleeping = enter(&queue, &last);
+        queue.waiters.word.fetch_add(ONE, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| turn.leave_looking())).is_err());
+        assert_eq!(last.wakes(), 1, "the look did not come about");
+        drop((panicking, sleeping, turn));
+        assert!(is_at_rest(&queue));
+    }
+
+    #[test]
+    fn any_number_of_wake_ups_asked_for_under_the_lock_is_kept() {
+        let queue = Queue::new();
+        let waker = Counted::new(false);
+        let turn = enter(&queue, &waker);
+        queue.lock();
+        // Just as many as the word has room for, so that a count alone would come to nothing.
+        for _ in 0..64 {
+            queue.wake(usize::MAX);
+        }
+        queue.wake(64);
+        queue.let_go();
+        assert_eq!(waker.wakes(), 1);
+        drop(turn);
+        assert!(is_at_rest(&queue));
     }
 }
