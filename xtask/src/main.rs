@@ -14,6 +14,7 @@ mod outside;
 mod package;
 mod shuttle;
 mod source;
+mod stall;
 mod tidy;
 mod tree;
 mod verify;
@@ -35,6 +36,7 @@ commands:
   loom --weak LABEL             weaken one labelled ordering in a copy and expect its model to fail;
                                 LABEL may be `all`
   shuttle [-p CRATE]            run the same models, and longer ones, in random schedules
+  stall                         stop a thread of the queue at each step, while others go on
   bench [LAYER] [--only PART] [--stall] [--smoke] [--rounds N] [--json FILE] [--rivals]
                                 run the benches; rivals run too unless --smoke is given without --rivals
                                 --only: the scenarios whose name contains PART
@@ -73,6 +75,7 @@ fn dispatch(args: &[String]) -> Result<bool> {
         "tidy" => tidy::command(rest),
         "loom" => loom::command(rest),
         "shuttle" => shuttle::command(rest),
+        "stall" => stall::command(rest),
         "bench" => bench::command(rest),
         "package" => package::command(rest),
         other => Err(format!("no command `{other}`\n\n{USAGE}")),

@@ -5,7 +5,7 @@
 
 use crate::cmd::Cmd;
 use crate::metadata::{Package, Workspace};
-use crate::{Result, bench, layers, loom, outside, package, shuttle, tidy, tree, weak};
+use crate::{Result, bench, layers, loom, outside, package, shuttle, stall, tidy, tree, weak};
 use std::time::{Duration, Instant};
 
 /// How a step ended.
@@ -81,6 +81,7 @@ const STEPS: &[Step] = &[
     step("tagged pointer", tagged),
     step("loom", || done(loom::run(&[]))),
     step("shuttle", || done(shuttle::run(&[]))),
+    step("stall", || done(stall::run())),
     step("weak", weakened),
     step("examples", examples),
     step("demo", demo),

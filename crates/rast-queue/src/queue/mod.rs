@@ -27,6 +27,9 @@
 //! | `cold` | whoever changes segments | consumers at a look; whoever changes segments |
 //! | `slots`, `alloc` | nobody | all |
 
+#[macro_use]
+mod stall;
+
 mod batch;
 #[cfg(feature = "async")]
 mod future;
@@ -251,6 +254,7 @@ impl<T, A: Allocator> Queue<T, A> {
             let retired = self.cold.retired.load(Ordering::Acquire);
             // Acquire: as in look. [QU57]
             let head = self.head.load(Ordering::Acquire);
+            step!("is empty: head read");
             // Acquire: as in look. [QU58]
             let tail = self.tail.load(Ordering::Acquire);
             if !same_segment(head, tail) || index(head) < index(tail).min(self.slots) {
@@ -327,6 +331,7 @@ impl<T, A: Allocator> Queue<T, A> {
     fn fresh_segment(&self) -> Result<*mut Segment<T>, AllocError> {
         // Acquire: pairs with the Release of keep_or_free; the segment is as new. [QU64]
         let spare = self.cold.spare.swap(ptr::null_mut(), Ordering::Acquire);
+        step!("fresh: spare taken");
         if spare.is_null() {
             Segment::allocate(&self.alloc, self.slots)
         } else {
@@ -340,6 +345,7 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// `segment` is as new and the caller's alone; afterwards it is not.
     unsafe fn keep_or_free(&self, segment: *mut Segment<T>) {
+        step!("keep: in hand");
         // Release: pairs with the Acquire of fresh_segment; the segment is as new. [QU65]
         let kept = self.cold.spare.compare_exchange(
             ptr::null_mut(),
@@ -348,6 +354,7 @@ impl<T, A: Allocator> Queue<T, A> {
             Ordering::Relaxed,
         );
         if kept.is_err() {
+            step!("keep: to be freed");
             // SAFETY: it came from this queue's allocator with this many slots, is the caller's alone, and holds nothing.
             unsafe { Segment::deallocate(segment, &self.alloc, self.slots) };
         }
@@ -363,9 +370,11 @@ impl<T, A: Allocator> Queue<T, A> {
         if segment.is_null() {
             return;
         }
+        step!("release: due");
         // SAFETY: until the change is made, the segment is live.
         let is_last = unsafe { (*segment).settle(change) };
         if is_last {
+            step!("release: alone");
             // SAFETY: control came to zero by the caller: it holds the segment alone.
             unsafe { self.retire_slow(segment) };
         }
@@ -381,13 +390,17 @@ impl<T, A: Allocator> Queue<T, A> {
         // SAFETY: the caller's obligation.
         let is_clear = unsafe { Segment::sweep(segment, self.slots) };
         if is_clear {
+            step!("retire: swept");
             // SAFETY: the segment is live and the caller's alone.
             unsafe { (*segment).reset() };
+            step!("retire: reset");
             // Release: pairs with the Acquire in look; counted before the memory can be used again. [QU66]
             self.cold.retired.fetch_add(1, Ordering::Release);
+            step!("retire: counted");
             // SAFETY: swept and reset, and the caller's alone.
             unsafe { self.keep_or_free(segment) };
         } else {
+            step!("retire: not clear");
             // SAFETY: the caller's obligation; a list of one.
             unsafe { self.put_in_limbo(segment, segment) };
         }
@@ -406,6 +419,7 @@ impl<T, A: Allocator> Queue<T, A> {
             let link = unsafe { &(*last).limbo_next };
             // SAFETY: as above.
             link.with_mut(|link| unsafe { *link = top });
+            step!("limbo: linked");
             // Release: pairs with the Acquire in reap_slow; the link, and how far the sweep came. [QU68]
             match self
                 .cold
@@ -428,6 +442,7 @@ impl<T, A: Allocator> Queue<T, A> {
         if first.is_null() {
             return;
         }
+        step!("reap: list in hand");
         let (mut before, mut last) = (ptr::null_mut(), first);
         loop {
             // SAFETY: whoever took the list holds its segments alone.
@@ -440,6 +455,7 @@ impl<T, A: Allocator> Queue<T, A> {
         if !before.is_null() {
             // SAFETY: as above; `first` to `before` are linked, and `last` is not among them.
             unsafe { self.put_in_limbo(first, before) };
+            step!("reap: others given back");
         }
         // SAFETY: its control came to zero, and it is out of limbo.
         unsafe { self.retire_slow(last) };

@@ -50,6 +50,7 @@ impl<T, A: Allocator> Queue<T, A> {
             let word = word::guess(&self.head);
             // Relaxed: a hint; a ticket that nobody has claimed on the other side is abandoned. [QU33]
             let bound = self.bound.word.load(Ordering::Relaxed);
+            step!("pop: head read");
             if !(same_segment(word, bound) && word.count() < bound.count()) {
                 match self.look(word, &Share::MostFor(1)) {
                     Look::Empty => return None,
@@ -58,6 +59,7 @@ impl<T, A: Allocator> Queue<T, A> {
                     Look::Used => {}
                 }
             }
+            step!("pop: to be claimed");
             // AcqRel: pairs with the Release of move_head; the segment that the claim names is initialised. And what
             // this thread knows of tail is known to who finds head so far on: it will not read an older tail and think
             // the queue empty. [QU34]
@@ -73,6 +75,7 @@ impl<T, A: Allocator> Queue<T, A> {
                     None => continue,
                 },
             };
+            step!("pop: claimed");
             let ticket = index(claimed);
             if ticket < self.slots {
                 // SAFETY: the claim made the ticket the caller's, as its consumer; this is its one take.
@@ -121,8 +124,11 @@ impl<T, A: Allocator> Queue<T, A> {
                 return Some(unsafe { slot.take() });
             }
         }
+        step!("take: given up");
+        let is_written = slot.abandon();
+        step!("take: abandoned");
         // SAFETY: the ticket is the caller's; the value stands if this is true.
-        slot.abandon().then(|| unsafe { slot.take() })
+        is_written.then(|| unsafe { slot.take() })
     }
 
     /// Looks at both words. `head` has been read as `word`.
@@ -131,11 +137,13 @@ impl<T, A: Allocator> Queue<T, A> {
         // Acquire: pairs with the Release of free_segment. If this count includes the end of the use of a segment that
         // `word` names, the load below finds another word. [QU35]
         let retired = self.cold.retired.load(Ordering::Acquire);
+        step!("look: retired read");
         // Acquire: pairs with the Release in the claims; the tail that is read next is as new as the one that those who
         // brought head here had seen. [QU36]
         if self.head.load(Ordering::Acquire) != word {
             return Look::Changed;
         }
+        step!("look: head read");
         // Relaxed: a hint that there is something to do. [QU37]
         if !self.cold.limbo.load(Ordering::Relaxed).is_null() {
             self.reap_slow();
@@ -143,6 +151,7 @@ impl<T, A: Allocator> Queue<T, A> {
         // Acquire: pairs with the Release of move_tail; if the word names a later use of the segment, the end of the
         // earlier one is in the count that is loaded next. [QU38]
         let tail = self.tail.load(Ordering::Acquire);
+        step!("look: tail read");
         if !same_segment(tail, word) {
             return if index(word) < self.slots {
                 Look::Below(self.slots)
@@ -202,6 +211,7 @@ impl<T, A: Allocator> Queue<T, A> {
         let mut seen = tail;
         for _ in 0..PACE_STEPS {
             pause(PACE_PAUSES);
+            step!("pace: waited");
             // Relaxed: what is claimed after this is acquired by the claim. [QU43]
             let now = self.tail.load(Ordering::Relaxed);
             let is_enough = !same_segment(now, word) || index(now) >= index(word) + near;
@@ -246,6 +256,7 @@ impl<T, A: Allocator> Queue<T, A> {
             }
             pause(pauses);
             pauses = (pauses * 2).min(CLAIM_PAUSE_MOST);
+            step!("pop: claim lost");
             // AcqRel: as for the first try. [QU45]
             match self.head.compare_exchange(
                 seen,
@@ -257,6 +268,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 Err(now) => seen = now,
             }
         }
+        step!("pop: to be claimed by addition");
         // AcqRel: as for the first try. [QU46]
         Some(self.head.fetch_add_count(1, Ordering::AcqRel))
     }
@@ -268,6 +280,7 @@ impl<T, A: Allocator> Queue<T, A> {
     fn move_head_slow(&self, claimed: Word<T>) -> bool {
         let segment = claimed.ptr();
         word::check_pins(index(claimed), self.slots);
+        step!("move head: pinned");
         // Acquire: pairs with the Release of move_tail; a pinned segment has no other use, so if tail leads here, it
         // does in this use, all of whose tickets are claimed. [QU47]
         let is_last = core::ptr::eq(self.tail.load(Ordering::Acquire).ptr(), segment);
@@ -276,16 +289,20 @@ impl<T, A: Allocator> Queue<T, A> {
             let next = unsafe { self.next_of(segment) };
             // Relaxed: tail has gone on, which was acquired above, so the link is there, with what it publishes. [QU48]
             let first = Word::new(next.load(Ordering::Relaxed), 0);
+            step!("move head: next read");
             let mut seen = word::guess(&self.head);
             while core::ptr::eq(seen.ptr(), segment) {
+                step!("move head: read");
                 // Release: publishes the segment to those who claim from it. [QU50]
                 match self
                     .head
                     .compare_exchange(seen, first, Ordering::Release, Ordering::Relaxed)
                 {
                     Ok(_) => {
+                        step!("move head: moved");
                         // Relaxed: a statistic. [QU51]
                         self.cold.head_moves.fetch_add(1, Ordering::Relaxed);
+                        step!("move head: counted");
                         let change = (index(seen) - self.slots).wrapping_sub(SOURCE);
                         // SAFETY: the segment is pinned; the word has left it, after that many pins.
                         unsafe { self.release(segment, change) };
@@ -295,6 +312,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 }
             }
         }
+        step!("move head: pin to be given back");
         // SAFETY: the pin of the claim is given back once; nobody looks through it afterwards.
         unsafe { self.release(segment, usize::MAX) };
         is_last
@@ -321,6 +339,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 }
             };
             let count = most.min(below - index(word));
+            step!("pop many: to be claimed");
             // AcqRel: as for a single claim. [QU54]
             if self
                 .head
@@ -336,6 +355,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 pauses = (pauses * 2).min(CLAIM_PAUSE_MOST);
                 continue;
             }
+            step!("pop many: claimed");
             if index(word) >= self.slots {
                 if self.move_head_slow(word) {
                     return Err(Look::Empty);
@@ -460,6 +480,7 @@ impl<T, A: Allocator> Drop for Claimed<'_, T, A> {
     fn drop(&mut self) {
         // Only a panic of the closure leaves tickets.
         while let Some(item) = self.next() {
+            step!("come back: item in hand");
             let item = core::mem::ManuallyDrop::new(item);
             // SAFETY: the item is valid for reads, and given up if it is taken; it was taken unless memory lacks,
             // because a closed queue takes it back, too.

@@ -126,6 +126,7 @@ impl<T, A: Allocator> Queue<T, A> {
     ) -> Result<Pushed, Refusal> {
         loop {
             let word = word::guess(&self.tail);
+            step!("push: tail read");
             let claimed = if word.count() < self.slots as u64 {
                 // Acquire: pairs with the Release of move_tail; the segment that the claim names is initialised. [QU14]
                 match self.tail.compare_exchange(
@@ -147,6 +148,7 @@ impl<T, A: Allocator> Queue<T, A> {
                     None => continue,
                 }
             };
+            step!("push: claimed");
             // SAFETY: the claim made the ticket the caller's, so its segment is live until the slot is DONE; the claim
             // was below the slots.
             let slot = unsafe { Segment::slot(word.ptr(), index(word)) };
@@ -173,6 +175,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 pauses = (pauses * 2).min(CLAIM_PAUSE_MOST);
                 tries += 1;
             }
+            step!("push: claim lost");
             // Acquire: as for the first try. [QU15]
             match self.tail.compare_exchange(
                 seen,
@@ -200,6 +203,7 @@ impl<T, A: Allocator> Queue<T, A> {
         admission: Admission,
     ) -> Option<Result<Pushed, Refusal>> {
         let word = word::guess(&self.tail);
+        step!("push slow: tail read");
         if word.count() & CLOSED != 0 && admission == Admission::IfOpen {
             // What the closer did before is visible to the refused.
             let is_closed = self.is_closed();
@@ -211,10 +215,12 @@ impl<T, A: Allocator> Queue<T, A> {
             return unsafe { self.push_flagged(word, item) };
         }
         let pin = self.pin_tail(word)?;
+        step!("push slow: pinned");
         // SAFETY: the segment is pinned, or the queue's own beginning.
         let next = unsafe { self.next_of(pin.segment) };
         // Acquire: pairs with the Release of the link; the segment that follows is initialised. [QU17]
         let mut following = next.load(Ordering::Acquire);
+        step!("push slow: next read");
         let is_open = |following: *mut Segment<T>| {
             following.is_null() || ptr::eq(following, terminal()) && admission == Admission::Always
         };
@@ -223,21 +229,26 @@ impl<T, A: Allocator> Queue<T, A> {
             if !following.is_null() {
                 // Whoever left the mark may not have set the flag yet, and the mark is about to go.
                 self.set_closed(pin.segment);
+                step!("push slow: mark to be replaced");
             }
             let Ok(fresh) = self.fresh_segment() else {
                 return Some(Err(Refusal::NoMemory));
             };
+            step!("push slow: segment in hand");
             // SAFETY: the segment is the caller's alone, and has a slot.
             let slot = unsafe { Segment::slot(fresh, 0) };
             // SAFETY: nobody else knows the segment; the item is valid by the caller's obligations.
             unsafe { slot.prefill(item) };
+            step!("push slow: segment filled");
             // AcqRel: publishes the segment with its first slot; who finds another there reads it. [QU18]
             match next.compare_exchange(following, fresh, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
+                    step!("push slow: linked");
                     following = fresh;
                     linked = true;
                 }
                 Err(other) => {
+                    step!("push slow: link lost");
                     following = other;
                     slot.clear();
                     // SAFETY: it was never linked, and its slots are clear.
@@ -250,10 +261,12 @@ impl<T, A: Allocator> Queue<T, A> {
             return Some(Err(Refusal::Closed));
         }
         self.move_tail(&pin, following);
+        step!("push slow: tail has moved");
         if !linked {
             return None;
         }
         drop(pin);
+        step!("push slow: pin given back");
         // Acquire: a waiter that came before tail moved has left its flag; what it entered is visible. [QU19]
         Some(Ok(Pushed::seen_in(self.tail.load(Ordering::Acquire))))
     }
@@ -268,6 +281,7 @@ impl<T, A: Allocator> Queue<T, A> {
         word: Word<T>,
         item: *const T,
     ) -> Option<Result<Pushed, Refusal>> {
+        step!("push flagged: tail read");
         // Acquire: as for the plain claim; and what a waiter entered before it set its flag is visible. [QU20]
         let word = self
             .tail
@@ -278,6 +292,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 Ordering::Relaxed,
             )
             .ok()?;
+        step!("push flagged: claimed");
         // SAFETY: the claim made the ticket the caller's.
         let slot = unsafe { Segment::slot(word.ptr(), index(word)) };
         // SAFETY: the ticket's one fill; the item is valid and given up if it is taken.
@@ -320,6 +335,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 continue;
             }
             let tickets = (count - *taken).min(self.slots - index(word));
+            step!("push many: tail read");
             // Acquire: as for a single claim. [QU22]
             if self
                 .tail
@@ -335,6 +351,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 pauses = (pauses * 2).min(CLAIM_PAUSE_MOST);
                 continue;
             }
+            step!("push many: claimed");
             for ticket in index(word)..index(word) + tickets {
                 // SAFETY: the claim made these tickets the caller's; all are below the slots.
                 let slot = unsafe { Segment::slot(word.ptr(), ticket) };
@@ -358,6 +375,7 @@ impl<T, A: Allocator> Queue<T, A> {
         let mut seen = word::guess(&self.tail);
         while ptr::eq(seen.ptr(), pin.segment) {
             let flags = seen.count() & (CLOSED | WAITING);
+            step!("move tail: read");
             // AcqRel: publishes the segment to those who claim from it, and the move to those who compare the words;
             // passes on what a waiter or closer published with its flag. [QU24]
             match self.tail.compare_exchange(
@@ -367,8 +385,10 @@ impl<T, A: Allocator> Queue<T, A> {
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
+                    step!("move tail: moved");
                     // Relaxed: a statistic. [QU25]
                     self.cold.tail_moves.fetch_add(1, Ordering::Relaxed);
+                    step!("move tail: counted");
                     // SAFETY: the segment is pinned; the word has left it, after that many pins.
                     unsafe {
                         self.release(pin.segment, (index(seen) - self.slots).wrapping_sub(SOURCE))
@@ -405,6 +425,7 @@ impl<T, A: Allocator> Queue<T, A> {
     pub(super) fn set_closed(&self, segment: *mut Segment<T>) {
         let mut seen = word::guess(&self.tail);
         while ptr::eq(seen.ptr(), segment) && seen.count() & CLOSED == 0 {
+            step!("set closed: tail read");
             let closed = seen.with_count(seen.count() | CLOSED);
             // AcqRel: what came before the close is visible to who sees the flag; what waiters entered is visible
             // here. [QU28]
@@ -413,6 +434,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 .compare_exchange(seen, closed, Ordering::AcqRel, Ordering::Relaxed)
             {
                 Ok(_) => {
+                    step!("set closed: set");
                     if seen.count() & WAITING != 0 {
                         self.wake_all();
                     }
@@ -430,6 +452,7 @@ impl<T, A: Allocator> Queue<T, A> {
     pub fn close(&self) -> bool {
         loop {
             let word = word::guess(&self.tail);
+            step!("close: tail read");
             if word.count() & CLOSED != 0 {
                 // What the first closer did before is visible to the second.
                 return !self.is_closed();
@@ -442,6 +465,7 @@ impl<T, A: Allocator> Queue<T, A> {
                     .compare_exchange(word, closed, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
                 {
+                    step!("close: set");
                     if word.count() & WAITING != 0 {
                         self.wake_all();
                     }
@@ -454,6 +478,7 @@ impl<T, A: Allocator> Queue<T, A> {
             };
             // SAFETY: the segment is pinned, or the queue's own beginning.
             let next = unsafe { self.next_of(pin.segment) };
+            step!("close: pinned");
             // AcqRel: the closer's earlier acts are visible to who finds the mark and then helps to set the flag; a
             // segment that is found is initialised. [QU31]
             match next.compare_exchange(
@@ -463,15 +488,20 @@ impl<T, A: Allocator> Queue<T, A> {
                 Ordering::Acquire,
             ) {
                 Ok(_) => {
+                    step!("close: marked");
                     self.set_closed(pin.segment);
                     return true;
                 }
                 Err(found) if ptr::eq(found, terminal()) => {
+                    step!("close: mark found");
                     self.set_closed(pin.segment);
                     return false;
                 }
                 // The push that linked it came first.
-                Err(following) => self.move_tail(&pin, following),
+                Err(following) => {
+                    step!("close: link found");
+                    self.move_tail(&pin, following);
+                }
             }
         }
     }
@@ -493,6 +523,7 @@ impl<T, A: Allocator> Drop for TailPin<'_, T, A> {
         let mut seen = word::guess(&self.queue.tail);
         while ptr::eq(seen.ptr(), self.segment) {
             debug_assert!(index(seen) > self.queue.slots, "this pin is counted");
+            step!("pin tail: to be given back");
             // Release: pairs with the AcqRel of move_tail; what was done through the pin comes before the segment is
             // retired. [QU74]
             match self.queue.tail.compare_exchange(

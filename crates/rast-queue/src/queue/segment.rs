@@ -87,9 +87,11 @@ impl<T> Slot<T> {
             // SAFETY: by (1) nobody else writes here, and the ticket's consumer reads only after WRITTEN; by (2).
             unsafe { ptr::copy_nonoverlapping(item, value.cast::<T>(), 1) };
         });
+        step!("fill: value copied");
         // AcqRel: publishes the value to the Acquire of a consumer; if the ticket was abandoned, what that consumer did
         // here comes before DONE. [QU1]
         let before = self.state.fetch_add(WRITTEN, Ordering::AcqRel);
+        step!("fill: written");
         if before == 0 {
             return true;
         }
@@ -99,6 +101,7 @@ impl<T> Slot<T> {
         );
         // Release: pairs with the Acquire of the sweep; the copy above comes before the slot's next use. [QU2]
         self.state.store(DONE, Ordering::Release);
+        step!("fill: abandoned and done");
         false
     }
 
@@ -139,8 +142,10 @@ impl<T> Slot<T> {
     pub(super) unsafe fn take(&self) -> T {
         // SAFETY: by (2) the producer has written the value and does not come back; by (1) it is moved out once.
         let item = self.value.with(|value| unsafe { value.cast::<T>().read() });
+        step!("take: value out");
         // Release: pairs with the Acquire of the sweep; the move above comes before the slot's next use. [QU6]
         self.state.store(DONE, Ordering::Release);
+        step!("take: done");
         item
     }
 
@@ -274,6 +279,7 @@ impl<T> Segment<T> {
             // Relaxed: published with the segment, by its link or by its way through the spare. [QU10]
             slot.state.store(0, Ordering::Relaxed);
             swept += 1;
+            step!("sweep: a slot cleared");
         }
         let is_clear = swept == slots;
         // SAFETY: as for the read.

@@ -201,6 +201,7 @@ impl<T, A: Allocator> Queue<T, A> {
             }
             let parker: &Parker = parker.get_or_insert_with(Parker::new);
             let mut turn = Turn::enter(self, Wake::Thread(parker.unparker()));
+            step!("wait: entered");
             // The look after the flag; only what it does not find lets the thread sleep.
             if let Some(end) = self.pop_or_closed() {
                 return end;
@@ -211,6 +212,7 @@ impl<T, A: Allocator> Queue<T, A> {
                     parker.park_deadline(deadline);
                 }
             }
+            step!("wait: slept");
             // If it was woken, the wake-up is for this thread to look; if that look finds nothing, another had the item.
             turn.leave_looking();
         }
@@ -229,6 +231,7 @@ impl<T, A: Allocator> Queue<T, A> {
     /// Enters the line, and sets the flag; the caller looks at the queue after this and before it sleeps.
     fn enter(&self, wake: Wake) -> Turn<'_, T, A> {
         self.lock();
+        step!("locked: to enter");
         let place = self.waiters.line.with_mut(|line| {
             // SAFETY: the line is touched under the lock only, which this thread holds.
             let line = unsafe { &mut *line };
@@ -237,7 +240,9 @@ impl<T, A: Allocator> Queue<T, A> {
             line.waiters.push_back((place, wake));
             place
         });
+        step!("locked: in line");
         self.set_waiting(Waiting::Set);
+        step!("locked: flag set");
         // If the waker of another panics below, this leaves the line as the panic goes up.
         let turn = Turn {
             queue: self,
@@ -257,6 +262,7 @@ impl<T, A: Allocator> Queue<T, A> {
             let waker = found.ok().and_then(|at| line.waiters.remove(at));
             (waker, line.waiters.is_empty())
         });
+        step!("locked: out of line");
         if is_empty {
             self.set_waiting(Waiting::Clear);
         } else if waker.is_none() && unused == Unused::HandedOn {
@@ -294,6 +300,7 @@ impl<T, A: Allocator> Queue<T, A> {
     pub(super) fn wake_all(&self) {
         // AcqRel: as in ask. [QW1]
         let before = self.waiters.word.fetch_or(ALL, Ordering::AcqRel);
+        step!("wake all: asked");
         if before & LOCKED == 0 {
             self.serve();
         }
@@ -303,6 +310,7 @@ impl<T, A: Allocator> Queue<T, A> {
         // AcqRel: what the caller pushed is visible to who wakes, and so to the woken; what waiters entered is visible
         // to the caller if it serves. [QW2]
         let before = self.waiters.word.fetch_add(wakes, Ordering::AcqRel);
+        step!("wake: asked");
         if before >= MANY {
             // Whoever has the lock was stopped for long. The count may run over; the bit stays until nobody sleeps.
             self.wake_all();
@@ -337,6 +345,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
+                    step!("locked: to serve");
                     panicked = panicked.or(self.unlock().wake());
                     // Relaxed: a guess; more may have been asked for, or left. [QW10]
                     seen = self.waiters.word.load(Ordering::Relaxed);
@@ -389,9 +398,11 @@ impl<T, A: Allocator> Queue<T, A> {
         } else {
             0
         };
+        step!("locked: carried");
         // AcqRel: pairs with the Acquires of the lock, and with the AcqRel of ask: what was pushed is visible to those
         // who are woken. [QW7]
         self.waiters.word.fetch_sub(done + LOCKED, Ordering::AcqRel);
+        step!("wake: let go");
         carried
     }
 
@@ -405,6 +416,7 @@ impl<T, A: Allocator> Queue<T, A> {
             if count == seen.count() {
                 return;
             }
+            step!("locked: tail read");
             // AcqRel: the place in the line is visible to the push that sees the flag; the claims that came before are
             // visible to the look that follows. [QW9]
             match self.tail.compare_exchange(

@@ -1,0 +1,418 @@
+//! A thread of `Queue` that stops at any step, for good, delays nobody; `cargo xtask stall` runs it.
+//!
+//! For each `step!` of the sources one thread, the victim, is stopped exactly there. Two producers and two consumers
+//! then complete a fixed number of operations each, in segments so small that they come again many times; nothing is
+//! lost or doubled but what the victim has in hand, and it keeps one segment from going back (those in hand beside).
+//! Then the victim goes on, and everything adds up.
+//!
+//! How the victim comes to a step is left to chance: it and some others work on a queue, and each yields now and then at
+//! a step. So even those of lost exchanges are come upon; a step that is not, fails. `RAST_STALL_STEP=part` runs only those
+//! whose names contain that.
+#![cfg(rast_stall)]
+
+mod support;
+
+use rast_queue::primitive::WaitStrategy;
+use rast_queue::{Queue, TryPushError};
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+use support::Counting;
+
+const SOURCES: [&str; 5] = [
+    include_str!("../src/queue/mod.rs"),
+    include_str!("../src/queue/push.rs"),
+    include_str!("../src/queue/pop.rs"),
+    include_str!("../src/queue/segment.rs"),
+    include_str!("../src/queue/wait.rs"),
+];
+
+/// Tries until a step counts as one that is never reached.
+const TRIES: u64 = 5_000;
+/// What each of the four completes beside the stopped one.
+const OPERATIONS: u64 = 200;
+/// The most items that one operation has in hand.
+const BATCH: u64 = 5;
+/// Threads that work beside the victim until it stops.
+const OTHERS: u64 = 3;
+
+/// One thread's stop at one step.
+struct Stop {
+    at: &'static str,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    Stopped,
+    Released,
+    /// It has come to the end without that step.
+    Ended,
+}
+
+impl Stop {
+    fn new(at: &'static str) -> Self {
+        Self {
+            at,
+            state: Mutex::new(State::Running),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn set(&self, state: State) {
+        *self.state.lock().unwrap() = state;
+        self.changed.notify_all();
+    }
+
+    fn wait_while(&self, state: State) -> State {
+        let guard = self.state.lock().unwrap();
+        *self.changed.wait_while(guard, |now| *now == state).unwrap()
+    }
+
+    /// Called by the victim at each step.
+    fn reach(&self, name: &str) {
+        if name == self.at && *self.state.lock().unwrap() == State::Running {
+            self.set(State::Stopped);
+            self.wait_while(State::Stopped);
+        }
+    }
+}
+
+/// Releases a victim at the end.
+struct Release<'a>(&'a Stop);
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        self.0.set(State::Released);
+    }
+}
+
+thread_local! {
+    static STOP: RefCell<Option<Arc<Stop>>> = const { RefCell::new(None) };
+    /// Zero: this thread does not yield at steps.
+    static CHANCE: Cell<u64> = const { Cell::new(0) };
+}
+
+fn next_random(seed: &mut u64) -> u64 {
+    // Steele, Lea and Flood, 2014: splitmix64.
+    *seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut z = *seed;
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+#[unsafe(no_mangle)]
+fn rast_stall_step(name: &'static str) {
+    let stop = STOP.try_with(|stop| stop.borrow().clone());
+    if let Ok(Some(stop)) = stop {
+        stop.reach(name);
+    }
+    let _ = CHANCE.try_with(|chance| {
+        let mut seed = chance.get();
+        if seed != 0 {
+            // Moments that last, for others to come into: twelve lost claims in a row, a mark that nobody has seen.
+            let lasts = ["pop: claim lost", "close: pinned", "close: marked"].contains(&name);
+            if lasts || next_random(&mut seed).is_multiple_of(8) {
+                thread::yield_now();
+            }
+            chance.set(seed | 1);
+        }
+    });
+}
+
+/// The names of all steps, from the sources.
+fn steps() -> Vec<&'static str> {
+    let names: Vec<_> = SOURCES
+        .iter()
+        .flat_map(|source| source.split("step!(\"").skip(1))
+        .map(|rest| &rest[..rest.find('"').unwrap()])
+        .collect();
+    let different: HashSet<_> = names.iter().collect();
+    assert_eq!(
+        names.len(),
+        different.len(),
+        "each step has a name of its own"
+    );
+    assert!(names.len() >= 70, "the sources are read: {}", names.len());
+    names
+}
+
+/// What a thread did.
+#[derive(Clone, Default)]
+struct Log {
+    pushed: Vec<u64>,
+    popped: Vec<u64>,
+}
+
+type Under<'a> = &'a Queue<u64, Counting>;
+
+/// What the threads do until the victim stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Work,
+    Wait,
+    /// The queue, with waiters, is closed by and by.
+    Close,
+    /// Closed by all at once, its segment being full.
+    CloseFull,
+    /// A closed and full queue, to which a panicking closure gives back.
+    ComeBack,
+}
+
+const MODES: [Mode; 5] = [
+    Mode::Work,
+    Mode::Wait,
+    Mode::Close,
+    Mode::CloseFull,
+    Mode::ComeBack,
+];
+
+/// One operation, chosen by `random`; `log` gets what it pushed and popped when it is done.
+fn operate(queue: Under<'_>, mode: Mode, random: u64, next: &mut u64, log: &Mutex<Log>) {
+    let mut done = Log::default();
+    let mut fresh = || {
+        *next += 1;
+        *next
+    };
+    match (mode, random % 8) {
+        (Mode::ComeBack, _) => {
+            let popped = &mut done.popped;
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                queue.pop_batch(BATCH as usize, |item| {
+                    popped.push(item);
+                    resume_unwind(Box::new(()));
+                })
+            }));
+        }
+        (Mode::Close, 0) if !random.is_multiple_of(64) => done.popped.extend(queue.pop()),
+        (Mode::Close, 0) | (Mode::CloseFull, 0..4) => {
+            queue.close();
+        }
+        (Mode::Wait, 0..3) | (Mode::Close, 1..3) => {
+            let timeout = Duration::from_micros(20);
+            done.popped
+                .extend(queue.pop_timeout(WaitStrategy::Park, timeout));
+        }
+        (_, 0..3) => done.popped.extend(queue.pop()),
+        (_, 3) => {
+            queue.pop_batch(BATCH as usize, |item| done.popped.push(item));
+            // True is exact, but others are at work.
+            let _ = queue.is_empty();
+        }
+        (_, 4) => {
+            let batch = [(); BATCH as usize].map(|()| fresh());
+            let taken = match queue.push_slice(&batch) {
+                Ok(()) => batch.len(),
+                Err(rest) => batch.len() - rest.0.len(),
+            };
+            done.pushed.extend(&batch[..taken]);
+        }
+        _ => {
+            let item = fresh();
+            match queue.try_push(item) {
+                Ok(()) => done.pushed.push(item),
+                Err(TryPushError::Closed(_)) => assert!(queue.is_closed()),
+                Err(TryPushError::NoMemory(_)) => panic!("there is memory"),
+            }
+        }
+    }
+    let mut log = log.lock().unwrap();
+    log.pushed.append(&mut done.pushed);
+    log.popped.append(&mut done.popped);
+}
+
+/// Items of one thread lie in a range of their own.
+fn first_item(thread: u64) -> u64 {
+    thread << 32
+}
+
+fn drain(queue: Under<'_>, log: &Mutex<Log>) {
+    let mut popped: Vec<_> = queue.drain().collect();
+    // Each look into limbo frees one of what others left there.
+    for _ in 0..2 * OTHERS {
+        popped.extend(queue.pop());
+    }
+    log.lock().unwrap().popped.extend(popped);
+}
+
+/// All that was pushed and popped; nothing twice.
+fn sum_up(logs: &[Mutex<Log>]) -> [HashSet<u64>; 2] {
+    let (mut pushed, mut popped) = (HashSet::new(), HashSet::new());
+    for log in logs {
+        let log = log.lock().unwrap();
+        for item in &log.pushed {
+            assert!(pushed.insert(*item), "{item:#x} is pushed twice");
+        }
+        for item in &log.popped {
+            assert!(popped.insert(*item), "{item:#x} is popped twice");
+        }
+    }
+    [pushed, popped]
+}
+
+/// Segments that the victim may keep from going back while it is stopped at `step`.
+fn kept(step: &str, mode: Mode) -> usize {
+    let in_hand = match step {
+        // Not linked yet, or not wanted any more; the full one is pinned beside it.
+        "fresh: spare taken"
+        | "push slow: segment in hand"
+        | "push slow: segment filled"
+        | "push slow: link lost"
+        | "keep: in hand"
+        | "keep: to be freed" => 1,
+        // All that were in limbo; as many threads were inside at most.
+        "reap: list in hand" => OTHERS as usize,
+        _ => 0,
+    };
+    // The batch that comes back is of one more.
+    1 + in_hand + usize::from(mode == Mode::ComeBack)
+}
+
+/// Stops a victim at `step` if it comes there in the try of this number; whether it did.
+fn stopped_at(step: &'static str, number: u64) -> bool {
+    let mut seed = number;
+    let mode = MODES[number as usize % MODES.len()];
+    let slots = [2, 4, 16, 64][next_random(&mut seed) as usize % 4];
+    let alloc = Counting::default();
+    let queue = &Queue::with_segment_slots_in(slots, alloc.clone());
+    // Main, the victim, the others, and the four.
+    let logs: &[Mutex<Log>] = &std::array::from_fn::<_, 9, _>(|_| Mutex::default());
+    if matches!(mode, Mode::CloseFull | Mode::ComeBack) {
+        let mut log = logs[0].lock().unwrap();
+        log.pushed = (1..=slots as u64).collect();
+        queue.push_slice(&log.pushed).unwrap();
+        if mode == Mode::ComeBack {
+            queue.close();
+        }
+    }
+    let (stop, ends) = (Arc::new(Stop::new(step)), &AtomicBool::new(false));
+    let state = thread::scope(|scope| {
+        let work = move |id: u64, operations: u64, seed: u64| {
+            let mut seed = seed;
+            CHANCE.set(seed | 1);
+            let mut next = first_item(id);
+            for _ in 0..operations {
+                if ends.load(Ordering::Relaxed) {
+                    break;
+                }
+                operate(
+                    queue,
+                    mode,
+                    next_random(&mut seed),
+                    &mut next,
+                    &logs[id as usize],
+                );
+            }
+            CHANCE.set(0);
+        };
+        let victims_seed = next_random(&mut seed);
+        let victim = {
+            let stop = stop.clone();
+            scope.spawn(move || {
+                STOP.set(Some(stop.clone()));
+                work(1, 200, victims_seed);
+                STOP.set(None);
+                if *stop.state.lock().unwrap() == State::Running {
+                    stop.set(State::Ended);
+                }
+            })
+        };
+        let others: Vec<_> = (0..if mode == Mode::ComeBack { 0 } else { OTHERS })
+            .map(|n| {
+                let seed = next_random(&mut seed);
+                scope.spawn(move || work(2 + n, u64::MAX, seed))
+            })
+            .collect();
+        // If an assertion below fails, the victim goes on, for the scope to end.
+        let _release = Release(&stop);
+        let state = stop.wait_while(State::Running);
+        ends.store(true, Ordering::Relaxed);
+        // A waiter that is stopped under the lock of the line holds up other waiters, and nobody else.
+        let holds_waiters = step.starts_with("locked") && state == State::Stopped;
+        if !holds_waiters {
+            others.into_iter().for_each(|other| other.join().unwrap());
+        }
+        if state == State::Stopped {
+            four_go_on(queue, logs);
+            drain(queue, &logs[0]);
+            let blocks = alloc.blocks();
+            // Main's spare and the last segment stay in any case.
+            assert!(
+                holds_waiters || blocks <= 2 + kept(step, mode),
+                "{step}: {blocks} segments stay in {mode:?}"
+            );
+            let [pushed, popped] = sum_up(logs);
+            // In the hands of waiters beside, there is nothing.
+            let missing = pushed.difference(&popped).count() as u64;
+            let early = popped.difference(&pushed).count() as u64;
+            let most = if holds_waiters {
+                BATCH * (1 + OTHERS)
+            } else {
+                BATCH
+            };
+            assert!(
+                missing <= most,
+                "{step}: {missing} items are lost in {mode:?}"
+            );
+            assert!(
+                early <= most,
+                "{step}: {early} items from nowhere in {mode:?}"
+            );
+            stop.set(State::Released);
+        }
+        victim.join().unwrap();
+        state
+    });
+    drain(queue, &logs[0]);
+    let [pushed, popped] = sum_up(logs);
+    assert_eq!(pushed.len(), popped.len(), "{step}: lost in {mode:?}");
+    assert!(pushed == popped, "{step}: other items come out in {mode:?}");
+    assert!(
+        alloc.blocks() <= 2,
+        "{step}: {} segments stay in {mode:?}",
+        alloc.blocks()
+    );
+    state == State::Stopped
+}
+
+/// Two producers and two consumers complete their operations.
+fn four_go_on(queue: Under<'_>, logs: &[Mutex<Log>]) {
+    thread::scope(|scope| {
+        for id in 5..9 {
+            scope.spawn(move || {
+                let mut next = first_item(id);
+                for n in 0..OPERATIONS {
+                    // Pops in 0 to 3, pushes in 4 to 7, batches at 3 and 4.
+                    let random = if id % 2 == 0 { n % 4 } else { 4 + n % 4 };
+                    operate(queue, Mode::Work, random, &mut next, &logs[id as usize]);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_thread_stopped_at_any_step_delays_nobody() {
+    let mut never = Vec::new();
+    let mut last = 0;
+    let part = std::env::var("RAST_STALL_STEP").unwrap_or_default();
+    for step in steps().into_iter().filter(|step| step.contains(&part)) {
+        let reached = (0..TRIES).find(|n| stopped_at(step, last + n));
+        match reached {
+            // What reached this step likely reaches the next one.
+            Some(tries) => {
+                println!("stall: {step}: after {} tries", tries + 1);
+                last += tries;
+            }
+            None => never.push(step),
+        }
+    }
+    assert!(never.is_empty(), "no thread ever came to {never:?}");
+}
