@@ -8,7 +8,7 @@ use super::{Call, Event, History, Violation};
 use std::cmp::Reverse;
 use std::collections::{HashSet, VecDeque};
 
-/// More states than this are too many, and the search gives up.
+/// More states than this are too many for recorded histories, and the search gives up.
 const STATES_MAX: usize = 2_000;
 
 /// Longer histories have too many states for sure, and are not begun.
@@ -52,6 +52,11 @@ impl State {
 
 /// Whether some order explains `history`; `None` when that took too many states. Thread numbers are places.
 pub(crate) fn check(history: &History) -> Option<Result<(), Violation>> {
+    check_within(STATES_MAX, history)
+}
+
+/// As [`check`], giving up only after `states_max` states.
+pub(crate) fn check_within(states_max: usize, history: &History) -> Option<Result<(), Violation>> {
     if history.iter().map(Vec::len).sum::<usize>() > EVENTS_MAX {
         return None;
     }
@@ -62,7 +67,7 @@ pub(crate) fn check(history: &History) -> Option<Result<(), Violation>> {
         is_closed: false,
     }];
     while let Some(state) = open.pop() {
-        if seen.len() > STATES_MAX {
+        if seen.len() > states_max {
             return None;
         }
         let rest = || {
