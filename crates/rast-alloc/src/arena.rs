@@ -27,7 +27,7 @@ use crate::misuse;
 use crate::segment::{SLOT, Segment, Segments};
 use crate::size_class::{CLASSES, SLAB_CLASSES, list_limit, size_of_class};
 use crate::slab::SlabList;
-use crate::span::{GRAIN, Span, SpanIndex, TAG, bytes_for};
+use crate::span::{GRAIN, Span, SpanIndex, bytes_for};
 use crate::tally::Tally;
 
 mod call;
@@ -273,7 +273,7 @@ impl Arena {
                 return false;
             };
             span.set_class(class as u8);
-            let block = span.payload().as_ptr().cast();
+            let block = span.start().as_ptr().cast();
             // SAFETY: the span is new and this arena's.
             unsafe { Block::set_next(block, ptr::null_mut()) };
             slot.head.set(block);
@@ -368,9 +368,9 @@ impl Arena {
     unsafe fn put_back_one(&self, class: usize, block: *mut Block) {
         if class >= SLAB_CLASSES {
             // SAFETY: blocks are never null.
-            let payload = unsafe { NonNull::new_unchecked(block) }.cast();
-            // SAFETY: blocks of these classes are payloads of used spans, obligation 1.
-            let span = unsafe { Span::of_payload(payload) };
+            let start = unsafe { NonNull::new_unchecked(block) }.cast();
+            // SAFETY: blocks of these classes are used spans, obligation 1.
+            let span = unsafe { Span::at_start(start) };
             self.give_span(span);
             return;
         }
@@ -400,9 +400,9 @@ impl Arena {
             Some(class) => class,
             None => {
                 // SAFETY: blocks are never null.
-                let payload = unsafe { NonNull::new_unchecked(block) }.cast();
-                // SAFETY: what no slab serves is the payload of a used span.
-                let span = unsafe { Span::of_payload(payload) };
+                let start = unsafe { NonNull::new_unchecked(block) }.cast();
+                // SAFETY: what no slab serves is a used span.
+                let span = unsafe { Span::at_start(start) };
                 match usize::from(span.class()) {
                     SPANS => {
                         self.give_span(span);
@@ -421,21 +421,21 @@ impl Arena {
             return false;
         };
         // SAFETY: the span lies in a segment of this arena.
-        let slab = unsafe { Segment::slab_of(span.payload().as_ptr()) };
-        slab.open(span.payload(), class);
+        let slab = unsafe { Segment::slab_of(span.start().as_ptr()) };
+        slab.open(span.start(), class);
         self.slabs[class].link(slab);
         true
     }
 
     fn close_slab(&self, slab: &crate::slab::Slab) {
         if let Some(start) = slab.close() {
-            // SAFETY: the slab was opened on the payload of a span, which is used until now.
-            let span = unsafe { Span::of_payload(start) };
+            // SAFETY: the slab was opened on a span, which is used until now.
+            let span = unsafe { Span::at_start(start) };
             self.give_span(span);
         }
     }
 
-    /// Takes a span of `bytes` with the payload at a multiple of `align`, from a new segment if need be.
+    /// Takes a span of `bytes` that starts at a multiple of `align`, from a new segment if need be.
     fn take_span(&self, bytes: usize, align: usize) -> Option<Span> {
         let take = || {
             if align <= GRAIN {
@@ -452,7 +452,7 @@ impl Arena {
             }
         };
         // SAFETY: the span lies in a mapped segment of this arena.
-        let segment = unsafe { &*Segment::of(span.payload().as_ptr()) };
+        let segment = unsafe { &*Segment::of(span.start().as_ptr()) };
         if segment.leave_empty() {
             self.empties.set(self.empties.get() - 1);
             self.empties_least
@@ -491,6 +491,3 @@ impl Drop for Arena {
         self.larges.clear();
     }
 }
-
-/// The length of a span's payload that serves slabs.
-const _: () = assert!(bytes_for(SLOT - TAG) == SLOT);

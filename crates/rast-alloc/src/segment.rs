@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   multiple of SEGMENT
-//!   ┌───────────────┬────────────────────┬───────────────┬─────┬──────────────────────┐
-//!   │ header        │ spans              │ slot 1        │ ... │ slot 63   │ sentinel │
-//!   │ owner, slabs  │ (rest of slot 0)   │ 64 KiB        │     │           │          │
-//!   └───────────────┴────────────────────┴───────────────┴─────┴──────────────────────┘
+//!   ┌───────────────────────────┬────────────────────┬───────────────┬─────┬───────────────┐
+//!   │ header, about 100 KiB     │ spans              │ slot 2        │ ... │ slot 63       │
+//!   │ owner, slabs, tags, links │ (rest of slot 1)   │ 64 KiB        │     │               │
+//!   └───────────────────────────┴────────────────────┴───────────────┴─────┴───────────────┘
 //! ```
 //!
 //! | field | written | read |
@@ -13,11 +13,10 @@
 //! | `owner` | when the segment is made, before any block of it is given out | by whoever frees a block |
 //! | `previous`, `next` | by the owner | by the owner |
 //! | `is_empty` | by the owner | by the owner: one free span fills it |
-//! | `slabs` | by the owner | by the owner |
+//! | `slabs`, `tags` | by the owner | by the owner; touched as far as they are used |
 //!
 //! 1. A segment starts at a multiple of its length, so the address of any block, masked, is the address of its header.
-//! 2. Every byte behind the header belongs to a span ([`crate::span`]); a slab is a span whose payload is a whole slot
-//!    but for the tag of the next span, so that slabs stand side by side.
+//! 2. Every byte behind the header belongs to a span ([`crate::span`]); a slab is a span of a whole slot.
 //! 3. `owner` never changes: where a thread dies, its heap lives on and is adopted whole. So whoever has a block may
 //!    read it without any ordering of its own: what brought the block brought the header.
 //! 4. A segment goes back to the system when one free span fills it; then no block of it is left to be freed.
@@ -28,7 +27,7 @@ use core::ptr::{self, NonNull};
 use crate::os;
 use crate::primitive::CachePadded;
 use crate::slab::Slab;
-use crate::span::{GRAIN, SpanIndex, TAG};
+use crate::span::{GRAIN, SpanIndex, Tags};
 
 /// The length of a segment, and what its start is a multiple of.
 pub(crate) const SEGMENT: usize = if cfg!(target_pointer_width = "64") {
@@ -38,10 +37,12 @@ pub(crate) const SEGMENT: usize = if cfg!(target_pointer_width = "64") {
 };
 /// The length of a slot: what a slab takes, and what its start is a multiple of.
 pub(crate) const SLOT: usize = 64 * 1024;
-/// Slots of a segment; the first has the header and serves no slab.
+/// Slots of a segment; those of the header serve no slab.
 const SLOTS: usize = SEGMENT / SLOT;
-/// Where the first tag stands.
-const FIRST: usize = (size_of::<Segment>() + TAG).next_multiple_of(GRAIN) - TAG;
+/// Where the first span starts.
+const FIRST: usize = size_of::<Segment>().next_multiple_of(GRAIN);
+/// Where the tags of the spans stand.
+pub(crate) const TAGS: usize = core::mem::offset_of!(Segment, tags);
 
 /// The header of a segment.
 #[repr(C)]
@@ -52,30 +53,25 @@ pub(crate) struct Segment {
     next: Cell<*const Segment>,
     is_empty: Cell<bool>,
     slabs: [Slab; SLOTS],
+    tags: Tags,
 }
 
-const _: () = assert!(FIRST + GRAIN < SLOT);
 const _: () = assert!(SEGMENT.is_multiple_of(os::PAGE));
 
 impl Segment {
     /// Maps a segment for `owner` and puts its bytes into `spans`; `None` if the system has none.
     pub(crate) fn map(owner: *const (), spans: &SpanIndex) -> Option<NonNull<Self>> {
         let start = os::map(SEGMENT, SEGMENT)?;
-        let header = Self {
-            owner: CachePadded::new(owner),
-            previous: Cell::new(ptr::null()),
-            next: Cell::new(ptr::null()),
-            is_empty: Cell::new(true),
-            slabs: [const { Slab::new() }; SLOTS],
-        };
         let segment = start.cast::<Self>();
-        // SAFETY: the mapping is new, aligned to its length, and longer than the header.
-        unsafe { segment.write(header) };
-        // SAFETY: the first tag stands behind the header, inside the mapping.
+        // SAFETY: the mapping is new, aligned to its length, and longer than the header, for which zeroes are a value: null
+        // pointers, numbers, slabs that serve no class, tags that are not read before they are written.
+        let header = unsafe { &mut *segment.as_ptr() };
+        header.owner = CachePadded::new(owner);
+        header.is_empty.set(true);
+        // SAFETY: the first span starts behind the header, inside the mapping.
         let first = unsafe { start.add(FIRST) };
-        // SAFETY: the bytes behind the header are new, zero, nobody's, and end at the segment's end, which is a multiple
-        // of the grain, so that with the sentinel's tag they are a multiple too; the mapping stays until it is unmapped
-        // below, after the span was withdrawn. `FIRST` plus a tag is a multiple of the grain.
+        // SAFETY: the bytes behind the header are new, zero, and nobody's; the mapping stays until it is unmapped below,
+        // after the span was withdrawn.
         unsafe { spans.format(first, SEGMENT - FIRST) };
         Some(segment)
     }
@@ -137,11 +133,10 @@ impl Segment {
         self.is_empty.get()
     }
 
-    /// Where the first tag of the segment stands.
-    pub(crate) fn first(&self) -> NonNull<u8> {
-        let start = NonNull::from(self).cast::<u8>();
-        // SAFETY: the first tag stands behind the header.
-        unsafe { start.add(FIRST) }
+    /// Where the first span of a segment starts.
+    pub(crate) fn first(segment: NonNull<Self>) -> NonNull<u8> {
+        // SAFETY: the first span starts behind the header.
+        unsafe { segment.cast::<u8>().add(FIRST) }
     }
 }
 

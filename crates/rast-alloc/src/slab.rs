@@ -18,12 +18,11 @@ use core::ptr::{self, NonNull};
 use crate::block::Block;
 use crate::segment::SLOT;
 use crate::size_class::size_of_class;
-use crate::span::TAG;
 
 /// How many bytes are carved at once, at least a block.
 const CARVE: usize = 4096;
-/// What stands for no class.
-const NONE: u8 = u8::MAX;
+/// What stands for no class; classes are kept plus one, so that all zeroes are a slab that serves none.
+const NONE: u8 = 0;
 
 /// The words of one slab.
 #[repr(C)]
@@ -47,21 +46,6 @@ pub(crate) struct Taken {
 }
 
 impl Slab {
-    pub(crate) const fn new() -> Self {
-        Self {
-            free: Cell::new(ptr::null_mut()),
-            previous: Cell::new(ptr::null()),
-            next: Cell::new(ptr::null()),
-            start: Cell::new(ptr::null_mut()),
-            used: Cell::new(0),
-            free_count: Cell::new(0),
-            carved: Cell::new(0),
-            capacity: Cell::new(0),
-            class: Cell::new(NONE),
-            listed: Cell::new(false),
-        }
-    }
-
     /// Begins to serve `class` from the slot at `start`.
     pub(crate) fn open(&self, start: NonNull<u8>, class: usize) {
         self.free.set(ptr::null_mut());
@@ -69,9 +53,8 @@ impl Slab {
         self.used.set(0);
         self.free_count.set(0);
         self.carved.set(0);
-        self.capacity
-            .set(((SLOT - TAG) / size_of_class(class)) as u16);
-        self.class.set(class as u8);
+        self.capacity.set((SLOT / size_of_class(class)) as u16);
+        self.class.set(class as u8 + 1);
     }
 
     /// Ends to serve; returns the slot's start.
@@ -86,7 +69,7 @@ impl Slab {
     pub(crate) fn class(&self) -> Option<usize> {
         match self.class.get() {
             NONE => None,
-            class => Some(usize::from(class)),
+            class => Some(usize::from(class) - 1),
         }
     }
 
@@ -120,7 +103,7 @@ impl Slab {
     }
 
     fn carve(&self) -> (*mut Block, u16) {
-        let size = size_of_class(usize::from(self.class.get()));
+        let size = size_of_class(usize::from(self.class.get()) - 1);
         let left = usize::from(self.capacity.get() - self.carved.get());
         let count = (CARVE / size).clamp(1, left.max(1)).min(left);
         let from = usize::from(self.carved.get()) * size;

@@ -5,37 +5,40 @@
 //! of zeroes, and at most 1/32 of a span's size is passed over.
 //!
 //! ```text
-//!   segment   ┌────────┬─────┬─────────┬─────┬─────────────┬─────┬───────┬──────────┐
-//!             │ header │ tag │ payload │ tag │   payload   │ tag │  ...  │ sentinel │
-//!             └────────┴─────┴─────────┴─────┴─────────────┴─────┴───────┴──────────┘
-//!   tag, 16 bytes: │ bytes: u32 │ before: u32 │ state: u8 │ class: u8 │ clean: u8 │
+//!   segment   ┌────────────────────────────┬────────┬────┬───────────────┬──────────────┐
+//!             │ header: … │ tags │ links    │ span   │ …  │ span          │ span         │
+//!             └────────────────────────────┴────────┴────┴───────────────┴──────────────┘
+//!   a tag for each grain of 1 KiB; the one of a span's first grain counts:
+//!             │ grains: u16 │ before: u16 │ state: u8 │ class: u8 │ clean: u8 │
 //! ```
 //!
 //! | field | meaning |
 //! | --- | --- |
-//! | `bytes` | length with the tag, a multiple of 64; the next tag stands there |
+//! | `grains` | length; the tag of the next span stands that far behind |
 //! | `before` | length of the span before, 0 for the first of a segment |
-//! | `state` | free, used, or the sentinel, which is never free and has no next |
+//! | `state` | free, used, or the sentinel behind the last grain, which is never free and has no next |
 //! | `class` | the class that a used span serves, or that it serves none |
-//! | `clean` | the payload is zero, but for the two words of the links |
+//! | `clean` | all bytes of the span are zero |
 //!
-//! 1. Payloads start at multiples of 64: no two blocks share a line, and alignments up to 64 cost nothing.
-//! 2. No two free spans are neighbours: giving back joins both sides at once.
-//! 3. A free span stands in exactly one list, that of its length; a list's bit is set exactly if it is not empty.
-//! 4. The sentinel needs no test for the end of the segment, and `before == 0` none for its start.
+//! 1. The tags stand together, away from what they describe: splitting and joining touch no page of any block. (With
+//!    tags in the spans each touched one or two that were seldom at hand.)
+//! 2. Spans start at multiples of 1 KiB and have no header, so alignments up to that cost nothing.
+//! 3. No two free spans are neighbours: giving back joins both sides at once.
+//! 4. A free span stands in exactly one list, that of its length; a list's bit is set exactly if it is not empty.
+//! 5. The sentinel needs no test for the end of the segment, and `before == 0` none for its start.
 //!
 //! One thread at a time has an index and all segments beneath it, so nothing here is atomic but the two figures.
 
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-use crate::segment::SEGMENT;
+use crate::segment::{SEGMENT, TAGS};
 use crate::tally::Tally;
 
-/// Lengths and starts of payloads are multiples of this.
-pub(crate) const GRAIN: usize = 64;
-/// The length of a tag.
-pub(crate) const TAG: usize = size_of::<Tag>();
+/// Lengths and starts of spans are multiples of this.
+pub(crate) const GRAIN: usize = 1024;
+/// Grains of a segment.
+const GRAINS: usize = SEGMENT / GRAIN;
 
 /// Lists to a doubling.
 const LISTS: usize = 32;
@@ -48,51 +51,55 @@ const FREE: u8 = 0;
 const USED: u8 = 1;
 const SENTINEL: u8 = 2;
 
-#[repr(C, align(16))]
+#[repr(C, align(8))]
 struct Tag {
-    bytes: Cell<u32>,
-    before: Cell<u32>,
+    grains: Cell<u16>,
+    before: Cell<u16>,
     state: Cell<u8>,
     class: Cell<u8>,
     clean: Cell<bool>,
 }
 
-/// What a free span's payload starts with.
+/// The place of a free span in its list.
 #[repr(C)]
 struct Links {
     next: Cell<Option<Span>>,
     previous: Cell<Option<Span>>,
 }
 
-const _: () = assert!(TAG == 16 && size_of::<Links>() <= GRAIN - TAG);
+/// The tags and links of a segment; all zeroes are a value.
+#[repr(C)]
+pub(crate) struct Tags {
+    tags: [Tag; GRAINS + 1],
+    links: [Links; GRAINS],
+}
+
+const _: () = assert!(size_of::<Tag>() == 8 && GRAINS <= u16::MAX as usize);
 
 /// A tag that stands in a mapped segment.
 ///
 /// Invariant: a value of this type is made for a tag that [`SpanIndex::format`] or a split wrote, and is not used after
 /// the tag was joined into another span or its segment unmapped; the thread that uses it has the segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
 pub(crate) struct Span(NonNull<Tag>);
 
 impl Span {
-    /// The span of a payload.
+    /// The span that starts at an address.
     ///
     /// # Safety
     ///
-    /// 1. `payload` was given by [`Span::payload`] of a span that is still used, and the caller has its segment.
+    /// 1. `start` was given by [`Span::start`] of a span that still stands, or is the start that [`SpanIndex::format`] was
+    ///    given, and the caller has its segment.
     #[inline]
-    pub(crate) unsafe fn of_payload(payload: NonNull<u8>) -> Self {
-        // SAFETY: the tag stands right before the payload, obligation 1.
-        Self(unsafe { payload.sub(TAG) }.cast())
-    }
-
-    /// The span whose tag stands at `start`.
-    ///
-    /// # Safety
-    ///
-    /// 1. [`SpanIndex::format`] was called for `start`, the caller has its segment, and it is mapped.
-    #[inline]
-    pub(crate) unsafe fn first(start: NonNull<u8>) -> Self {
-        Self(start.cast())
+    pub(crate) unsafe fn at_start(start: NonNull<u8>) -> Self {
+        let index = start.addr().get() % SEGMENT / GRAIN;
+        let offset = TAGS + index * size_of::<Tag>();
+        let tag = start
+            .as_ptr()
+            .map_addr(|address| (address & !(SEGMENT - 1)) + offset);
+        // SAFETY: the tags stand in the segment's header, which is not at the address zero.
+        Self(unsafe { NonNull::new_unchecked(tag) }.cast())
     }
 
     #[inline]
@@ -101,33 +108,42 @@ impl Span {
         unsafe { self.0.as_ref() }
     }
 
+    /// The number of the span's first grain.
+    #[inline]
+    fn index(self) -> usize {
+        (self.0.addr().get() % SEGMENT - TAGS) / size_of::<Tag>()
+    }
+
     #[inline]
     fn links<'a>(self) -> &'a Links {
-        // SAFETY: a span is at least a grain long, which holds tag and links; only free spans have links, and nobody
-        // else has a free span's payload.
-        unsafe { self.payload().cast().as_ref() }
+        let offset = TAGS + core::mem::offset_of!(Tags, links) + self.index() * size_of::<Links>();
+        let links = self
+            .0
+            .as_ptr()
+            .map_addr(|address| (address & !(SEGMENT - 1)) + offset);
+        // SAFETY: links for each grain stand behind the tags; only this thread has them.
+        unsafe { &*links.cast::<Links>() }
     }
 
-    /// The start of the bytes behind the tag.
+    /// Where the span starts.
     #[inline]
-    pub(crate) fn payload(self) -> NonNull<u8> {
-        // SAFETY: a span is longer than its tag.
-        unsafe { self.0.cast::<u8>().add(TAG) }
+    pub(crate) fn start(self) -> NonNull<u8> {
+        let offset = self.index() * GRAIN;
+        let start = self
+            .0
+            .as_ptr()
+            .map_addr(|address| (address & !(SEGMENT - 1)) + offset);
+        // SAFETY: a span lies in its segment, which is not at the address zero.
+        unsafe { NonNull::new_unchecked(start) }.cast()
     }
 
-    /// The length with the tag.
+    /// The length.
     #[inline]
     pub(crate) fn bytes(self) -> usize {
-        self.tag().bytes.get() as usize
+        usize::from(self.tag().grains.get()) * GRAIN
     }
 
-    /// The length of the payload.
-    #[inline]
-    pub(crate) fn capacity(self) -> usize {
-        self.bytes() - TAG
-    }
-
-    /// Whether the payload is zero from its third word on.
+    /// Whether all bytes are zero.
     #[inline]
     pub(crate) fn is_clean(self) -> bool {
         self.tag().clean.get()
@@ -150,10 +166,11 @@ impl Span {
         self.tag().state.get() == FREE
     }
 
+    /// The place of the tag that many bytes behind.
     #[inline]
-    fn at(self, offset: usize) -> Self {
+    fn at(self, bytes: usize) -> Self {
         // SAFETY: callers stay inside the segment: the next tag, or the place of one inside this span.
-        Self(unsafe { self.0.byte_add(offset) })
+        Self(unsafe { self.0.add(bytes / GRAIN) })
     }
 
     /// The span behind; the sentinel behind the last one.
@@ -167,7 +184,7 @@ impl Span {
         match self.tag().before.get() {
             0 => None,
             // SAFETY: a tag stands that far before, in the same segment.
-            before => Some(Self(unsafe { self.0.byte_sub(before as usize) })),
+            before => Some(Self(unsafe { self.0.sub(usize::from(before)) })),
         }
     }
 
@@ -180,28 +197,25 @@ impl Span {
     #[inline]
     fn set_bytes(self, bytes: usize) {
         debug_assert!(bytes.is_multiple_of(GRAIN) && bytes < SEGMENT);
-        self.tag().bytes.set(bytes as u32);
-        self.at(bytes).tag().before.set(bytes as u32);
+        let grains = (bytes / GRAIN) as u16;
+        self.tag().grains.set(grains);
+        self.at(bytes).tag().before.set(grains);
     }
 
-    /// Writes a tag where none stands.
+    /// Writes a tag, but for its length.
+    #[inline]
     fn write(self, before: usize, state: u8, clean: bool) {
-        let tag = Tag {
-            bytes: Cell::new(0),
-            before: Cell::new(before as u32),
-            state: Cell::new(state),
-            class: Cell::new(0),
-            clean: Cell::new(clean),
-        };
-        // SAFETY: the place lies in a segment that this thread has, at a multiple of 16, and belongs to no block.
-        unsafe { self.0.write(tag) };
+        let tag = self.tag();
+        tag.before.set((before / GRAIN) as u16);
+        tag.state.set(state);
+        tag.clean.set(clean);
     }
 }
 
 /// The length of the span that holds `size` bytes.
 #[inline]
 pub(crate) const fn bytes_for(size: usize) -> usize {
-    (size + TAG).next_multiple_of(GRAIN)
+    size.next_multiple_of(GRAIN)
 }
 
 /// The free spans of one owner.
@@ -211,7 +225,7 @@ pub(crate) struct SpanIndex {
     heads: [[Cell<Option<Span>>; LISTS]; GROUPS],
     /// Bytes of free spans.
     pub(crate) free: Tally,
-    /// Bytes of free spans whose payload is zero: untouched, or given back to the system.
+    /// Bytes of free spans that are zero: untouched, or given back to the system.
     pub(crate) clean: Tally,
 }
 
@@ -257,26 +271,22 @@ impl SpanIndex {
         }
     }
 
-    /// Makes the bytes from `start` one free span, with a sentinel behind it.
+    /// Makes the `bytes` from `start` to the end of its segment one free span.
     ///
     /// # Safety
     ///
-    /// 1. The `bytes` at `start`, a multiple of [`GRAIN`] of at least one grain more than the sentinel's tag, are
-    ///    writable, zero, the caller's alone, and stay so until the span is whole again and [`SpanIndex::withdraw`]n.
-    /// 2. `start` plus [`TAG`] is a multiple of [`GRAIN`].
+    /// 1. The bytes, a multiple of [`GRAIN`], are writable, zero, the caller's alone, and stay so until the span is whole
+    ///    again and [`SpanIndex::withdraw`]n, and so do the segment's [`Tags`].
     pub(crate) unsafe fn format(&self, start: NonNull<u8>, bytes: usize) {
-        let span = Span(start.cast());
+        // SAFETY: obligation 1; the tag is written now.
+        let span = unsafe { Span::at_start(start) };
         span.write(0, FREE, true);
-        let length = bytes - TAG;
-        span.at(length).write(length, SENTINEL, false);
-        span.set_bytes(length);
-        self.insert(span, length, true);
+        span.at(bytes).write(bytes, SENTINEL, false);
+        span.set_bytes(bytes);
+        self.insert(span, bytes, true);
     }
 
-    /// Puts a span into the list of its length.
-    ///
-    /// What its tag says is passed along: the tag of a span that was split off lies on a page and a line that are seldom
-    /// at hand, and a store there is not waited for, while a load is.
+    /// Puts a span into the list of its length; what its tag says is passed along.
     #[inline]
     fn insert(&self, span: Span, bytes: usize, is_clean: bool) {
         debug_assert!(bytes == span.bytes() && is_clean == span.is_clean());
@@ -361,7 +371,7 @@ impl SpanIndex {
         let tail = span.at(bytes);
         tail.write(bytes, FREE, is_clean);
         tail.set_bytes(rest);
-        span.tag().bytes.set(bytes as u32);
+        span.tag().grains.set((bytes / GRAIN) as u16);
         self.insert(tail, rest, is_clean);
     }
 
@@ -375,9 +385,9 @@ impl SpanIndex {
         Some(span)
     }
 
-    /// Takes a span of `bytes` whose payload is at a multiple of `align`, a power of two past [`GRAIN`]; constant time.
+    /// Takes a span of `bytes` that starts at a multiple of `align`, a power of two past [`GRAIN`]; constant time.
     pub(crate) fn take_aligned(&self, bytes: usize, align: usize) -> Option<Span> {
-        let front_of = |span: Span| span.payload().addr().get().wrapping_neg() & (align - 1);
+        let front_of = |span: Span| span.start().addr().get().wrapping_neg() & (align - 1);
         // A span that has the length and lies well fits as it is: so does the place of each slab that was given back.
         let (group, list) = Self::list_of(bytes);
         let mut candidate = if group < GROUPS {
@@ -457,8 +467,8 @@ impl SpanIndex {
         }
         let rest = span.bytes() - bytes;
         if rest > 0 {
-            // The tail is clean only if it lies wholly behind the links of what was clean.
-            self.cut(span, bytes, rest, clean && rest + GRAIN <= behind);
+            // The tail is clean only if it lies wholly in what was clean.
+            self.cut(span, bytes, rest, clean && rest <= behind);
         }
         true
     }
@@ -469,8 +479,8 @@ impl SpanIndex {
         self.remove(span);
     }
 
-    /// Calls `discard` on the whole pages of each dirty free span of at least `least` bytes; where it answers that they
-    /// are zero now, clears the rest of the span too. Returns how many bytes were given back.
+    /// Calls `discard` on each dirty free span of at least `least` bytes, which may give its memory to the system and has
+    /// to clear it then; returns how many bytes were given back.
     pub(crate) fn purge(
         &self,
         least: usize,
@@ -497,18 +507,19 @@ impl SpanIndex {
         purged
     }
 
-    /// Checks the rules of this file for the segment whose first tag stands at `start`.
+    /// Checks the rules of this file for the segment whose first span starts at `start`.
     #[cfg(test)]
     pub(crate) fn check(&self, start: NonNull<u8>) {
-        let mut span = Span(start.cast());
+        // SAFETY: the segment was formatted from there on.
+        let mut span = unsafe { Span::at_start(start) };
         let mut before = 0;
         let mut was_free = false;
         loop {
-            assert_eq!(span.tag().before.get() as usize, before);
+            assert_eq!(usize::from(span.tag().before.get()) * GRAIN, before);
             if span.tag().state.get() == SENTINEL {
                 break;
             }
-            assert_eq!(span.payload().addr().get() % GRAIN, 0);
+            assert_eq!(span.start().addr().get() % GRAIN, 0);
             assert!(!(was_free && span.is_free()), "two free neighbours");
             if span.is_free() {
                 let (group, list) = Self::list_of(span.bytes());
@@ -518,11 +529,8 @@ impl SpanIndex {
                 }
                 assert_eq!(member, Some(span), "a free span in its list");
                 if span.is_clean() {
-                    let skip = size_of::<Links>();
-                    // SAFETY: the payload is longer than its links.
-                    let rest = unsafe { span.payload().add(skip) };
-                    // SAFETY: the rest of the payload is nobody's, and initialised where it is clean.
-                    let is_zero = unsafe { crate::arena::is_zero(rest, span.capacity() - skip) };
+                    // SAFETY: the span is nobody's, and initialised where it is clean.
+                    let is_zero = unsafe { crate::arena::is_zero(span.start(), span.bytes()) };
                     assert!(is_zero, "a clean span is zero");
                 }
             }

@@ -351,6 +351,7 @@ impl ThreadHeap {
             self.put_away(usize::MAX);
             self.arena.empty_lists();
             self.arena.beat();
+            self.heed();
             self.tell();
             if !self.mailbox.release() {
                 return;

@@ -5,7 +5,7 @@
 //! | key (size rounded up to the alignment) | alignment | level |
 //! | --- | --- | --- |
 //! | up to 8 KiB | - | a class, from slabs |
-//! | up to 32 KiB | up to 64 | a class, from spans |
+//! | up to 32 KiB | up to 1 KiB | a class, from spans |
 //! | up to a quarter of a segment | up to 64 KiB | a span |
 //! | beyond | beyond | a mapping of its own |
 
@@ -16,7 +16,7 @@ use crate::segment::{SEGMENT, SLOT};
 use crate::size_class::{
     CACHED_MAX, SLAB_MAX, SMALL_MAX, class_of, key_of, size_of_class, small_class_of,
 };
-use crate::span::{GRAIN, Span, TAG, bytes_for};
+use crate::span::{GRAIN, Span, bytes_for};
 use core::ptr::{self, NonNull};
 
 /// The largest block that a span serves.
@@ -51,7 +51,7 @@ impl Level {
         match self {
             _ if layout.size() == 0 => 0,
             Self::Class(class) => size_of_class(class),
-            Self::Span => bytes_for(layout.size()) - TAG,
+            Self::Span => bytes_for(layout.size()),
             Self::Large => layout.size().next_multiple_of(PAGE),
         }
     }
@@ -67,11 +67,10 @@ impl Level {
     }
 }
 
-/// How many bytes of a new block are known to be zero: all of them, or all but the first two words.
+/// What is known of a new block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Contents {
     Anything,
-    ZeroPastLinks,
     Zero,
 }
 
@@ -98,14 +97,9 @@ impl Arena {
             Level::Class(_) => (self.allocate(layout), Contents::Anything),
             level => self.allocate_unlisted(layout, level),
         };
-        if !block.is_null() {
-            let dirty = match contents {
-                Contents::Anything => layout.size(),
-                Contents::ZeroPastLinks => layout.size().min(GRAIN),
-                Contents::Zero => 0,
-            };
+        if !block.is_null() && contents == Contents::Anything {
             // SAFETY: the block is new and at least as long as the layout says.
-            unsafe { block.write_bytes(0, dirty) };
+            unsafe { block.write_bytes(0, layout.size()) };
         }
         block
     }
@@ -118,11 +112,11 @@ impl Arena {
                 .map(|span| {
                     span.set_class(SPANS as u8);
                     let contents = if span.is_clean() {
-                        Contents::ZeroPastLinks
+                        Contents::Zero
                     } else {
                         Contents::Anything
                     };
-                    (span.payload(), contents)
+                    (span.start(), contents)
                 })
         } else {
             let block = self.larges.map(layout);
@@ -170,8 +164,8 @@ impl Arena {
         self.slot(level.slot()).given.add(1);
         self.requested.subtract(layout.size() as u64);
         if level == Level::Span {
-            // SAFETY: the block is the payload of a used span, by obligation 1 and its level.
-            let span = unsafe { Span::of_payload(block) };
+            // SAFETY: the block is a used span, by obligation 1 and its level.
+            let span = unsafe { Span::at_start(block) };
             self.give_span(span);
         } else {
             self.reserved
@@ -241,8 +235,8 @@ impl Arena {
             Level::Class(class) => size_of_class(class),
             _ => new.size(),
         };
-        // SAFETY: a block of these levels is the payload of a used span, obligation 1.
-        let span = unsafe { Span::of_payload(block) };
+        // SAFETY: a block of these levels is a used span, obligation 1.
+        let span = unsafe { Span::at_start(block) };
         if !self.spans.resize(span, bytes_for(size)) {
             return false;
         }

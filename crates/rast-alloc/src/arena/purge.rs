@@ -17,7 +17,7 @@ impl Arena {
     /// Notes that one free span fills a segment; from time to time gives those back that nobody needed meanwhile.
     pub(super) fn emptied(&self, span: Span) {
         // SAFETY: the span lies in a mapped segment of this arena.
-        let segment = unsafe { &*Segment::of(span.payload().as_ptr()) };
+        let segment = unsafe { &*Segment::of(span.start().as_ptr()) };
         segment.enter_empty();
         self.empties.set(self.empties.get() + 1);
         self.beats.set(self.beats.get() + 1);
@@ -44,7 +44,7 @@ impl Arena {
                 return;
             }
             // SAFETY: the segment is mapped, and one free span fills it, which stands first.
-            let span = unsafe { Span::first(segment.first()) };
+            let span = unsafe { Span::at_start(Segment::first(mapped)) };
             self.spans.withdraw(span);
             self.segments.unlink(segment);
             // SAFETY: its one span was withdrawn and it is linked nowhere, so nobody knows it or a block of it.
@@ -99,36 +99,31 @@ impl Arena {
     #[cfg(test)]
     pub(crate) fn check(&self) {
         self.segments.each(|segment| {
-            // SAFETY: the segment is mapped.
-            let segment = unsafe { segment.as_ref() };
-            self.spans.check(segment.first());
+            self.spans.check(Segment::first(segment));
         });
     }
 }
 
-/// Gives the whole pages of a free span back and clears the rest of its payload past the links.
+/// Gives the whole pages of a free span back and clears the rest of it.
 fn discard(span: Span) -> Option<usize> {
-    const LINKS: usize = 16;
-    let start = span.payload().addr().get();
-    let end = start + span.capacity();
-    let first = (start + LINKS).next_multiple_of(PAGE);
+    let start = span.start().addr().get();
+    let end = start + span.bytes();
+    let first = start.next_multiple_of(PAGE);
     let last = end & !(PAGE - 1);
     if first >= last {
         return None;
     }
-    // SAFETY: `first` lies inside the payload.
-    let pages = unsafe { span.payload().add(first - start) };
-    // SAFETY: the pages lie wholly in the payload of a free span, past its links: nobody needs them.
+    // SAFETY: `first` lies inside the span.
+    let pages = unsafe { span.start().add(first - start) };
+    // SAFETY: the pages lie wholly in a free span: nobody needs them.
     if !unsafe { os::discard(pages, last - first) } {
         return None;
     }
-    // SAFETY: the links end inside the payload.
-    let front = unsafe { span.payload().add(LINKS) };
-    // SAFETY: the bytes from the links to the first whole page lie in the payload.
-    unsafe { front.write_bytes(0, first - start - LINKS) };
-    // SAFETY: `last` lies inside the payload, or at its end.
-    let back = unsafe { span.payload().add(last - start) };
-    // SAFETY: the bytes from the last whole page to the end of the payload.
+    // SAFETY: the bytes up to the first whole page lie in the span.
+    unsafe { span.start().write_bytes(0, first - start) };
+    // SAFETY: `last` lies inside the span, or at its end.
+    let back = unsafe { span.start().add(last - start) };
+    // SAFETY: the bytes from the last whole page to the end of the span.
     unsafe { back.write_bytes(0, end - last) };
     Some(last - first)
 }
