@@ -1,11 +1,15 @@
 //! `Queue`, with segments of two slots, so that they change and come again.
 
-use rast_queue::Queue;
+use rast_queue::alloc::{AllocError, Allocator, Global, Layout};
 use rast_queue::primitive::cell::UnsafeCell;
 use rast_queue::primitive::model::model;
 use rast_queue::primitive::sync::Arc;
 use rast_queue::primitive::thread;
 use rast_queue::primitive::{Backoff, WaitStrategy};
+use rast_queue::{Queue, TryPushError};
+use std::ptr::NonNull;
+use std::sync::Arc as Owned;
+use std::sync::atomic::{AtomicIsize, Ordering};
 
 fn queue<T>() -> Arc<Queue<T>> {
     Arc::new(Queue::with_segment_slots(2))
@@ -529,5 +533,61 @@ fn queue_drop_with_items() {
         queue.pop();
         drop(queue);
         other.join().unwrap();
+    });
+}
+
+/// Gives out as many blocks as are left, and takes note of those that are out.
+#[derive(Clone)]
+struct Scarce(Owned<(AtomicIsize, AtomicIsize)>);
+
+// SAFETY: the memory is the global allocator's, handed through unchanged.
+unsafe impl Allocator for Scarce {
+    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        if self.0.0.fetch_sub(1, Ordering::Relaxed) <= 0 {
+            return Err(AllocError);
+        }
+        self.0.1.fetch_add(1, Ordering::Relaxed);
+        Global.allocate(layout)
+    }
+
+    unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        self.0.1.fetch_sub(1, Ordering::Relaxed);
+        // SAFETY: the caller's obligations are the global allocator's.
+        unsafe { Global.deallocate(block, layout) };
+    }
+}
+
+/// A push that is refused for want of memory, beside another at the border and a pop that goes on from there: the pin
+/// of the first is counted once, so every segment is retired, and once only.
+#[test]
+fn queue_push_without_memory() {
+    model(|| {
+        let alloc = Scarce(Owned::new((2.into(), 0.into())));
+        let queue = Arc::new(Queue::with_segment_slots_in(2, alloc.clone()));
+        queue.push(1).unwrap();
+        queue.push(2).unwrap();
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || {
+            let pushed = theirs.try_push(3).is_ok();
+            assert_eq!(theirs.pop(), Some(1));
+            assert_eq!(theirs.pop(), Some(2));
+            let third = theirs.pop();
+            (pushed, third)
+        });
+        let mine = match queue.try_push(4) {
+            Ok(()) => true,
+            Err(refused) => {
+                assert_eq!(refused, TryPushError::NoMemory(4));
+                false
+            }
+        };
+        let (theirs, third) = other.join().unwrap();
+        assert!(mine || theirs, "a block was left");
+        assert_eq!(
+            queue.drain().count() + usize::from(third.is_some()),
+            usize::from(mine) + usize::from(theirs)
+        );
+        drop(queue);
+        assert_eq!(alloc.0.1.load(Ordering::Relaxed), 0, "all blocks came back");
     });
 }
