@@ -39,7 +39,8 @@
 //! - All are first in, first out; `Queue` and `ListQueue` are linearizable. A protocol over several queues in which each
 //!   of two threads pushes to one and finds the other empty needs a `fence(SeqCst)` of its own, as with any atomics.
 //! - All memory comes from the allocator `A`; a ring allocates once, at construction; no `pop` allocates.
-//! - Every atomic ordering has a label and a loom model: `docs/verification.md`; the argument: `docs/algorithms/queue.md`.
+//! - Every atomic ordering has a label and a loom model: `docs/verification.md`; the argument:
+//!   `docs/algorithms/queue.md`, and the page of each structure that it names.
 //!
 //! # Features
 //!

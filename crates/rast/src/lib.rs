@@ -17,11 +17,11 @@
 //!     │
 //!   timers     3          amortised clocks, measuring timers, deadline stores
 //!     │
-//!   queue      2          unbounded queue of many, bounded ring of two
+//!   queue      2          queues for one or many on each side
 //!     │
 //!   alloc      1          global allocator and allocator trait
 //!     │
-//!   primitive  0          atomics, cells, parking, from std or from loom
+//!   primitive  0          atomics, cells, parking: std, loom or shuttle
 //! ```
 //!
 //! A crate knows the one directly beneath it and re-exports all that is below, so
@@ -37,6 +37,7 @@
 //! | deadlines that can be cancelled, from other threads too | `rast-timers` | [`timers::DeadlineStore`], [`timers::remote`] |
 //! | a bounded ring between two threads | `rast-queue` | [`queue::spsc`] |
 //! | an unbounded queue between many threads | `rast-queue` | [`queue::Queue`] |
+//! | an unbounded queue with one thread on a side, or both | `rast-queue` | [`queue::mpsc`], [`queue::spmc`], [`queue::spsc::segmented`] |
 //! | allocation figures that stay true when another thread frees | `rast-alloc` | [`alloc::RastAlloc`] |
 //! | parking, event counts and tagged pointers that loom can check | `rast-primitive` | [`primitive::Parker`], [`primitive::EventCount`], [`primitive::TaggedPtr`] |
 //! | several of these under one name | `rast` | the [features](#features) below |
