@@ -124,7 +124,7 @@ mod random {
     use std::string::{String, ToString};
 
     use shuttle::rand::{RngCore, thread_rng};
-    use shuttle::scheduler::{PctScheduler, RandomScheduler};
+    use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
     use shuttle::{Config, Runner};
 
     use crate::scheduled;
@@ -164,7 +164,8 @@ mod random {
             f();
         };
         if let Ok(schedule) = std::env::var("RAST_SHUTTLE_SCHEDULE") {
-            shuttle::replay(scenario, &schedule);
+            let schedule = ReplayScheduler::new_from_encoded(&schedule);
+            Runner::new(schedule, config()).run(scenario);
             return;
         }
         let runs = number("RAST_SHUTTLE_RUNS").map_or(RUNS, |runs| runs.max(2) as usize);
@@ -173,20 +174,24 @@ mod random {
         let failing = Failing { name, seed, runs };
         scheduled::take_has_threads();
 
-        let mut config = Config::new();
-        config.silence_warnings = true;
-        config.stack_size = STACK;
         let random = RandomScheduler::new_from_seed(seed, runs / 2);
-        let mut schedules = Runner::new(random, config.clone()).run(scenario.clone());
+        let mut schedules = Runner::new(random, config()).run(scenario.clone());
         // PCT refuses a scenario of one thread.
         if scheduled::take_has_threads() {
             let pct = PctScheduler::new_from_seed(seed, DEPTH, runs - runs / 2);
-            schedules += Runner::new(pct, config).run(scenario);
+            schedules += Runner::new(pct, config()).run(scenario);
         }
         std::println!(
             "shuttle: {} schedules={schedules} seed={seed}",
             failing.name
         );
+    }
+
+    fn config() -> Config {
+        let mut config = Config::new();
+        config.silence_warnings = true;
+        config.stack_size = STACK;
+        config
     }
 
     pub(super) fn draw() -> u64 {

@@ -175,3 +175,24 @@ fn each_thread_has_its_own_locals() {
     }
     model(|| beside((), add, add));
 }
+
+/// The frames are larger than the stacks that shuttle gives unless it is told otherwise.
+#[test]
+#[should_panic(expected = "a fault under large frames")]
+fn a_fault_under_large_frames_is_found() {
+    model(|| {
+        let large = std::hint::black_box([1_u8; 70 << 10]);
+        assert_eq!(large[large.len() - 1], 2, "a fault under large frames");
+    });
+}
+
+/// A schedule is repeated with the stacks of the run that printed it.
+#[test]
+fn a_schedule_under_large_frames_repeats() {
+    let repeated = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_fault_under_large_frames_is_found"])
+        .env("RAST_SHUTTLE_SCHEDULE", "910101aadbd8c9a9a4a5f48e0100")
+        .output()
+        .unwrap();
+    assert!(repeated.status.success(), "{repeated:?}");
+}
