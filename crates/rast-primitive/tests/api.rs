@@ -56,6 +56,20 @@ mod tagged {
     }
 
     #[test]
+    fn null_may_have_a_count() {
+        const NULL: TaggedPtr<u64> = TaggedPtr::null_with_count(3);
+        let max = TaggedPtr::<u64>::COUNT_MAX;
+        assert!(NULL.is_null());
+        assert_eq!(NULL.count(), 3);
+        assert_eq!(NULL, TaggedPtr::new(ptr::null_mut(), 3));
+        assert_eq!(TaggedPtr::null_with_count(0), TaggedPtr::<u64>::null());
+        assert_eq!(TaggedPtr::<u64>::null_with_count(u64::MAX).count(), max);
+        let word = AtomicTaggedPtr::<u64>::new(TaggedPtr::null_with_count(max));
+        assert_eq!(word.fetch_add_count(1, AcqRel).count(), max);
+        assert_eq!(word.load(Acquire), TaggedPtr::null());
+    }
+
+    #[test]
     fn counts_wrap_beside_the_pointer() {
         let mut value = 5_u64;
         let pointer = &raw mut value;
