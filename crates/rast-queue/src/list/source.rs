@@ -116,7 +116,8 @@ impl<T> Source<T> {
     /// while this runs.
     ///
     /// Liveness: a failure means that another thread took a reference or moved the word. A thread that took one does
-    /// not leave its operation, nor take another one, before the word has left this node.
+    /// not take another one before the word has left this node, unless it completes an operation in between, as
+    /// `is_empty` does, which moves nothing.
     #[inline]
     pub(super) fn pass(&self, from: Place<T>, count: u64, to: Place<T>) -> Option<u64> {
         let mut seen = from.to_word(count);
