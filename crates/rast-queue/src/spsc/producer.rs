@@ -101,6 +101,7 @@ impl<T, A: Allocator> Producer<T, A> {
     /// # Errors
     ///
     /// [`Full`] with the item if the ring has no room.
+    /// A full ring whose consumer is gone stays full, so a loop that waits for room asks [`is_closed`](Self::is_closed).
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), Full<T>> {
         if !self.has_room(1) {

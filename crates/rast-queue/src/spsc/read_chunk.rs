@@ -167,7 +167,8 @@ impl<T, A: Allocator> Drop for Popped<'_, T, A> {
 /// Moves the items of a [`ReadChunk`] out.
 ///
 /// When it is dropped, the items that it gave are popped at once, and the others stand.
-/// If it is forgotten, all items of the chunk count as taken: those that it did not give are leaked.
+/// If it is forgotten, no item of the chunk is seen again, and those that it did not give are leaked; their slots come
+/// back to the producer with the next item that is popped, so a full ring, taken whole, stays full.
 /// `for_each`, `fold` and what is made of them are the fast way through it: two plain loops.
 ///
 /// ```

@@ -197,6 +197,18 @@ fn a_forgotten_iterator_leaks_and_repeats_nothing() {
 }
 
 #[test]
+fn a_forgotten_iterator_over_a_full_ring_leaves_it_full() {
+    let (mut producer, mut consumer) = ring_at(4, usize::MAX - 1);
+    assert_eq!(producer.write_chunk(4).fill(0..4), 4);
+    forget(consumer.read_chunk(4).into_iter());
+    assert_eq!(consumer.pop(), None);
+    assert_eq!(producer.room(), 0);
+    drop(consumer);
+    assert!(producer.is_closed());
+    assert_eq!(producer.room(), 4);
+}
+
+#[test]
 fn panics_lose_nothing() {
     let ledger = Ledger::default();
     let (mut producer, mut consumer) = ring_at(8, usize::MAX - 1);
