@@ -145,6 +145,30 @@ fn a_batch_takes_no_segment_in_advance() {
     assert_eq!(alloc.blocks(), 3);
 }
 
+/// The program ends with the size of a segment, not with that of an item; in a process of its own.
+#[test]
+fn lack_of_memory_tells_how_much() {
+    const CHILD: &str = "RAST_TEST_LACK_OF_MEMORY";
+    if std::env::var_os(CHILD).is_some() {
+        let alloc = Counting::default();
+        alloc.set_refuses(true);
+        let _ = queue_in::<u64, _>(1000, alloc);
+        unreachable!("there is no memory");
+    }
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "segmented::lack_of_memory_tells_how_much"])
+        .arg("--nocapture")
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let told = String::from_utf8(child.stderr).unwrap();
+    let bytes: usize = told
+        .split_whitespace()
+        .find_map(|word| word.parse().ok())
+        .unwrap_or_else(|| panic!("no number in {told:?}"));
+    assert!(bytes >= 8000, "{told}");
+}
+
 #[test]
 fn lack_of_memory_hands_the_item_back() {
     let alloc = Counting::default();

@@ -72,7 +72,7 @@ mod raw;
 pub use consumer::Consumer;
 pub use producer::Producer;
 
-use crate::alloc::{AllocError, Allocator, Global, Layout};
+use crate::alloc::{AllocError, Allocator, Global};
 use raw::Shared;
 
 /// How many items a segment holds unless it is said otherwise.
@@ -118,7 +118,7 @@ pub fn queue_in<T, A: Allocator>(
 ) -> (Producer<T, A>, Consumer<T, A>) {
     match try_queue_in(segment_slots, alloc) {
         Ok(halves) => halves,
-        Err(_) => std_alloc::alloc::handle_alloc_error(Layout::new::<T>()),
+        Err(_) => no_memory::<T, A>(segment_slots),
     }
 }
 
@@ -148,7 +148,7 @@ pub fn try_queue_in<T, A: Allocator>(
 pub fn queue_at<T>(segment_slots: usize, start: usize) -> (Producer<T>, Consumer<T>) {
     match halves(segment_slots, start, Global) {
         Ok(halves) => halves,
-        Err(_) => std_alloc::alloc::handle_alloc_error(Layout::new::<T>()),
+        Err(_) => no_memory::<T, Global>(segment_slots),
     }
 }
 
@@ -171,4 +171,10 @@ fn halves<T, A: Allocator>(
     // SAFETY: (1) likewise the only consumer; (2) as `new` gave them.
     let consumer = unsafe { Consumer::new(shared, place, start) };
     Ok((producer, consumer))
+}
+
+/// Tells the program that there is no memory for a segment.
+#[cold]
+fn no_memory<T, A>(segment_slots: usize) -> ! {
+    std_alloc::alloc::handle_alloc_error(Shared::<T, A>::layout(segment_slots).0)
 }

@@ -3,8 +3,9 @@
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
+use super::no_memory;
 use super::raw::{Place, Shared, Side};
-use crate::alloc::{AllocError, Allocator, Global, Layout};
+use crate::alloc::{AllocError, Allocator, Global};
 use crate::{Closed, TryPushError};
 
 /// The pushing half of a segmented queue.
@@ -225,7 +226,7 @@ impl<T, A: Allocator> Producer<T, A> {
     #[inline(always)]
     fn make_room(&mut self) {
         if self.try_make_room().is_err() {
-            no_memory(self.shared.slots().saturating_mul(size_of::<T>()));
+            no_memory::<T, A>(self.shared.slots());
         }
     }
 
@@ -273,13 +274,6 @@ impl<T, A: Allocator> Producer<T, A> {
         self.tail = self.tail.wrapping_add(count);
         self.shared.publish_tail(self.tail);
     }
-}
-
-#[cold]
-fn no_memory(bytes: usize) -> ! {
-    std_alloc::alloc::handle_alloc_error(
-        Layout::array::<u8>(bytes).unwrap_or(Layout::new::<usize>()),
-    )
 }
 
 /// Counts what is written and publishes it on drop, so by a panic of the iterator too.

@@ -114,7 +114,7 @@ impl<T, A> Shared<T, A> {
     }
 
     /// The layout of a segment, and where its slots and marks begin.
-    fn layout(slots: usize) -> (Layout, usize, usize) {
+    pub(super) fn layout(slots: usize) -> (Layout, usize, usize) {
         let parts = || {
             let (layout, items) =
                 Layout::new::<CachePadded<Node<T>>>().extend(Layout::array::<T>(slots)?)?;
