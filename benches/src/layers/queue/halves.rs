@@ -222,33 +222,44 @@ impl Halves for Blocks {
     }
 }
 
+/// A channel whose producers are clones of a sender, for one consumer.
+macro_rules! channel {
+    ($name:ident, $sender:ty, $receiver:ty, $new:expr) => {
+        impl Halves for $name {
+            type Producer = $sender;
+            type Consumer = $receiver;
+            type Taker<'a> = &'a mut $receiver;
+
+            fn new(producers: u64, _one: u64) -> (Vec<Self::Producer>, Vec<Self::Consumer>) {
+                let (producer, consumer) = $new;
+                (clones(producer, producers), vec![consumer])
+            }
+
+            fn taker(consumer: &mut Self::Consumer) -> Self::Taker<'_> {
+                consumer
+            }
+
+            #[inline]
+            fn push(producer: &mut Self::Producer, item: u64) {
+                producer.send(item).expect("the consumer lives");
+            }
+
+            #[inline]
+            fn pop(taker: &mut Self::Taker<'_>) -> Option<u64> {
+                taker.try_recv().ok()
+            }
+        }
+    };
+}
+
 /// `std::sync::mpsc`.
 struct StdChannel;
-
-impl Halves for StdChannel {
-    type Producer = std_mpsc::Sender<u64>;
-    type Consumer = std_mpsc::Receiver<u64>;
-    type Taker<'a> = &'a mut std_mpsc::Receiver<u64>;
-
-    fn new(producers: u64, _one: u64) -> (Vec<Self::Producer>, Vec<Self::Consumer>) {
-        let (producer, consumer) = std_mpsc::channel();
-        (clones(producer, producers), vec![consumer])
-    }
-
-    fn taker(consumer: &mut Self::Consumer) -> Self::Taker<'_> {
-        consumer
-    }
-
-    #[inline]
-    fn push(producer: &mut Self::Producer, item: u64) {
-        producer.send(item).expect("the consumer lives");
-    }
-
-    #[inline]
-    fn pop(taker: &mut Self::Taker<'_>) -> Option<u64> {
-        taker.try_recv().ok()
-    }
-}
+channel!(
+    StdChannel,
+    std_mpsc::Sender<u64>,
+    std_mpsc::Receiver<u64>,
+    std_mpsc::channel()
+);
 
 #[cfg(all(rast_rivals, feature = "rivals"))]
 mod rivals {
@@ -283,58 +294,20 @@ mod rivals {
     );
 
     pub(super) struct Crossbeam;
-
-    impl Halves for Crossbeam {
-        type Producer = crossbeam_channel::Sender<u64>;
-        type Consumer = crossbeam_channel::Receiver<u64>;
-        type Taker<'a> = &'a mut crossbeam_channel::Receiver<u64>;
-
-        fn new(producers: u64, consumers: u64) -> (Vec<Self::Producer>, Vec<Self::Consumer>) {
-            let (producer, consumer) = crossbeam_channel::unbounded();
-            (clones(producer, producers), clones(consumer, consumers))
-        }
-
-        fn taker(consumer: &mut Self::Consumer) -> Self::Taker<'_> {
-            consumer
-        }
-
-        #[inline]
-        fn push(producer: &mut Self::Producer, item: u64) {
-            producer.send(item).expect("the consumer lives");
-        }
-
-        #[inline]
-        fn pop(taker: &mut Self::Taker<'_>) -> Option<u64> {
-            taker.try_recv().ok()
-        }
-    }
+    channel!(
+        Crossbeam,
+        crossbeam_channel::Sender<u64>,
+        crossbeam_channel::Receiver<u64>,
+        crossbeam_channel::unbounded()
+    );
 
     pub(super) struct Tokio;
-
-    impl Halves for Tokio {
-        type Producer = tokio_mpsc::UnboundedSender<u64>;
-        type Consumer = tokio_mpsc::UnboundedReceiver<u64>;
-        type Taker<'a> = &'a mut tokio_mpsc::UnboundedReceiver<u64>;
-
-        fn new(producers: u64, _one: u64) -> (Vec<Self::Producer>, Vec<Self::Consumer>) {
-            let (producer, consumer) = tokio_mpsc::unbounded_channel();
-            (clones(producer, producers), vec![consumer])
-        }
-
-        fn taker(consumer: &mut Self::Consumer) -> Self::Taker<'_> {
-            consumer
-        }
-
-        #[inline]
-        fn push(producer: &mut Self::Producer, item: u64) {
-            producer.send(item).expect("the consumer lives");
-        }
-
-        #[inline]
-        fn pop(taker: &mut Self::Taker<'_>) -> Option<u64> {
-            taker.try_recv().ok()
-        }
-    }
+    channel!(
+        Tokio,
+        tokio_mpsc::UnboundedSender<u64>,
+        tokio_mpsc::UnboundedReceiver<u64>,
+        tokio_mpsc::unbounded_channel()
+    );
 }
 
 /// One thread pushes one and pops one.

@@ -1,6 +1,6 @@
 //! The segmented queue: edges, panics, closing, memory, kinds of items, threads.
 
-use crate::support::{Counting, Ledger};
+use crate::support::{Counting, Ledger, drop_halves};
 use rast_queue::spsc::segmented::{
     Consumer, DEFAULT_SEGMENT_SLOTS, MAX_SEGMENT_SLOTS, Producer, queue, queue_at, queue_in,
     try_queue_in,
@@ -282,13 +282,7 @@ fn a_panicking_drop_drops_the_rest_and_frees() {
             }
             drop(consumer.pop());
             let result = catch_unwind(AssertUnwindSafe(|| {
-                if producer_first {
-                    drop(producer);
-                    drop(consumer);
-                } else {
-                    drop(consumer);
-                    drop(producer);
-                }
+                drop_halves(producer, consumer, producer_first);
             }));
             assert!(result.is_err());
             ledger.assert_settled();

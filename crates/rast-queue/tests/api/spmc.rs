@@ -1,6 +1,6 @@
 //! The queue for many consumers: edges, panics, closing, kinds of items, memory, threads.
 
-use crate::support::{Counting, Ledger, Payload};
+use crate::support::{Counting, Ledger, Payload, drop_halves};
 use rast_queue::spmc::{
     Consumer, Producer, default_block_slots, queue, queue_in, try_with_block_slots_in,
     with_block_slots, with_block_slots_in,
@@ -201,13 +201,7 @@ fn a_panicking_drop_drops_the_rest_and_frees() {
         producer.reserve(10);
         drop(consumer.pop());
         let result = catch_unwind(AssertUnwindSafe(|| {
-            if producer_first {
-                drop(producer);
-                drop(consumer);
-            } else {
-                drop(consumer);
-                drop(producer);
-            }
+            drop_halves(producer, consumer, producer_first);
         }));
         assert!(result.is_err());
         ledger.assert_settled();

@@ -1,6 +1,6 @@
 //! The ring: edges, panics, closing, kinds of items, threads.
 
-use crate::support::{Counting, Ledger};
+use crate::support::{Counting, Ledger, drop_halves};
 use rast_queue::spsc::{Consumer, Producer, ring, ring_at, ring_in, try_ring_in};
 use rast_queue::{Full, alloc::Global};
 use std::collections::VecDeque;
@@ -196,13 +196,7 @@ fn a_panicking_drop_drops_the_rest_and_frees() {
         producer.push(ledger.payload(2)).ok().unwrap();
         drop(consumer.pop());
         let result = catch_unwind(AssertUnwindSafe(|| {
-            if producer_first {
-                drop(producer);
-                drop(consumer);
-            } else {
-                drop(consumer);
-                drop(producer);
-            }
+            drop_halves(producer, consumer, producer_first);
         }));
         assert!(result.is_err());
         ledger.assert_settled();

@@ -1,6 +1,6 @@
 //! The ring's chunks: parts, panics, chunks that are dropped or forgotten.
 
-use crate::support::{Counting, Ledger, Payload};
+use crate::support::{Counting, Ledger, Payload, drop_halves};
 use rast_queue::spsc::{
     Consumer, FilledChunk, Producer, ReadChunk, ReadChunkIter, WriteChunk, ring, ring_at,
 };
@@ -185,13 +185,7 @@ fn a_forgotten_iterator_leaks_and_repeats_nothing() {
             assert_eq!(consumer.pop().unwrap().value, 2);
             assert_eq!(producer.room(), 4);
         }
-        if producer_first {
-            drop(producer);
-            drop(consumer);
-        } else {
-            drop(consumer);
-            drop(producer);
-        }
+        drop_halves(producer, consumer, producer_first);
         assert_eq!(ledger.dropped(), 2, "one was leaked");
     }
 }

@@ -1,6 +1,6 @@
 //! The ring against a bounded `VecDeque`.
 
-use crate::support::Ledger;
+use crate::support::{Ledger, drop_halves};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rast_queue::spsc;
@@ -169,13 +169,7 @@ proptest! {
             prop_assert_eq!(producer.room(), capacity - oracle.len());
             prop_assert_eq!(ledger.made() - ledger.dropped(), oracle.len());
         }
-        if producer_first {
-            drop(producer);
-            drop(consumer);
-        } else {
-            drop(consumer);
-            drop(producer);
-        }
+        drop_halves(producer, consumer, producer_first);
         ledger.assert_settled();
     }
 }

@@ -61,6 +61,17 @@ unsafe impl Allocator for Counting {
     }
 }
 
+/// Drops both halves of a queue in the order asked for.
+pub(crate) fn drop_halves<P, C>(producer: P, consumer: C, producer_first: bool) {
+    if producer_first {
+        drop(producer);
+        drop(consumer);
+    } else {
+        drop(consumer);
+        drop(producer);
+    }
+}
+
 /// Counts the payloads alive, and how many were made.
 #[derive(Clone, Default)]
 pub(crate) struct Ledger(Arc<[AtomicUsize; 2]>);
