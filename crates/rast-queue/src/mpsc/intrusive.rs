@@ -477,10 +477,26 @@ impl<P: Pointer> fmt::Debug for Consumer<'_, P> {
 }
 
 /// Nodes that were taken, oldest first; dropping it drops the rest.
+///
+/// It is invariant: a type and a subtype of it are two, which may name different fields as their link.
+///
+/// ```compile_fail,E0308
+/// use rast_queue::mpsc::{Link, intrusive::Batch};
+/// struct Task<F>(Link, Link, F);
+/// type Any = Task<for<'a> fn(&'a u8)>;
+/// type Static = Task<fn(&'static u8)>;
+/// rast_queue::impl_node!(Any { 0 });
+/// rast_queue::impl_node!(Static { 1 });
+///
+/// fn turn(batch: Batch<Box<Any>>) -> Batch<Box<Static>> {
+///     batch
+/// }
+/// ```
 #[must_use = "dropping a batch drops the nodes in it"]
 pub struct Batch<P: Pointer> {
     fifo: Fifo,
-    owns: PhantomData<P>,
+    /// Owns pointers, and finds their nodes by `P::Node`, which a subtype may implement otherwise: invariant.
+    owns: PhantomData<Cell<P>>,
 }
 
 // SAFETY: a batch is a list of pointers of type P, which are Send.
