@@ -187,7 +187,9 @@ impl<P: Pointer> Queue<P> {
     /// # Errors
     ///
     /// [`PushError::Closed`] if the queue is closed; [`PushError::Queued`] if the node is in a queue already, this or
-    /// another, which takes a pointer that can be cloned.
+    /// another, or is being pushed, which takes a pointer that can be cloned.
+    /// A refusal of a node that stands comes before its pop: who pops it sees what the caller did before this push, so
+    /// an event noted first and then pushed for is not lost.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::{PushError, Queue}};

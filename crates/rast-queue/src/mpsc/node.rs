@@ -63,17 +63,17 @@ impl Link {
     /// Marks a node that other pointers can reach; false if it is marked already.
     #[inline]
     pub(super) fn mark(&self) -> bool {
-        // Acquire: pairs with the Release in unmark; the consumer's last use of the link comes before our first. [MQ7]
-        self.queued
-            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        // AcqRel: pairs with the AcqRel in unmark; the consumer's last use of the link comes before our first, and if we
+        // are refused, what we did before is seen by who pops the node, so this writes even then. [MQ7]
+        !self.queued.swap(true, Ordering::AcqRel)
     }
 
     /// Takes the mark off; the node can be queued again.
     #[inline]
     pub(super) fn unmark(&self) {
-        // Release: pairs with the Acquire in mark; our use of the link is over. [MQ8]
-        self.queued.store(false, Ordering::Release);
+        // AcqRel: pairs with the AcqRel in mark; our use of the link is over, and what they did who were refused is
+        // seen. [MQ8]
+        self.queued.swap(false, Ordering::AcqRel);
     }
 }
 

@@ -8,6 +8,7 @@ use rast_queue::mpsc::{self, Link};
 use rast_queue::primitive::cell::UnsafeCell;
 use rast_queue::primitive::model::model;
 use rast_queue::primitive::sync::Arc;
+use rast_queue::primitive::sync::atomic::AtomicU32;
 use rast_queue::primitive::thread;
 use std::sync::atomic::{AtomicUsize as StdUsize, Ordering};
 
@@ -386,6 +387,30 @@ fn mpsc_intrusive_shared_node() {
         let popped = other.join().unwrap();
         let rest = queue.consumer().unwrap().take_all().count();
         assert_eq!(popped + rest, 1 + again);
+    });
+}
+
+/// A push that is refused since its node is queued comes before the pop of the node: who pops it sees why it was pushed.
+#[test]
+fn mpsc_intrusive_refused_is_seen() {
+    model(|| {
+        let queue = Arc::new(Queue::new());
+        let why = Arc::new(AtomicU32::new(0));
+        let node = Arc::new(Task {
+            link: Link::new(),
+            value: 1,
+        });
+        queue.push(Arc::clone(&node)).unwrap();
+        let (theirs, seen) = (Arc::clone(&queue), Arc::clone(&why));
+        let other = thread::spawn(move || {
+            let popped = theirs.consumer().unwrap().pop();
+            assert!(popped.is_some(), "it was pushed before");
+            seen.load(Ordering::Relaxed)
+        });
+        why.store(1, Ordering::Relaxed);
+        let refused = queue.push(node).is_err();
+        let seen = other.join().unwrap();
+        assert!(!refused || seen == 1, "the push is lost");
     });
 }
 
