@@ -15,7 +15,7 @@ use super::stack::{self, Fifo, Inbox, RawLink, Stack};
 use crate::Closed;
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
-use crate::primitive::sync::atomic::{AtomicBool, Ordering};
+use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// An unbounded queue of nodes that carry their own link, from any number of producers to one consumer at a time.
 ///
@@ -99,6 +99,17 @@ struct Claim {
     taken: AtomicBool,
     /// What consumers took and did not hand out; the consumer has it while there is one.
     inbox: UnsafeCell<Inbox>,
+}
+
+impl Claim {
+    /// Takes the right to consume; false if somebody has it.
+    fn take(&self) -> bool {
+        // Acquire: pairs with the Release in the drop of Consumer; what the last consumer left in the inbox is seen.
+        // [MQ9]
+        self.taken
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
 }
 
 // SAFETY: what threads hand each other through the queue are pointers of type P, which are Send; the inbox is reached by
@@ -277,15 +288,42 @@ impl<P: Pointer> Queue<P> {
 
     /// Returns the right to consume, or `None` while somebody has it.
     ///
-    /// Wait-free, one exchange; dropping the [`Consumer`] gives the right back, and leaves what it did not pop to the
-    /// next, in order.
+    /// Wait-free, one exchange, two and a fence if the right is taken; dropping the [`Consumer`] gives the right back,
+    /// with a fence, and leaves what it did not pop to the next, in order.
+    ///
+    /// Who pushes and is then given `None` may leave its node to the other, if all look at
+    /// [`is_empty`](Self::is_empty) after they gave the right back: that look finds the node.
+    /// A consumer that is forgotten keeps the right for ever.
+    ///
+    /// ```
+    /// use rast_queue::mpsc::{Link, intrusive::Queue};
+    ///
+    /// struct Task(Link);
+    /// rast_queue::impl_node!(Task { 0 });
+    ///
+    /// fn run(queue: &Queue<Box<Task>>) {
+    ///     while !queue.is_empty() {
+    ///         let Some(mut consumer) = queue.consumer() else {
+    ///             return; // whoever has the right looks again
+    ///         };
+    ///         consumer.take_all().for_each(drop);
+    ///     }
+    /// }
+    ///
+    /// let queue = Queue::new();
+    /// queue.push(Box::new(Task(Link::new()))).unwrap();
+    /// run(&queue);
+    /// assert!(queue.is_empty());
+    /// ```
     pub fn consumer(&self) -> Option<Consumer<'_, P>> {
-        // Acquire: pairs with the Release in the drop of Consumer; what the last consumer left in the inbox is seen.
-        // [MQ9]
-        self.claim
-            .taken
-            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
-            .ok()?;
+        if !self.claim.take() {
+            // SeqCst: either the one with the right, who fences after giving it back, finds in its next look what we
+            // pushed before, or our second try finds the right free. [MQ19]
+            fence(Ordering::SeqCst);
+            if !self.claim.take() {
+                return None;
+            }
+        }
         let inbox = self.claim.inbox.with_mut(|inbox| {
             // SAFETY: the claim is ours, so nobody else is here.
             core::mem::replace(unsafe { &mut *inbox }, Inbox::new())
@@ -467,6 +505,9 @@ impl<P: Pointer> Drop for Consumer<'_, P> {
         });
         // Release: pairs with the Acquire in consumer; the inbox is written, and our takes are over. [MQ10]
         self.queue.claim.taken.store(false, Ordering::Release);
+        // SeqCst: the other side of the fence in consumer; our next look at the queue finds what was pushed by those who
+        // found the right taken. [MQ20]
+        fence(Ordering::SeqCst);
     }
 }
 

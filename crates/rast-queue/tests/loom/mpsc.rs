@@ -414,6 +414,33 @@ fn mpsc_intrusive_refused_is_seen() {
     });
 }
 
+/// Who finds the right to consume taken may go: who had it sees what was pushed, if he looks after he gave it back.
+#[test]
+fn mpsc_intrusive_right_is_not_missed() {
+    fn turn(queue: &Queue<Box<Task>>, value: u32) -> u32 {
+        queue.push(task(value)).unwrap();
+        let mut sum = 0;
+        while !queue.is_empty() {
+            let Some(mut consumer) = queue.consumer() else {
+                break;
+            };
+            sum += consumer.take_all().map(|task| task.value).sum::<u32>();
+        }
+        sum
+    }
+    model(|| {
+        let queue = Arc::new(Queue::new());
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || turn(&theirs, 1));
+        let mine = turn(&queue, 2);
+        assert_eq!(
+            mine + other.join().unwrap(),
+            3,
+            "a node stands, and nobody knows"
+        );
+    });
+}
+
 /// A push beside a close is refused with its node, or is in what stands; the queue drops it then.
 #[test]
 fn mpsc_intrusive_close() {
