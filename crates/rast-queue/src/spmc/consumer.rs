@@ -17,7 +17,8 @@ const PAUSE_LAST: u32 = 256;
 /// A popping half of a queue for many consumers; [`Producer::consumer`](super::Producer::consumer) and `clone` make more.
 ///
 /// It moves between threads with its owner; popping takes `&mut self`, so each thread has a consumer of its own.
-/// All methods are lock-free: a thread that is stopped in one, wherever, delays nobody. None allocates.
+/// All methods are lock-free: a thread that is stopped in one, wherever, delays nobody.
+/// None allocates, but for the room that [`pop_into`](Self::pop_into) makes in its vector.
 /// What one consumer pops is in the order of the pushes.
 ///
 /// A consumer that has popped keeps the block it popped from until it comes to another one, finds the queue empty after
@@ -217,7 +218,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// Other consumers may make it less and the producer more at once; it is exact while nobody else is at work.
     #[inline]
     pub fn len(&self) -> usize {
-        // The order matters: a tail loaded after a head is not before it.
+        // A tail may be loaded that is older than the head, whose load orders nothing; then nothing stands.
         let head = self.handle.load_head();
         self.handle.load_tail().saturating_sub(head) as usize
     }

@@ -69,6 +69,8 @@ pub struct Producer<T, A: Allocator = Global> {
     tail: u64,
     /// The published tail.
     published: u64,
+    /// The tail at the last `publish`: of what stands before it, the caller was told.
+    told: u64,
     /// Blocks of our own, chained.
     stock: *mut Block<T>,
     stock_len: usize,
@@ -96,6 +98,7 @@ impl<T, A: Allocator> Producer<T, A> {
             written: 0,
             tail: 0,
             published: 0,
+            told: 0,
             stock: ptr::null_mut(),
             stock_len: 0,
         }
@@ -153,10 +156,12 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Publishes what is pending, all of it by one store, and returns whether consumers may be waiting for it.
     ///
-    /// That is so if, right after the store, every older item was claimed: the queue has become non-empty.
-    /// On `false` nothing was pending, or an older item stood still, and whoever takes that one will find these.
+    /// That is so if items came since the last call of `publish`, by a push or a batch too, which tell nothing
+    /// themselves, and, right after the store, every older one was claimed: the queue has become non-empty.
+    /// On `false` nothing came, or an older item stood still, and whoever takes that one will find these.
     /// A consumer whose pop of any form, or whose `is_empty`, found nothing before this publication is never missed, so a
-    /// caller may wake one upon `true` only.
+    /// caller may wake one upon `true` only, if each push and batch is followed by a `publish` before the caller rests.
+    /// The end of the producer publishes and closes without telling: wake all consumers then.
     ///
     /// Wait-free; a store, a fence, and a load of the consumers' index.
     ///
@@ -170,10 +175,11 @@ impl<T, A: Allocator> Producer<T, A> {
     /// assert_eq!((consumer.pop(), consumer.pop()), (Some(1), Some(2)));
     /// ```
     pub fn publish(&mut self) -> bool {
-        let first = self.published;
+        let first = self.told;
         if first == self.tail {
             return false;
         }
+        self.told = self.tail;
         self.publish_quietly();
         self.handle.was_drained_before(first)
     }

@@ -102,6 +102,22 @@ fn pending_items_are_seen_at_once_or_not_at_all() {
     }
 }
 
+/// What was pushed without a publication of its own has told nobody, so the next publication tells of it too.
+#[test]
+fn a_publication_tells_of_the_pushes_before_it() {
+    let (mut producer, mut consumer) = with_block_slots(2);
+    assert_eq!(consumer.pop(), None, "and it sleeps");
+    producer.push(0);
+    producer.push_pending(1);
+    assert!(producer.publish(), "nobody was told of the first");
+    producer.push(2);
+    assert!(!producer.publish(), "older items stand, of which it told");
+    assert_eq!(consumer.pop_batch(3, drop), 3);
+    assert!(!producer.publish(), "nothing is new");
+    producer.push_batch([3, 4]);
+    assert!(producer.publish(), "it became non-empty by the batch");
+}
+
 #[test]
 fn pending_items_are_published_by_the_end_of_the_producer() {
     let (mut producer, mut consumer) = with_block_slots(2);

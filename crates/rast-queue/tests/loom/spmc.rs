@@ -112,7 +112,8 @@ fn spmc_publish_is_one_store() {
 fn spmc_publish_wakes() {
     model(|| {
         let (mut producer, mut consumer) = spmc::with_block_slots(2);
-        producer.push(0);
+        producer.push_pending(0);
+        assert!(producer.publish());
         let other = thread::spawn(move || {
             assert_eq!(consumer.pop(), Some(0));
             consumer.pop().is_some()
@@ -130,7 +131,8 @@ fn spmc_publish_wakes_the_other() {
     model(|| {
         let (mut producer, mut first) = spmc::with_block_slots(2);
         let mut second = first.clone();
-        producer.push(0);
+        producer.push_pending(0);
+        assert!(producer.publish());
         let other = thread::spawn(move || first.pop().is_some());
         let third = thread::spawn(move || second.pop_batch(1, |_| {}) > 0);
         producer.push_pending(1);
