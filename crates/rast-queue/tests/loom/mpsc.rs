@@ -403,8 +403,9 @@ fn mpsc_intrusive_refused_is_seen() {
         queue.push(Arc::clone(&node)).unwrap();
         let (theirs, seen) = (Arc::clone(&queue), Arc::clone(&why));
         let other = thread::spawn(move || {
-            let popped = theirs.consumer().unwrap().pop();
-            assert!(popped.is_some(), "it was pushed before");
+            // Kept to the end, since its drop has a fence.
+            let mut consumer = theirs.consumer().unwrap();
+            assert!(consumer.pop().is_some(), "it was pushed before");
             seen.load(Ordering::Relaxed)
         });
         why.store(1, Ordering::Relaxed);
