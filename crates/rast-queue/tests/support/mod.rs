@@ -3,8 +3,8 @@
 
 use rast_queue::alloc::{AllocError, Allocator, Global, Layout};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Counts bytes and blocks in use, and refuses when told.
 #[derive(Clone, Default)]
@@ -73,8 +73,20 @@ pub(crate) fn drop_halves<P, C>(producer: P, consumer: C, producer_first: bool) 
 }
 
 /// Counts the payloads alive, and how many were made.
-#[derive(Clone, Default)]
-pub(crate) struct Ledger(Arc<[AtomicUsize; 2]>);
+///
+/// Its memory stays for good and is known to a list, so that a payload that a test forgets on purpose is no leak.
+#[derive(Clone)]
+pub(crate) struct Ledger(&'static [AtomicUsize; 2]);
+
+static LEDGERS: Mutex<Vec<&'static [AtomicUsize; 2]>> = Mutex::new(Vec::new());
+
+impl Default for Ledger {
+    fn default() -> Self {
+        let counts: &'static [AtomicUsize; 2] = Box::leak(Box::default());
+        LEDGERS.lock().unwrap().push(counts);
+        Self(counts)
+    }
+}
 
 impl Ledger {
     /// A payload that carries `value`.
