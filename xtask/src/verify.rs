@@ -64,6 +64,7 @@ const STEPS: &[Step] = &[
     quick("layers", || checked("layers", layers::command(&[]))),
     quick("tidy", || checked("tidy", tidy::command(&[]))),
     quick("tests", tests),
+    step("global", global),
     quick("doc tests", || {
         cargo("test --workspace --all-features --no-fail-fast --doc")
     }),
@@ -201,6 +202,26 @@ fn checked(name: &str, result: Result<bool>) -> Result<Outcome> {
 fn tests() -> Result<Outcome> {
     cargo("build --workspace --all-features --examples")?;
     cargo("test --workspace --all-features --no-fail-fast --lib --bins --tests")
+}
+
+/// The layers above the allocator, whose tests take all of their memory from it then.
+///
+/// The allocator's own test comes first: it fails where it is not the program's.
+fn global() -> Result<Outcome> {
+    let target = Workspace::load(tree::root())?.target_dir.join("global");
+    for line in [
+        "test -p rast-alloc --test global --test threads",
+        "test --no-fail-fast -p rast-queue -p rast-timers -p rast-sharder -p rast-msgpass --lib --test api \
+         --test model --test memory --test protocol --test linearizable --test source --test allocation \
+         --test many_edges",
+    ] {
+        Cmd::cargo()
+            .args(line.split_whitespace())
+            .rustflags("--cfg rast_global_alloc")
+            .env("CARGO_TARGET_DIR", &target)
+            .run()?;
+    }
+    Ok(Outcome::Passed)
 }
 
 /// Each crate with no feature, with each alone, and with all.

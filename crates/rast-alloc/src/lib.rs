@@ -115,6 +115,12 @@ pub use {
     registry::{Entered, Entry, Registry},
 };
 
+// Under this private cfg the allocator serves every program that this crate is linked into: so the tests of the layers above
+// run on it (`cargo xtask verify --only global`).
+#[cfg(all(rast_global_alloc, feature = "std"))]
+#[global_allocator]
+static EVERYWHERE: RastAlloc = RastAlloc;
+
 pub use allocator_api2::alloc::{AllocError, Allocator, Global, Layout};
 pub use allocator_api2::{boxed, vec};
 

@@ -5,6 +5,7 @@ use rast_alloc::RastAlloc;
 use std::sync::mpsc;
 use std::thread;
 
+#[cfg(not(rast_global_alloc))]
 #[global_allocator]
 static ALLOC: RastAlloc = RastAlloc;
 

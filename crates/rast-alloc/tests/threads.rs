@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+#[cfg(not(rast_global_alloc))]
 #[global_allocator]
 static ALLOC: RastAlloc = RastAlloc;
 

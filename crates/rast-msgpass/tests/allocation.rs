@@ -8,6 +8,7 @@ use rast_msgpass::alloc::RastAlloc;
 use rast_msgpass::primitive::WaitStrategy;
 use rast_msgpass::{Cx, Egress, Next, Process, Receive, graph};
 
+#[cfg(not(rast_global_alloc))]
 #[global_allocator]
 static ALLOC: RastAlloc = RastAlloc;
 

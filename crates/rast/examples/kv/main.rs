@@ -39,11 +39,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use args::Asked;
+use rast::alloc::RastAlloc;
 use server::Server;
 use signals::Signals;
 
 /// How often the main thread looks for a signal or a thread that has failed.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Requests are taken on the I/O threads and given back by the workers, values the other way round: what the allocator is
+/// made for.
+#[global_allocator]
+static ALLOC: RastAlloc = RastAlloc;
 
 fn main() -> ExitCode {
     let settings = match args::read(std::env::args().skip(1)) {
