@@ -93,6 +93,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         "forks and keys in the tests",
     ),
     (
+        "rast-timers",
+        "libc",
+        Kind::Normal,
+        "the clock that counts suspension, which std has no face for",
+    ),
+    (
         "rast-sharder",
         "hashbrown",
         Kind::Normal,

@@ -3,9 +3,17 @@
 //! Everything in the workspace that asks for the time asks a [`Clock`], so
 //! that a test can drive it by hand.
 
+#[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
+mod boot;
+mod coarse;
 #[cfg(feature = "std")]
 mod monotonic;
 
+#[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
+pub use boot::BootClock;
+pub use coarse::CoarseClock;
+#[cfg(feature = "std")]
+pub use coarse::Ticker;
 #[cfg(feature = "std")]
 pub use monotonic::MonotonicClock;
 

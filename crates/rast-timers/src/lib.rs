@@ -9,9 +9,10 @@
 //!
 //! - [`Instant`] and [`Nanos`]: a point in time and a span, one `u64` of
 //!   nanoseconds each.
-//! - [`Clock`], with [`MonotonicClock`] for programs and [`ManualClock`] for
-//!   tests.
-//! - [`Tick`]: a word in which a loop publishes what time it last read.
+//! - [`Clock`], with [`MonotonicClock`] and [`BootClock`] of the system,
+//!   [`CoarseClock`] for the price of a load, and [`ManualClock`] for tests.
+//! - [`Tick`]: a word in which a loop publishes what time it last read; a
+//!   [`Guard`] of the timers, one of several.
 //! - [`PeriodicTimer`]: the time since the last call.
 //! - [`StartFinishTimer`]: how long pairs of calls take in sum, with an error
 //!   bar.
@@ -80,9 +81,9 @@
 //!   store of a word; a store costs O(log n), and allocates where it grows.
 //!   [`remote`] has the progress of the queue beneath it.
 //!
-//! The crate has no unsafe code and no lock of its own. The proofs, and the
-//! faults of the source document that they answer, stand in
-//! `docs/algorithms/timers.md`.
+//! The unsafe code is one small file that reads the processor's counter and the
+//! system's boot clock. The proofs, and the faults of the source document that
+//! they answer, stand in `docs/algorithms/timers.md`.
 //!
 //! # Deliberately simple for now
 //!
@@ -93,22 +94,28 @@
 //!
 //! # Features and platforms
 //!
-//! - `std` (default): [`MonotonicClock`]. Without it the crate is `no_std` with
+//! - `std` (default): [`MonotonicClock`], [`BootClock`] on Linux and Android
+//!   (brings `libc` there), [`Ticker`]. Without it the crate is `no_std` with
 //!   `alloc`.
 //!
 //! Runs wherever `rast-primitive` does; 64-bit atomics come from there.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 extern crate alloc as std_alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+#[cfg(feature = "std")]
+mod raw;
 mod time;
 
 mod clock;
 mod config;
+#[cfg(feature = "std")]
+mod counter;
+mod guard;
 mod tick;
 
 mod periodic;
@@ -118,10 +125,15 @@ mod waiting;
 pub mod remote;
 mod store;
 
+#[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
+pub use clock::BootClock;
+pub use clock::{Clock, CoarseClock, ManualClock};
 #[cfg(feature = "std")]
-pub use clock::MonotonicClock;
-pub use clock::{Clock, ManualClock};
+pub use clock::{MonotonicClock, Ticker};
 pub use config::TimerConfig;
+#[cfg(feature = "std")]
+pub use counter::{Counter, NoCounter, Tsc};
+pub use guard::Guard;
 pub use periodic::PeriodicTimer;
 pub use start_finish::StartFinishTimer;
 pub use store::{DeadlineStore, Expired, Handle, HeapStore};

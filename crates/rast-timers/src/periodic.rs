@@ -21,13 +21,13 @@
 //!
 //! **−P ≤ now − S ≤ τ + δ** at every call, whatever the pattern of calls.
 
-use crate::{Clock, Instant, Nanos, Tick, TimerConfig};
+use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
 
 /// Measures the time between its calls and reads the clock seldom.
 ///
 /// The answers sum to the time since the first call, at most P too much and
 /// at most τ + δ too little, at every call (P is the configured period; τ and
-/// δ are those of the [`Tick`]). A single answer is an estimate.
+/// δ are those of the [`Tick`](crate::Tick)). A single answer is an estimate.
 ///
 /// A timer belongs to one place in the code, called by one thread at a time;
 /// it may move between threads and between ticks of one clock at any call.
@@ -86,10 +86,10 @@ impl<C: Clock> PeriodicTimer<C> {
 
     /// Returns the time since the last call, zero at the first.
     #[inline]
-    pub fn elapsed(&mut self, tick: &Tick) -> Nanos {
-        let word = tick.load();
+    pub fn elapsed(&mut self, guard: &(impl Guard + ?Sized)) -> Nanos {
+        let word = guard.word();
         if self.countdown == 0 || word != self.word {
-            return self.elapsed_slow(word);
+            return self.elapsed_slow(word, guard);
         }
         self.countdown -= 1;
         let answer = self.step.min(self.cap);
@@ -99,14 +99,15 @@ impl<C: Clock> PeriodicTimer<C> {
 
     /// Reads the clock, settles what it finds and plans the next batch.
     #[cold]
-    fn elapsed_slow(&mut self, word: u64) -> Nanos {
+    fn elapsed_slow(&mut self, word: u64, guard: &(impl Guard + ?Sized)) -> Nanos {
         let now = self.clock.now();
+        // A word that means nothing: then every call reads the clock.
+        let vouched = guard.vouches(word, now);
         let sum = self.position();
         let answer = match self.started_at {
             None => {
                 self.started_at = Some(now);
-                self.batch = 1;
-                self.settle(now, now, word);
+                self.settle(now, now, word, 1);
                 return Nanos::ZERO;
             }
             Some(_) => {
@@ -117,27 +118,26 @@ impl<C: Clock> PeriodicTimer<C> {
         };
         let calls = self.batch - self.countdown;
         let mean = now.saturating_since(self.read_at).as_nanos() / u64::from(calls);
-        self.batch = self.config.next_batch(self.batch, mean);
+        let batch = if vouched {
+            self.config.next_batch(self.batch, mean)
+        } else {
+            1
+        };
         self.step = mean.max(self.config.least_value.as_nanos());
-        self.settle(now, sum.saturating_add(answer), word);
+        self.settle(now, sum.saturating_add(answer), word, batch);
         answer
     }
 
-    /// Takes `now` as the last reading and `sum` as S.
-    fn settle(&mut self, now: Instant, sum: Instant, word: u64) {
+    /// Takes `now` as the last reading and `sum` as S, and `batch` calls from
+    /// here up to and with the next reading.
+    fn settle(&mut self, now: Instant, sum: Instant, word: u64, batch: u32) {
         let limit = now.saturating_add(self.config.period).max(sum);
         self.read_at = now;
         self.limit = limit.as_nanos();
         self.cap = limit.saturating_since(sum).as_nanos();
         self.word = word;
-        // A word ahead of the clock breaks the tick's first promise and says
-        // nothing of how old it is: then every call reads the clock.
-        self.countdown = if word > now.as_nanos() {
-            0
-        } else {
-            self.batch - 1
-        };
-        self.batch = self.countdown + 1;
+        self.batch = batch;
+        self.countdown = batch - 1;
     }
 
     /// S: the start of the series plus all answers.

@@ -20,7 +20,7 @@
 //! pair more often than its share. Where the tick moves, the clock is read to
 //! end the window, but the pair there is a guess like the others.
 
-use crate::{Clock, Instant, Nanos, Tick, TimerConfig};
+use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
 
 /// Binary places of a predicted duration below the nanosecond, so that pairs
 /// of a few nanoseconds do not lose their fraction ten thousand times.
@@ -142,10 +142,10 @@ impl<C: Clock> StartFinishTimer<C> {
 
     /// Opens a pair; one that is open already is forgotten.
     #[inline]
-    pub fn start(&mut self, tick: &Tick) {
-        let word = tick.load();
+    pub fn start(&mut self, guard: &(impl Guard + ?Sized)) {
+        let word = guard.word();
         if self.countdown == 0 || word != self.word {
-            return self.start_slow(word);
+            return self.start_slow(word, guard);
         }
         self.countdown -= 1;
         self.pair = Pair::Guessed;
@@ -153,8 +153,8 @@ impl<C: Clock> StartFinishTimer<C> {
 
     /// Closes the open pair and counts it; does nothing if none is open.
     #[inline]
-    pub fn finish(&mut self, tick: &Tick) {
-        let word = tick.load();
+    pub fn finish(&mut self, guard: &(impl Guard + ?Sized)) {
+        let word = guard.word();
         if self.pair != Pair::Guessed || word != self.word {
             return self.finish_slow(word);
         }
@@ -166,15 +166,14 @@ impl<C: Clock> StartFinishTimer<C> {
 
     /// Reads the clock at a start: because the tick moved, or to read a pair.
     #[cold]
-    fn start_slow(&mut self, word: u64) {
+    fn start_slow(&mut self, word: u64, guard: &(impl Guard + ?Sized)) {
         let now = self.clock.now();
         self.settle(now, Nanos::ZERO);
         self.shrink(now);
         self.word = word;
-        // A word ahead of the clock breaks the tick's first promise and says
-        // nothing of how old it is: then every pair is read.
-        let ahead = word > now.as_nanos();
-        if self.countdown > 0 && !ahead {
+        // A word that means nothing: then every pair is read.
+        let vouched = guard.vouches(word, now);
+        if self.countdown > 0 && vouched {
             // Not the pair to read: the one that meets a new tick is more
             // often one behind a long pair than its share.
             self.countdown_read = self.countdown;
@@ -188,7 +187,7 @@ impl<C: Clock> StartFinishTimer<C> {
             self.cycle = now.saturating_since(batch_at).as_nanos() / u64::from(pairs);
             self.batch = self.config.next_batch(self.batch, self.cycle);
         }
-        if ahead || self.mean.is_none() {
+        if !vouched || self.mean.is_none() {
             self.batch = 1;
         }
         self.batch_at = Some(now);

@@ -8,7 +8,7 @@
 //! that goes without a reading lies at most τ + δ after one that found the
 //! deadline in the future.
 
-use crate::{Clock, Instant, Nanos, Tick, TimerConfig};
+use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
 
 /// What a [`WaitingTimer`] does about periods that passed while nobody
 /// called.
@@ -30,7 +30,7 @@ pub enum Missed {
 ///
 /// It never fires early: it fires only in a call that read the clock. A call
 /// at τ + δ past the deadline or later always fires (τ and δ are those of the
-/// [`Tick`]). With [`Missed::Burst`] and [`Missed::Skip`] it does not drift.
+/// [`Tick`](crate::Tick)). With [`Missed::Burst`] and [`Missed::Skip`] it does not drift.
 ///
 /// A period that ends past [`Instant::MAX`] never ends. A period of zero ends
 /// at every call, which then reads the clock.
@@ -94,10 +94,10 @@ impl<C: Clock> WaitingTimer<C> {
 
     /// Returns whether the period is over, and starts the next one if so.
     #[inline]
-    pub fn check(&mut self, tick: &Tick) -> bool {
-        let word = tick.load();
+    pub fn check(&mut self, guard: &(impl Guard + ?Sized)) -> bool {
+        let word = guard.word();
         if self.countdown == 0 || word != self.word {
-            return self.check_slow(word);
+            return self.check_slow(word, guard);
         }
         self.countdown -= 1;
         false
@@ -105,7 +105,7 @@ impl<C: Clock> WaitingTimer<C> {
 
     /// Reads the clock, decides, and plans the next batch.
     #[cold]
-    fn check_slow(&mut self, word: u64) -> bool {
+    fn check_slow(&mut self, word: u64, guard: &(impl Guard + ?Sized)) -> bool {
         let now = self.clock.now();
         let fires = now >= self.deadline && self.deadline != Instant::MAX;
         if fires {
@@ -121,9 +121,8 @@ impl<C: Clock> WaitingTimer<C> {
         } else if left == 0 {
             self.batch = 1;
         }
-        // A word ahead of the clock breaks the tick's first promise and says
-        // nothing of how old it is: then every call reads the clock.
-        if word > now.as_nanos() {
+        // A word that means nothing: then every call reads the clock.
+        if !guard.vouches(word, now) {
             self.batch = 1;
         }
         self.read_at = now;

@@ -1,0 +1,199 @@
+//! A clock for the price of a load: the reading that somebody published last.
+//!
+//! Others keep a hidden thread that publishes. Here the caller's own loop does
+//! it once in a turn, or a [`Ticker`] that the user starts and can stop.
+
+use super::Clock;
+use crate::primitive::CachePadded;
+use crate::primitive::sync::Arc;
+use crate::{Instant, Nanos, Tick};
+use core::fmt;
+
+/// A clock that shows the reading of another clock that was published last.
+///
+/// It lies behind its source and never ahead of it, by at most τ + δ: the time
+/// between two publications, and the lateness of the last one. Nobody
+/// publishes unless told to: call [`update`](Self::update) in a loop that turns
+/// anyway, or start a [`Ticker`]. As long as nobody does, the clock stands
+/// still; [`staleness`](Self::staleness) reads the source and tells by how much.
+///
+/// Clones share one word. A reading is one relaxed load and wait-free; so is an
+/// update on machines with an atomic maximum, lock-free elsewhere.
+///
+/// ```
+/// use rast_timers::{Clock, CoarseClock, ManualClock, Nanos};
+/// let source = ManualClock::new();
+/// let clock = CoarseClock::new(source.clone());
+/// source.advance(Nanos::from_millis(3));
+/// assert_eq!(clock.staleness(), Nanos::from_millis(3));
+/// clock.update();
+/// assert_eq!(clock.now(), source.now());
+/// ```
+pub struct CoarseClock<C> {
+    shared: Arc<Shared<C>>,
+}
+
+struct Shared<C> {
+    /// On a line of its own: it is written often and read by all.
+    tick: CachePadded<Tick>,
+    source: C,
+}
+
+impl<C: Clock> CoarseClock<C> {
+    /// Makes a clock that shows what `source` shows now.
+    #[must_use]
+    pub fn new(source: C) -> Self {
+        let clock = Self {
+            shared: Arc::new(Shared {
+                tick: CachePadded::new(Tick::new()),
+                source,
+            }),
+        };
+        clock.update();
+        clock
+    }
+
+    /// Reads the source, publishes the reading and returns it.
+    #[inline]
+    pub fn update(&self) -> Instant {
+        let now = self.shared.source.now();
+        self.shared.tick.publish(now);
+        now
+    }
+
+    /// Returns how far the clock lies behind its source; reads the source.
+    #[must_use]
+    pub fn staleness(&self) -> Nanos {
+        // The word first, so that the answer is never too small.
+        let word = self.now();
+        self.shared.source.now().saturating_since(word)
+    }
+}
+
+impl<C> CoarseClock<C> {
+    /// Returns the word, for the amortised timers that look at one.
+    #[must_use]
+    pub fn tick(&self) -> &Tick {
+        &self.shared.tick
+    }
+
+    /// Returns the clock whose readings are published.
+    #[must_use]
+    pub fn source(&self) -> &C {
+        &self.shared.source
+    }
+}
+
+impl<C> Clone for CoarseClock<C> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<C> Clock for CoarseClock<C> {
+    #[inline]
+    fn now(&self) -> Instant {
+        self.shared.tick.now()
+    }
+}
+
+impl<C> fmt::Debug for CoarseClock<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CoarseClock").field(&self.now()).finish()
+    }
+}
+
+#[cfg(feature = "std")]
+mod ticker {
+    use super::CoarseClock;
+    use crate::primitive::sync::Arc;
+    use crate::primitive::sync::atomic::{AtomicBool, Ordering};
+    use crate::primitive::thread::{self, JoinHandle};
+    use crate::primitive::{Parker, Unparker};
+    use crate::{Clock, Nanos};
+    use core::fmt;
+    use std::io;
+    use std::string::String;
+    use std::time::Duration;
+
+    /// A thread that updates a [`CoarseClock`] at a period, until it is
+    /// dropped.
+    ///
+    /// It keeps τ; δ is the lateness at which the system wakes it, from some
+    /// 50 µs on an idle machine to whole time slices on a crowded one.
+    /// Dropping it stops the thread and waits for its end.
+    ///
+    /// ```
+    /// use rast_timers::{Clock, CoarseClock, MonotonicClock, Nanos, Ticker};
+    /// let clock = CoarseClock::new(MonotonicClock::new());
+    /// let ticker = Ticker::start(clock.clone(), Nanos::from_millis(1))?;
+    /// let before = clock.now();
+    /// while clock.now() == before {
+    ///     std::thread::yield_now();
+    /// }
+    /// drop(ticker);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[cfg_attr(docsrs, doc(cfg(feature = "std")))]
+    pub struct Ticker {
+        stops: Arc<AtomicBool>,
+        unparker: Unparker,
+        thread: Option<JoinHandle<()>>,
+    }
+
+    impl Ticker {
+        /// Starts a thread that updates `clock` every `period`, which counts
+        /// from one update to the next wait; zero spins.
+        ///
+        /// # Errors
+        ///
+        /// If the system has no thread to give.
+        pub fn start<C>(clock: CoarseClock<C>, period: Nanos) -> io::Result<Self>
+        where
+            C: Clock + Send + Sync + 'static,
+        {
+            let stops = Arc::new(AtomicBool::new(false));
+            let parker = Parker::new();
+            let unparker = parker.unparker();
+            let theirs = Arc::clone(&stops);
+            let thread = thread::spawn_named(String::from("rast-ticker"), move || {
+                // Relaxed: the word says stop and nothing else; the token of
+                // the unpark behind it keeps the thread from sleeping past it,
+                // and the join orders what the thread did. [CK5]
+                while !theirs.load(Ordering::Relaxed) {
+                    clock.update();
+                    parker.park_timeout(Duration::from(period));
+                }
+            })?;
+            Ok(Self {
+                stops,
+                unparker,
+                thread: Some(thread),
+            })
+        }
+    }
+
+    impl Drop for Ticker {
+        fn drop(&mut self) {
+            // Relaxed: see CK5. [CK6]
+            self.stops.store(true, Ordering::Relaxed);
+            self.unparker.unpark();
+            if let Some(thread) = self.thread.take() {
+                // It panics only where the source clock does; that has been
+                // reported on its own thread.
+                let _ = thread.join();
+            }
+        }
+    }
+
+    impl fmt::Debug for Ticker {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("Ticker").finish_non_exhaustive()
+        }
+    }
+}
+
+#[cfg(feature = "std")]
+pub use ticker::Ticker;
