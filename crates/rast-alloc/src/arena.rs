@@ -190,6 +190,18 @@ impl Arena {
         &self.slots
     }
 
+    /// Whether the list of `class` has a block for the fast path.
+    #[inline]
+    pub(crate) fn has_first(&self, class: usize) -> bool {
+        !self.slot(class).head.get().is_null()
+    }
+
+    /// Whether a list of `class` has a block, be it the spare one.
+    #[inline]
+    pub(crate) fn is_listed(&self, class: usize) -> bool {
+        self.has_first(class) || self.spares[class].count.get() > 0
+    }
+
     /// Takes a block of `class` from its list, null if there is none, for a request of `size` bytes.
     #[inline(always)]
     pub(crate) fn pop(&self, class: usize, size: usize) -> *mut u8 {

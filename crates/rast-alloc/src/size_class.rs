@@ -7,8 +7,11 @@
 //!   17..=24   288 .. 512                            32
 //!   25..=32   576 .. 1024                           64
 //!   33..=56   1152 .. 8192        (slabs end here)  128, 256, 512
-//!   57..=72   9216 .. 32768       (cached spans)    1024, 2048
+//!   57..=96   9216 .. 262144      (cached spans)    1024 .. 16 K
 //! ```
+//!
+//! Spans up to 256 KiB have classes so that a list may keep them: a span that is split off and joined again for each use
+//! costs three times what a list does, and starts at another address each time, whose line and page are cold.
 //!
 //! Eight classes to each doubling, so that at most an eighth of a block is lost to rounding from 256 bytes on.
 //!
@@ -24,11 +27,11 @@ pub(crate) const SMALL_MAX: usize = 2048;
 /// The largest size that slabs serve.
 pub(crate) const SLAB_MAX: usize = 8192;
 /// The largest size that has a class.
-pub(crate) const CACHED_MAX: usize = 32 * 1024;
+pub(crate) const CACHED_MAX: usize = 256 * 1024;
 /// How many classes slabs serve.
 pub(crate) const SLAB_CLASSES: usize = 57;
 /// How many classes there are.
-pub(crate) const CLASSES: usize = 73;
+pub(crate) const CLASSES: usize = 97;
 
 /// Sizes up to here go in steps of 16.
 const STEPPED: usize = 256;

@@ -145,7 +145,8 @@ impl ThreadHeap {
 
     /// Takes a block of zeroes; null if the system has no memory. Only the holder calls it.
     pub(crate) fn allocate_zeroed(&self, layout: Layout) -> *mut u8 {
-        if !matches!(Level::of(layout), Level::Class(_)) {
+        // Whoever asks for zeroes alone comes by no other slow path.
+        if !matches!(Level::of(layout), Level::Class(class) if self.arena.has_first(class)) {
             self.turn();
         }
         let block = self.arena.allocate_zeroed(layout);

@@ -102,6 +102,34 @@ fn a_thread_that_only_frees_does_not_grow_the_process() {
 }
 
 #[test]
+fn a_thread_that_takes_zeroes_alone_takes_in_what_others_freed() {
+    let _alone = alone();
+    let (sender, receiver) = mpsc::sync_channel::<Vec<Vec<u8>>>(4);
+    let consumer = thread::spawn(move || {
+        for batch in receiver {
+            assert!(batch.iter().flatten().all(|byte| *byte == 0));
+        }
+    });
+    let mut reserved = Vec::new();
+    for round in 0..20 {
+        for _ in 0..20 {
+            // One outer vector in all that is not zeroed; so few that its class has no slow path.
+            let mut batch = Vec::with_capacity(1000);
+            batch.extend((0..1000).map(|_| vec![0_u8; 2000 + round]));
+            sender.send(batch).unwrap();
+        }
+        reserved.push(RastAlloc::stats().bytes_reserved);
+    }
+    drop(sender);
+    consumer.join().unwrap();
+    let (early, late) = (reserved[4], reserved[19]);
+    assert!(
+        late <= early + (32 << 20),
+        "the process grew from {early} to {late} bytes"
+    );
+}
+
+#[test]
 fn threads_exchange_all_they_have() {
     const THREADS: usize = 4;
     let _alone = alone();

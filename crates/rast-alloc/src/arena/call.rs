@@ -5,7 +5,7 @@
 //! | key (size rounded up to the alignment) | alignment | level |
 //! | --- | --- | --- |
 //! | up to 8 KiB | - | a class, from slabs |
-//! | up to 32 KiB | up to 1 KiB | a class, from spans |
+//! | up to 256 KiB | up to 1 KiB | a class, from spans |
 //! | up to a quarter of a segment | up to 64 KiB | a span |
 //! | beyond | beyond | a mapping of its own |
 
@@ -14,7 +14,7 @@ use crate::Layout;
 use crate::os::PAGE;
 use crate::segment::{SEGMENT, SLOT};
 use crate::size_class::{
-    CACHED_MAX, SLAB_MAX, SMALL_MAX, class_of, key_of, size_of_class, small_class_of,
+    CACHED_MAX, SLAB_CLASSES, SLAB_MAX, SMALL_MAX, class_of, key_of, size_of_class, small_class_of,
 };
 use crate::span::{GRAIN, Span, bytes_for};
 use core::ptr::{self, NonNull};
@@ -74,6 +74,16 @@ enum Contents {
     Zero,
 }
 
+impl Contents {
+    fn of(span: Span) -> Self {
+        if span.is_clean() {
+            Self::Zero
+        } else {
+            Self::Anything
+        }
+    }
+}
+
 impl Arena {
     /// Takes a block; null if the system has no memory.
     #[inline]
@@ -94,6 +104,9 @@ impl Arena {
     pub(crate) fn allocate_zeroed(&self, layout: Layout) -> *mut u8 {
         let level = Level::of(layout);
         let (block, contents) = match level {
+            Level::Class(class) if class >= SLAB_CLASSES && !self.is_listed(class) => {
+                self.allocate_span_of_class(class, layout.size())
+            }
             Level::Class(_) => (self.allocate(layout), Contents::Anything),
             level => self.allocate_unlisted(layout, level),
         };
@@ -104,6 +117,20 @@ impl Arena {
         block
     }
 
+    /// A span for a class whose lists are empty; it may be known to be zero, which a list forgets.
+    #[inline(never)]
+    fn allocate_span_of_class(&self, class: usize, size: usize) -> (*mut u8, Contents) {
+        let Some(span) = self.take_span(bytes_for(size_of_class(class)), 1) else {
+            return (ptr::null_mut(), Contents::Anything);
+        };
+        span.set_class(class as u8);
+        let slot = self.slot(class);
+        slot.brought(1);
+        slot.taken.add(1);
+        self.requested.add(size as u64);
+        (span.start().as_ptr(), Contents::of(span))
+    }
+
     /// A span, or a mapping.
     #[inline(never)]
     fn allocate_unlisted(&self, layout: Layout, level: Level) -> (*mut u8, Contents) {
@@ -111,12 +138,7 @@ impl Arena {
             self.take_span(bytes_for(layout.size()), layout.align())
                 .map(|span| {
                     span.set_class(SPANS as u8);
-                    let contents = if span.is_clean() {
-                        Contents::Zero
-                    } else {
-                        Contents::Anything
-                    };
-                    (span.start(), contents)
+                    (span.start(), Contents::of(span))
                 })
         } else {
             let block = self.larges.map(layout);
