@@ -6,6 +6,7 @@ use core::ptr::{self, NonNull};
 
 use crate::arena::Arena;
 use crate::block::dangling;
+use crate::face::Face;
 use crate::large::Larges;
 use crate::os;
 use crate::stats::{Stats, Sums};
@@ -188,42 +189,27 @@ impl Heap {
         };
         Ok(NonNull::slice_from_raw_parts(block, layout.size()))
     }
+}
 
-    /// Changes a block's layout.
-    ///
-    /// # Safety
-    ///
-    /// 1. `block` is a block of this heap with the layout `old`; the caller gives it up if the call succeeds.
-    unsafe fn change(
-        &self,
+impl Face for &Heap {
+    #[inline]
+    unsafe fn resize(
+        self,
         block: NonNull<u8>,
         old: Layout,
         new: Layout,
-    ) -> Result<NonNull<[u8]>, AllocError> {
-        if old.align() == new.align() && old.size() > 0 && new.size() > 0 {
-            let arena = self.arena().ok_or(AllocError)?;
-            let peak = self.peak.get();
-            if !self.admits(arena, old.size(), new.size()) {
-                return Err(AllocError);
-            }
-            // SAFETY: obligation 1, and both have the same alignment.
-            let resized = unsafe { arena.reallocate(block, old, new) };
-            return match NonNull::new(resized) {
-                Some(resized) => Ok(NonNull::slice_from_raw_parts(resized, new.size())),
-                None => {
-                    self.peak.set(peak);
-                    Err(AllocError)
-                }
-            };
+    ) -> Result<NonNull<u8>, AllocError> {
+        let arena = self.arena().ok_or(AllocError)?;
+        let peak = self.peak.get();
+        if !self.admits(arena, old.size(), new.size()) {
+            return Err(AllocError);
         }
-        let heap = self;
-        let moved = heap.allocate(new)?;
-        let length = old.size().min(new.size());
-        // SAFETY: both blocks are at least that long, and different where they have a size.
-        unsafe { block.copy_to_nonoverlapping(moved.cast(), length) };
-        // SAFETY: obligation 1.
-        unsafe { heap.deallocate(block, old) };
-        Ok(moved)
+        // SAFETY: the caller's obligations.
+        let resized = unsafe { arena.reallocate(block, old, new) };
+        NonNull::new(resized).ok_or_else(|| {
+            self.peak.set(peak);
+            AllocError
+        })
     }
 }
 
@@ -298,12 +284,7 @@ unsafe impl Allocator for &Heap {
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
         // SAFETY: the caller's obligations.
-        let grown = unsafe { self.change(block, old, new) }?;
-        // SAFETY: the new block is at least as long as the old one.
-        let rest = unsafe { grown.cast::<u8>().add(old.size()) };
-        // SAFETY: the block is `new.size()` bytes long, which is no less than the old size.
-        unsafe { rest.write_bytes(0, new.size() - old.size()) };
-        Ok(grown)
+        unsafe { self.change_zeroed(block, old, new) }
     }
 
     #[inline]

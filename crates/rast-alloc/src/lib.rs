@@ -94,6 +94,8 @@ mod thread;
 mod thread_heap;
 
 // Faces.
+#[cfg(feature = "std")]
+mod face;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod heap;
 #[cfg(feature = "std")]

@@ -11,6 +11,7 @@ use std::alloc::GlobalAlloc;
 use std::alloc::System;
 
 use crate::block::dangling;
+use crate::face::Face;
 use crate::stats::{ClassStats, Stats};
 use crate::{AllocError, Allocator, Layout};
 #[cfg(not(any(rast_loom, rast_shuttle)))]
@@ -321,31 +322,17 @@ unsafe impl GlobalAlloc for RastAlloc {
     }
 }
 
-impl RastAlloc {
-    /// Changes a block's layout; either may have no size.
-    ///
-    /// # Safety
-    ///
-    /// 1. `block` is a block of this allocator with the layout `old`; the caller gives it up if the call succeeds.
-    unsafe fn change(
-        &self,
+impl Face for RastAlloc {
+    #[inline]
+    unsafe fn resize(
+        self,
         block: NonNull<u8>,
         old: Layout,
         new: Layout,
-    ) -> Result<NonNull<[u8]>, AllocError> {
-        if old.align() == new.align() && old.size() > 0 && new.size() > 0 {
-            // SAFETY: obligation 1, and neither layout is without size; `new` is a layout.
-            let resized = unsafe { self.realloc(block.as_ptr(), old, new.size()) };
-            let resized = NonNull::new(resized).ok_or(AllocError)?;
-            return Ok(NonNull::slice_from_raw_parts(resized, new.size()));
-        }
-        let moved = self.allocate(new)?;
-        let length = old.size().min(new.size());
-        // SAFETY: both blocks are at least that long, and different where they have a size.
-        unsafe { block.copy_to_nonoverlapping(moved.cast(), length) };
-        // SAFETY: obligation 1.
-        unsafe { self.deallocate(block, old) };
-        Ok(moved)
+    ) -> Result<NonNull<u8>, AllocError> {
+        // SAFETY: the caller's obligations; `new` is a layout with a size.
+        let resized = unsafe { self.realloc(block.as_ptr(), old, new.size()) };
+        NonNull::new(resized).ok_or(AllocError)
     }
 }
 
@@ -398,12 +385,7 @@ unsafe impl Allocator for RastAlloc {
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
         // SAFETY: the caller's obligations.
-        let grown = unsafe { self.change(block, old, new) }?;
-        // SAFETY: the new block is at least as long as the old one.
-        let rest = unsafe { grown.cast::<u8>().add(old.size()) };
-        // SAFETY: the block is `new.size()` bytes long, which is no less than the old size.
-        unsafe { rest.write_bytes(0, new.size() - old.size()) };
-        Ok(grown)
+        unsafe { self.change_zeroed(block, old, new) }
     }
 
     #[inline]

@@ -1,0 +1,80 @@
+//! What the faces share: a change of a block's layout, which may have another alignment, or no size.
+
+use core::ptr::NonNull;
+
+use crate::{AllocError, Allocator, Layout};
+
+/// An allocator that can change the size of a block.
+pub(crate) trait Face: Allocator + Copy {
+    /// Changes the size of a block, moving it if need be.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory; nothing has changed then.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of this allocator with the layout `old`; the caller gives it up if the call succeeds.
+    /// 2. Both layouts have a size, and the same alignment.
+    unsafe fn resize(
+        self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<u8>, AllocError>;
+
+    /// Changes a block's layout; either may have no size.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory; nothing has changed then.
+    ///
+    /// # Safety
+    ///
+    /// 1. As the first one of [`Face::resize`].
+    #[inline]
+    unsafe fn change(
+        self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        if old.align() == new.align() && old.size() > 0 && new.size() > 0 {
+            // SAFETY: obligation 1, and the layouts are as the second one asks.
+            let resized = unsafe { self.resize(block, old, new) }?;
+            return Ok(NonNull::slice_from_raw_parts(resized, new.size()));
+        }
+        let moved = self.allocate(new)?;
+        let length = old.size().min(new.size());
+        // SAFETY: both blocks are at least that long, and different where they have a size.
+        unsafe { block.copy_to_nonoverlapping(moved.cast(), length) };
+        // SAFETY: obligation 1.
+        unsafe { self.deallocate(block, old) };
+        Ok(moved)
+    }
+
+    /// Changes a block's layout to one that is no shorter, and clears what it is longer by.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Face::change`].
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Face::change`].
+    /// 2. `new` is at least as long as `old`.
+    unsafe fn change_zeroed(
+        self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: obligation 1.
+        let grown = unsafe { self.change(block, old, new) }?;
+        // SAFETY: obligation 2: the new block is at least as long as the old one.
+        let rest = unsafe { grown.cast::<u8>().add(old.size()) };
+        // SAFETY: the block is `new.size()` bytes long, which is no less than the old size.
+        unsafe { rest.write_bytes(0, new.size() - old.size()) };
+        Ok(grown)
+    }
+}
