@@ -3,6 +3,7 @@
 //! The method, and why this is not criterion, stands in `benches/README.md`; the figures stand in
 //! `docs/performance.md`.
 
+pub mod allocators;
 pub mod harness;
 pub mod histogram;
 pub mod layers;

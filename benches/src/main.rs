@@ -1,10 +1,10 @@
-//! `rast-benches [LAYER] [--only PART] [--stall] [--smoke] [--json FILE] [--rounds N]`.
+//! `rast-benches [LAYER] [--only PART] [--stall] [--smoke] [--json FILE] [--rounds N] [--programs DIR]`.
 
 use std::process::ExitCode;
 
 use rast_benches::harness::Outcome;
 use rast_benches::options::{Options, USAGE};
-use rast_benches::{harness, layers, report};
+use rast_benches::{allocators::summary, harness, layers, report};
 
 fn main() -> ExitCode {
     match bench() {
@@ -21,7 +21,7 @@ fn bench() -> Result<(), String> {
     if options.stall {
         return layers::stall(&options);
     }
-    let mut scenarios = layers::scenarios(options.layer.as_deref())?;
+    let mut scenarios = layers::scenarios(&options)?;
     scenarios.retain(|scenario| scenario.is_named(options.only.as_deref()));
     if let (true, Some(part)) = (scenarios.is_empty(), &options.only) {
         return Err(format!("no scenario's name contains {part}"));
@@ -54,6 +54,12 @@ fn bench() -> Result<(), String> {
     }
     if !options.smoke {
         print_extras(&outcomes);
+        print!("{}", summary::tables(&outcomes));
+        if outcomes.iter().any(|outcome| outcome.layer == "alloc") {
+            for rival in layers::allocators_not_built(&options) {
+                println!("\nnot built, so not measured: {rival}");
+            }
+        }
     }
     if let Some(file) = &options.json {
         std::fs::write(file, report::json(&outcomes, &options))

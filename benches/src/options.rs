@@ -17,17 +17,20 @@ pub struct Options {
     pub rounds: usize,
     /// Where to write every sample as JSON.
     pub json: Option<PathBuf>,
+    /// Where the allocators' programs stand, if not beside this one.
+    pub programs: Option<PathBuf>,
 }
 
 /// How to call the program.
 pub const USAGE: &str =
-    "usage: rast-benches [LAYER] [--only PART] [--stall] [--smoke] [--json FILE] [--rounds N]
+    "usage: rast-benches [LAYER] [--only PART] [--stall] [--smoke] [--json FILE] [--rounds N] [--programs DIR]
   LAYER      primitive, alloc, queue, timers, sharder or msgpass; all of them by default
   --only     only the scenarios whose name contains PART
   --stall    of queue: stops threads inside their operations and watches the others
   --smoke    tiny sizes, one round, ours only: proves that the benches run
   --json     writes every sample to FILE
-  --rounds   rounds that count (default 15); one warm-up round comes before them";
+  --rounds   rounds that count (default 15); one warm-up round comes before them
+  --programs where the programs alloc-* stand, if not beside this one";
 
 impl Default for Options {
     fn default() -> Self {
@@ -38,6 +41,7 @@ impl Default for Options {
             stall: false,
             rounds: 15,
             json: None,
+            programs: None,
         }
     }
 }
@@ -60,6 +64,10 @@ impl Options {
                 "--json" => {
                     let file = arguments.next().ok_or("--json needs a file")?;
                     options.json = Some(PathBuf::from(file));
+                }
+                "--programs" => {
+                    let directory = arguments.next().ok_or("--programs needs a directory")?;
+                    options.programs = Some(PathBuf::from(directory));
                 }
                 "--rounds" => {
                     let rounds = arguments.next().ok_or("--rounds needs a number")?;
@@ -107,7 +115,14 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said() {
-        for line in ["--json", "--rounds", "--rounds 0", "--rounds x", "--fast"] {
+        for line in [
+            "--json",
+            "--programs",
+            "--rounds",
+            "--rounds 0",
+            "--rounds x",
+            "--fast",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
         for line in ["queue timers", "--only", "--stall", "timers --stall"] {

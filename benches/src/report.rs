@@ -99,10 +99,19 @@ pub fn extras_rows(outcome: &Outcome) -> String {
     text
 }
 
-/// Everything as JSON: the machine, the options, and every sample of every contender.
+/// Everything as JSON: the machine, the options, every sample of every contender, and the allocators side by side.
 pub fn json(outcomes: &[Outcome], options: &Options) -> String {
     let scenarios: Vec<String> = outcomes.iter().map(scenario_json).collect();
-    document(options, "scenarios", &scenarios)
+    let text = document(options, "scenarios", &scenarios);
+    let allocators = crate::allocators::summary::json(outcomes);
+    if allocators.is_empty() {
+        return text;
+    }
+    let body = text.trim_end().trim_end_matches('}').trim_end();
+    format!(
+        "{body},\n  \"allocators\": [\n{}\n  ]\n}}\n",
+        allocators.join(",\n"),
+    )
 }
 
 /// The machine and the options, and one list under its name.

@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::cmd::Cmd;
 use crate::metadata::Workspace;
+use std::path::{Path, PathBuf};
 
 /// The command.
 pub(crate) fn command(args: &[String]) -> Result<bool> {
@@ -37,18 +38,113 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
     run(&passed, rivals || !smoke).map(|()| true)
 }
 
+/// The programs of the allocators, ours first: each with the feature that brings its rival.
+const PROGRAMS: [(&str, Option<&str>); 5] = [
+    ("alloc-rast", None),
+    ("alloc-system", None),
+    ("alloc-mimalloc", Some("mimalloc")),
+    ("alloc-snmalloc", Some("snmalloc")),
+    ("alloc-jemalloc", Some("jemalloc")),
+];
+
+/// The private cfg that the rivals stand behind, beside their features, so that nothing else ever builds them.
+const RIVALS: &str = "--cfg rast_rivals";
+
 /// Runs the bench crate.
 pub(crate) fn run(args: &[String], rivals: bool) -> Result {
+    let target = Workspace::load(crate::tree::root())?.target_dir;
     // Figures are measured with the bench profile; a smoke proves only that the benches run.
-    let profile = if rivals { "bench" } else { "release" };
-    let mut cmd = Cmd::cargo().args(["run", "--profile", profile, "-p", "rast-benches"]);
+    let (profile, target) = if rivals {
+        ("bench", target.join("rivals"))
+    } else {
+        ("release", target)
+    };
+    let mut cmd = Cmd::cargo()
+        .args(["run", "--profile", profile, "-p", "rast-benches"])
+        .env("CARGO_TARGET_DIR", &target);
     if rivals {
-        // The rivals stand behind a private cfg and a feature, so that nothing else ever builds them.
-        let workspace = Workspace::load(crate::tree::root())?;
-        cmd = cmd
-            .args(["--features", "rivals"])
-            .rustflags("--cfg rast_rivals")
-            .env("CARGO_TARGET_DIR", workspace.target_dir.join("rivals"));
+        cmd = cmd.args(["--features", "rivals"]).rustflags(RIVALS);
     }
-    cmd.arg("--").args(args).run()
+    cmd = cmd.arg("--").args(args);
+    if needs_programs(args) {
+        cmd = cmd.arg("--programs").arg(build_programs(&target, rivals)?);
+    }
+    cmd.run()
+}
+
+/// Whether the layer of the allocator is among those that run.
+fn needs_programs(args: &[String]) -> bool {
+    let stalls = args.iter().any(|arg| arg == "--stall");
+    let mut values = false;
+    let layer = args.iter().find(|arg| {
+        let value = std::mem::replace(
+            &mut values,
+            matches!(arg.as_str(), "--json" | "--rounds" | "--only"),
+        );
+        !value && !arg.starts_with('-')
+    });
+    !stalls && layer.is_none_or(|layer| layer == "alloc")
+}
+
+/// Builds the programs of the allocators; returns where they stand.
+///
+/// They are built without link-time optimisation, which would inline an allocator that is written in Rust and no other.
+/// A rival that this machine cannot build is left out, with a word about it.
+fn build_programs(target: &Path, rivals: bool) -> Result<PathBuf> {
+    let profile = if rivals { "apart" } else { "release" };
+    let directory = target.join(profile);
+    for (program, feature) in PROGRAMS {
+        let file = directory.join(format!("{program}{}", std::env::consts::EXE_SUFFIX));
+        let ours = program == "alloc-rast";
+        if !rivals && !ours {
+            continue;
+        }
+        let mut cmd = Cmd::cargo()
+            .args([
+                "build",
+                "--profile",
+                profile,
+                "-p",
+                "rast-benches",
+                "--bin",
+                program,
+            ])
+            .env("CARGO_TARGET_DIR", target);
+        if rivals {
+            cmd = cmd.rustflags(RIVALS);
+        }
+        if let Some(feature) = feature {
+            cmd = cmd.args(["--features", feature]);
+        }
+        match cmd.run() {
+            Err(wrong) if feature.is_some() => {
+                println!("bench: {program} is not built: {wrong}");
+                // One of another day would be measured in its place.
+                if file.exists() {
+                    std::fs::remove_file(&file).map_err(|error| error.to_string())?;
+                }
+            }
+            result => result?,
+        }
+    }
+    Ok(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::needs_programs;
+
+    fn needs(line: &str) -> bool {
+        let args: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+        needs_programs(&args)
+    }
+
+    #[test]
+    fn the_allocators_programs_are_built_when_they_run() {
+        assert!(needs(""));
+        assert!(needs("--smoke"));
+        assert!(needs("--json file alloc"));
+        assert!(!needs("--only alloc queue"));
+        assert!(!needs("queue --stall"));
+    }
 }

@@ -1,121 +1,87 @@
-//! rast-alloc: `RastAlloc` against the system's allocator.
+//! rast-alloc: `RastAlloc` and its rivals, each as the global allocator of a process of its own.
 //!
-//! Called in place, so `RastAlloc` may be inlined where a global allocator could not be.
+//! The workloads stand in [`crate::allocators`]; here a run of a contender is a process that does one of them once.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use rast::alloc::RastAlloc;
-
+use crate::allocators::{WORKLOADS, parse};
 use crate::harness::Scenario;
-use crate::workers::{Job, Sample, alone, together};
+use crate::options::Options;
+use crate::workers::Sample;
 
-const LAYER: &str = "alloc";
+/// The layer's name, by which the summary finds its outcomes.
+pub(crate) const LAYER: &str = "alloc";
 
-/// A small xorshift generator: the same sequence for every contender.
-struct Random(u64);
+/// The rivals, as the tables name them and by the names of their programs.
+const RIVALS: [(&str, &str); 4] = [
+    ("std System", "alloc-system"),
+    ("mimalloc", "alloc-mimalloc"),
+    ("snmalloc", "alloc-snmalloc"),
+    ("jemalloc", "alloc-jemalloc"),
+];
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
+/// The scenarios of this layer: each workload with ours and those rivals whose programs are built.
+pub(crate) fn scenarios(options: &Options) -> Vec<Scenario> {
+    let programs = programs(options);
+    WORKLOADS
+        .iter()
+        .map(|workload| {
+            let name = workload.name;
+            let ours = program(&programs, "alloc-rast");
+            let mut scenario = Scenario::new(LAYER, name, workload.ops, workload.smoke_ops)
+                .ours("RastAlloc", move |ops| run(&ours, name, ops));
+            for (rival, file) in RIVALS {
+                let file = program(&programs, file);
+                if file.exists() {
+                    scenario = scenario.rival(rival, move |ops| run(&file, name, ops));
+                }
+            }
+            scenario
+        })
+        .collect()
 }
 
-/// A block with the layout it was taken with; given back on drop.
-struct Block<'a, A: GlobalAlloc> {
-    allocator: &'a A,
-    address: *mut u8,
-    layout: Layout,
+/// Those rivals whose programs are not built, for the report.
+pub(crate) fn not_built(options: &Options) -> Vec<&'static str> {
+    let programs = programs(options);
+    RIVALS
+        .into_iter()
+        .filter(|(_, file)| !program(&programs, file).exists())
+        .map(|(rival, _)| rival)
+        .collect()
 }
 
-impl<'a, A: GlobalAlloc> Block<'a, A> {
-    #[inline]
-    fn new(allocator: &'a A, size: usize) -> Self {
-        let layout = Layout::from_size_align(size, 8).expect("a small layout");
-        assert!(layout.size() > 0);
-        // SAFETY: the layout's size is not zero, asserted above.
-        let address = unsafe { allocator.alloc(layout) };
-        assert!(!address.is_null(), "out of memory");
-        // SAFETY: the block is `size` > 0 bytes long and ours; this touches its first byte.
-        unsafe { address.write(1) };
-        Self {
-            allocator,
-            address: black_box(address),
-            layout,
-        }
-    }
+/// Where the programs stand: where it was said, or beside this one.
+fn programs(options: &Options) -> PathBuf {
+    options.programs.clone().unwrap_or_else(|| {
+        let this = std::env::current_exe().expect("the system tells where a program stands");
+        this.parent().map(Path::to_path_buf).unwrap_or_default()
+    })
 }
 
-impl<A: GlobalAlloc> Drop for Block<'_, A> {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: `address` came from this allocator with this layout in `new`, and only this
-        // drop gives it back.
-        unsafe { self.allocator.dealloc(self.address, self.layout) };
-    }
+fn program(programs: &Path, name: &str) -> PathBuf {
+    programs.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }
 
-/// Takes 64 bytes and gives them back.
-fn pairs(allocator: &impl GlobalAlloc, ops: u64) -> u64 {
-    for _ in 0..ops {
-        drop(Block::new(allocator, black_box(64)));
-    }
-    ops
-}
-
-/// Takes a thousand blocks of 16..=1024 bytes, gives them back in another order.
-fn batches(allocator: &impl GlobalAlloc, ops: u64) -> u64 {
-    const BATCH: u64 = 1000;
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let mut blocks = Vec::with_capacity(BATCH as usize);
-    let rounds = ops.div_ceil(BATCH);
-    for _ in 0..rounds {
-        for _ in 0..BATCH {
-            blocks.push(Block::new(allocator, 16 + random.below(1009)));
-        }
-        while !blocks.is_empty() {
-            blocks.swap_remove(random.below(blocks.len()));
-        }
-    }
-    rounds * BATCH
-}
-
-/// Two threads that do `work` at once.
-fn twice(work: impl Fn(u64) -> u64 + Sync, ops: u64) -> Sample {
-    let work = &work;
-    let jobs: Vec<Job<'_>> = (0..2)
-        .map(|_| Box::new(move || work(ops / 2)) as Job<'_>)
-        .collect();
-    together(jobs)
-}
-
-/// The scenarios of this layer.
-pub(crate) fn scenarios() -> Vec<Scenario> {
-    vec![
-        Scenario::new(LAYER, "take and give back 64 bytes", 10_000_000, 1000)
-            .ours("RastAlloc", |ops| alone(|| pairs(&RastAlloc, ops)))
-            .rival("std System", |ops| alone(|| pairs(&System, ops))),
-        Scenario::new(
-            LAYER,
-            "a thousand of 16..=1024 bytes, random order",
-            2_000_000,
-            1000,
-        )
-        .ours("RastAlloc", |ops| alone(|| batches(&RastAlloc, ops)))
-        .rival("std System", |ops| alone(|| batches(&System, ops))),
-        Scenario::new(LAYER, "the same on two threads", 4_000_000, 2000)
-            .ours("RastAlloc", |ops| {
-                twice(|each| batches(&RastAlloc, each), ops)
-            })
-            .rival("std System", |ops| {
-                twice(|each| batches(&System, each), ops)
-            }),
-    ]
+/// Runs a workload once, in a process of its own.
+fn run(program: &Path, workload: &str, ops: u64) -> Sample {
+    let output = Command::new(program)
+        .args([workload, &ops.to_string()])
+        .output()
+        .unwrap_or_else(|error| {
+            panic!(
+                "{}: {error}; `cargo xtask bench` builds it",
+                program.display()
+            )
+        });
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{} {workload}: {}: {}",
+        program.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stderr),
+    );
+    parse(&text).unwrap_or_else(|wrong| panic!("{} {workload}: {wrong}", program.display()))
 }

@@ -1,6 +1,6 @@
 //! The scenarios, one file per layer, lowest first.
 
-mod alloc;
+pub(crate) mod alloc;
 mod msgpass;
 mod primitive;
 mod queue;
@@ -10,34 +10,39 @@ mod timers;
 use crate::harness::Scenario;
 use crate::options::Options;
 
-type Layer = (&'static str, fn() -> Vec<Scenario>);
+type Layer = (&'static str, fn(&Options) -> Vec<Scenario>);
 
 const LAYERS: &[Layer] = &[
-    ("primitive", primitive::scenarios),
+    ("primitive", |_| primitive::scenarios()),
     ("alloc", alloc::scenarios),
-    ("queue", queue::scenarios),
-    ("timers", timers::scenarios),
-    ("sharder", sharder::scenarios),
-    ("msgpass", msgpass::scenarios),
+    ("queue", |_| queue::scenarios()),
+    ("timers", |_| timers::scenarios()),
+    ("sharder", |_| sharder::scenarios()),
+    ("msgpass", |_| msgpass::scenarios()),
 ];
 
-/// The scenarios of one layer, or of all of them.
+/// The scenarios of the layer that the options name, or of all of them.
 ///
 /// # Errors
 ///
 /// If no layer has that name.
-pub fn scenarios(layer: Option<&str>) -> Result<Vec<Scenario>, String> {
-    let Some(wanted) = layer else {
+pub fn scenarios(options: &Options) -> Result<Vec<Scenario>, String> {
+    let Some(wanted) = &options.layer else {
         return Ok(LAYERS
             .iter()
-            .flat_map(|(_, scenarios)| scenarios())
+            .flat_map(|(_, scenarios)| scenarios(options))
             .collect());
     };
     LAYERS
         .iter()
-        .find(|(name, _)| *name == wanted)
-        .map(|(_, scenarios)| scenarios())
+        .find(|(name, _)| name == wanted)
+        .map(|(_, scenarios)| scenarios(options))
         .ok_or_else(|| format!("no layer is called {wanted}"))
+}
+
+/// Rivals of the allocator that are not there, because their programs were not built.
+pub fn allocators_not_built(options: &Options) -> Vec<&'static str> {
+    alloc::not_built(options)
 }
 
 /// The test of the queues with stalled threads.

@@ -1,0 +1,36 @@
+//! Threads that write to small blocks of their own: slow if two of them share a cache line.
+
+use super::block::Block;
+use crate::workers::{Job, Sample, together};
+
+const THREADS: u64 = 2;
+/// Times that a block of 8 bytes is written over.
+const TIMES: usize = 100;
+
+/// cache-scratch: each thread is given a small block that the main thread took, frees it, and goes on with its own: the
+/// allocator that gives it the same place again puts both threads on one line. An operation is a block written a hundred
+/// times over.
+pub(super) fn scratch(ops: u64) -> Sample {
+    let given: Vec<Block> = (0..THREADS).map(|_| Block::new(8)).collect();
+    let jobs = given.into_iter().map(|mut block| {
+        Box::new(move || {
+            block.write_all(TIMES);
+            drop(block);
+            write(ops / THREADS)
+        }) as Job<'_>
+    });
+    together(jobs.collect())
+}
+
+/// cache-thrash: the same with each thread's own blocks alone.
+pub(super) fn thrash(ops: u64) -> Sample {
+    let jobs = (0..THREADS).map(|_| Box::new(move || write(ops / THREADS)) as Job<'_>);
+    together(jobs.collect())
+}
+
+fn write(ops: u64) -> u64 {
+    for _ in 0..ops {
+        Block::new(8).write_all(TIMES);
+    }
+    ops
+}

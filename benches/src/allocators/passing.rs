@@ -1,0 +1,158 @@
+//! Threads that free what others took: by rings, by arrays that they hand on.
+
+use std::sync::Mutex;
+use std::thread;
+
+use rast::queue::spsc;
+
+use super::block::Block;
+use super::random::Random;
+use crate::workers::{Job, Patience, Sample, together};
+
+/// One thread takes blocks of 64 bytes, the other frees them; a ring of 1024 between them.
+pub(super) fn one_way(ops: u64) -> Sample {
+    let (mut sender, mut receiver) = spsc::ring(1024);
+    let send = move || {
+        for _ in 0..ops {
+            let mut block = Block::new(64);
+            let mut patience = Patience::new();
+            while let Err(full) = sender.push(block) {
+                block = full.0;
+                patience.wait();
+            }
+        }
+        // A block counts where it is freed.
+        0_u64
+    };
+    let receive = move || {
+        let mut patience = Patience::new();
+        let mut done = 0;
+        while done < ops {
+            match receiver.pop() {
+                Some(block) => {
+                    drop(block);
+                    done += 1;
+                    patience.reset();
+                }
+                None => patience.wait(),
+            }
+        }
+        done
+    };
+    together(vec![
+        Box::new(send) as Job<'_>,
+        Box::new(receive) as Job<'_>,
+    ])
+}
+
+/// Two threads replace blocks at random, of 16 to 512 bytes, and swap their arrays of a thousand through a slot at every
+/// thousandth block.
+pub(super) fn swapped(ops: u64) -> Sample {
+    const ARRAY: usize = 1000;
+    let array = |stream| -> Vec<Block> {
+        let mut random = Random::new(stream);
+        (0..ARRAY)
+            .map(|_| Block::new(random.between(16, 512)))
+            .collect()
+    };
+    let slot = Mutex::new(array(0));
+    let work = |stream| {
+        let mut random = Random::new(stream);
+        let mut blocks = array(stream);
+        for _ in 0..ops / 2 / ARRAY as u64 {
+            for _ in 0..ARRAY {
+                blocks[random.below(ARRAY)] = Block::new(random.between(16, 512));
+            }
+            std::mem::swap(&mut *slot.lock().expect("nobody panics"), &mut blocks);
+        }
+        ops / 2
+    };
+    together(vec![
+        Box::new(|| work(1)) as Job<'_>,
+        Box::new(|| work(2)) as Job<'_>,
+    ])
+}
+
+/// larson: a server's threads; each replaces blocks of 8 to 1000 bytes at random and hands its array on to the thread
+/// that comes after it. Two lanes at a time.
+pub(super) fn handed_on(ops: u64) -> Sample {
+    const ARRAY: usize = 5000;
+    const LIFE: u64 = 50_000;
+    let lane = |stream| {
+        let mut random = Random::new(stream);
+        let mut blocks: Vec<Block> = (0..ARRAY)
+            .map(|_| Block::new(random.between(8, 1000)))
+            .collect();
+        let lives = (ops / 2).div_ceil(LIFE);
+        for life in 0..lives {
+            let next = thread::spawn(move || {
+                let mut random = Random::new(stream + 2 * life);
+                for _ in 0..LIFE {
+                    blocks[random.below(ARRAY)] = Block::new(random.between(8, 1000)).touched();
+                }
+                blocks
+            });
+            blocks = next.join().expect("nobody panics");
+        }
+        lives * LIFE
+    };
+    together(vec![
+        Box::new(|| lane(0)) as Job<'_>,
+        Box::new(|| lane(1)) as Job<'_>,
+    ])
+}
+
+/// xmalloc: two threads that take blocks of 8 to 500 bytes in batches of 120 and free each other's.
+pub(super) fn both_ways(ops: u64) -> Sample {
+    const BATCH: u64 = 120;
+    const AHEAD: usize = 16;
+    let rounds = (ops / 2).div_ceil(BATCH);
+    let (send_a, receive_a) = spsc::ring::<Vec<Block>>(AHEAD);
+    let (send_b, receive_b) = spsc::ring::<Vec<Block>>(AHEAD);
+    let work = move |stream, mut send: spsc::Producer<_>, mut receive: spsc::Consumer<_>| {
+        let mut random = Random::new(stream);
+        let (mut sent, mut received) = (0, 0);
+        let mut patience = Patience::new();
+        while received < rounds {
+            let mut moved = false;
+            if sent < rounds && !send.is_full() {
+                let mut batch = Vec::with_capacity(BATCH as usize);
+                for _ in 0..BATCH {
+                    batch.push(Block::new(random.between(8, 500)));
+                }
+                send.push(batch)
+                    .unwrap_or_else(|_| panic!("there was room"));
+                sent += 1;
+                moved = true;
+            }
+            if let Some(batch) = receive.pop() {
+                drop(batch);
+                received += 1;
+                moved = true;
+            }
+            if moved {
+                patience.reset();
+            } else {
+                patience.wait();
+            }
+        }
+        // The other one waits for the rest.
+        while sent < rounds {
+            let batch = (0..BATCH)
+                .map(|_| Block::new(random.between(8, 500)))
+                .collect();
+            let mut batch: Vec<Block> = batch;
+            let mut patience = Patience::new();
+            while let Err(full) = send.push(batch) {
+                batch = full.0;
+                patience.wait();
+            }
+            sent += 1;
+        }
+        rounds * BATCH
+    };
+    together(vec![
+        Box::new(move || work(0, send_a, receive_b)) as Job<'_>,
+        Box::new(move || work(1, send_b, receive_a)) as Job<'_>,
+    ])
+}

@@ -1,0 +1,13 @@
+//! The allocators' workloads with the system's allocator; glibc's is asked by `malloc_trim` to give back what it can.
+
+use std::alloc::System;
+
+rast_benches::allocator_program!(System: System, collect);
+
+fn collect() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: the call asks for nothing.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
