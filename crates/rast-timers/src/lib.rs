@@ -17,8 +17,8 @@
 //! - [`StartFinishTimer`]: how long pairs of calls take in sum, with an error
 //!   bar.
 //! - [`WaitingTimer`]: whether a period is over; never early.
-//! - [`DeadlineStore`] and [`HeapStore`]: values that wait for their time, with
-//!   cancellation.
+//! - [`DeadlineStore`]: values that wait for their time, with cancellation;
+//!   [`CalendarStore`] at constant cost, [`HeapStore`] for few.
 //! - [`remote`]: timers of one owner that any thread arms and cancels.
 //!
 //! # When to use it, and when not
@@ -78,7 +78,7 @@
 //!   exactly one of these, and a cancel is told at once which.
 //!
 //! - Progress: timers, ticks and stores belong to one thread, or are one load or
-//!   store of a word; a store costs O(log n), and allocates where it grows.
+//!   store of a word; each store says what it costs, and allocates where it grows.
 //!   [`remote`] has the progress of the queue beneath it.
 //!
 //! The unsafe code is one small file that reads the processor's counter and the
@@ -87,8 +87,8 @@
 //!
 //! # Deliberately simple for now
 //!
-//! There is one system clock and no clock by time-stamp counter; one store, and
-//! no lanes for uniform timeouts and no O(1) cancel. Each arm through
+//! There is one system clock and no clock by time-stamp counter; there are
+//! no lanes for uniform timeouts. Each arm through
 //! [`remote`] allocates once and wakes the owner, also where its deadline lies
 //! behind the one the owner sleeps for. The interfaces are meant to stay.
 //!
@@ -136,7 +136,7 @@ pub use counter::{Counter, NoCounter, Tsc};
 pub use guard::Guard;
 pub use periodic::PeriodicTimer;
 pub use start_finish::StartFinishTimer;
-pub use store::{DeadlineStore, Expired, Handle, HeapStore};
+pub use store::{CalendarStore, DeadlineStore, Expired, Handle, HeapStore, Step, Swept};
 pub use tick::Tick;
 pub use time::{Instant, Nanos};
 pub use waiting::{Missed, WaitingTimer};

@@ -34,7 +34,7 @@
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::queue::{Closed, Queue};
-use crate::{DeadlineStore, Expired, Handle, HeapStore, Instant};
+use crate::{DeadlineStore, Expired, Handle, HeapStore, Instant, Swept};
 use core::fmt;
 
 const ARMED: u32 = 0;
@@ -313,7 +313,7 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         now: Instant,
         budget: usize,
         mut each: impl FnMut(Instant, T),
-    ) -> usize {
+    ) -> Swept {
         self.store.expire(now, budget, |expired| {
             if let Some((at, value)) = fire(expired) {
                 each(at, value);

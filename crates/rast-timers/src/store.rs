@@ -4,11 +4,13 @@
 //! keeps its order. Times are exact to the nanosecond: a value is due at its
 //! deadline, never before it.
 
+mod calendar;
 mod heap;
 
+pub use calendar::CalendarStore;
 pub use heap::HeapStore;
 
-use crate::Instant;
+use crate::{Instant, Nanos};
 use core::fmt;
 
 /// Names a value in a [`DeadlineStore`].
@@ -78,14 +80,34 @@ pub struct Expired<T> {
     pub value: T,
 }
 
+/// What one [`step`](DeadlineStore::step) came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<T> {
+    /// This value was due.
+    Due(Expired<T>),
+    /// Something was put in order; another step is needed to know more.
+    Busy,
+    /// Nothing is due, and nothing is to do.
+    Idle,
+}
+
+/// What one [`expire`](DeadlineStore::expire) came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Swept {
+    /// The values that were handed out.
+    pub fired: usize,
+    /// Whether the budget ended it, so that more may be due: come back soon.
+    pub more: bool,
+}
+
 /// Keeps values until their deadlines.
 ///
 /// What every store promises:
 ///
 /// 1. Values leave in the order of their deadlines, those of one deadline in
 ///    the order in which they came to it (by `insert` or `reschedule`).
-/// 2. A value is due at `now` if its deadline is at or before `now`; one in
-///    the past is due at once, however far time has jumped.
+/// 2. A value is due at `now` if its deadline is at or before `now`, and never
+///    before; one in the past is due at once, however far time has jumped.
 /// 3. [`Instant::MAX`] means never: such a value is kept, and can be cancelled
 ///    and rescheduled, but is not due at any time.
 /// 4. A handle whose value has left is refused by `cancel` and `reschedule`.
@@ -94,6 +116,11 @@ pub struct Expired<T> {
 ///
 /// `now` need not grow from call to call: each call answers for the time it
 /// is given.
+///
+/// | store | for | insert | cancel | a step |
+/// | --- | --- | --- | --- | --- |
+/// | [`CalendarStore`] | what is mostly cancelled, any population | O(1) | O(1) | O(1) |
+/// | [`HeapStore`] | few values, or an exact `next_deadline` | O(log n) | O(log n) | O(log n) |
 pub trait DeadlineStore<T> {
     /// Stores `value` until `at` and returns its handle.
     ///
@@ -102,22 +129,37 @@ pub trait DeadlineStore<T> {
     /// If the store is full; how much it holds is the store's to say.
     fn insert(&mut self, at: Instant, value: T) -> Handle;
 
+    /// Stores `value` until some time in `at..=at + slack` and returns its
+    /// handle: the roundest time there, so that values with slack fall
+    /// together and one wake-up serves many.
+    ///
+    /// The time is [`Instant::within`]; [`Expired::at`] tells it.
+    ///
+    /// # Panics
+    ///
+    /// As [`insert`](Self::insert).
+    fn insert_within(&mut self, at: Instant, slack: Nanos, value: T) -> Handle {
+        self.insert(at.within(slack), value)
+    }
+
     /// Takes a value out before its time; `None` if it has left already.
     fn cancel(&mut self, handle: Handle) -> Option<T>;
 
     /// Moves a value to another deadline, behind those that wait for it
-    /// already; returns whether the value was still there. The handle stays.
-    fn reschedule(&mut self, handle: Handle, at: Instant) -> bool;
+    /// already; returns the handle it has from now on, `None` if it has left.
+    fn reschedule(&mut self, handle: Handle, at: Instant) -> Option<Handle>;
 
-    /// Returns the earliest deadline, `None` if nothing here will ever be due.
+    /// Returns when to look at the store next, `None` if nothing here will
+    /// ever be due: no value is due before that time, and after a
+    /// [`Step::Idle`] it lies in the future.
+    ///
+    /// It is the earliest deadline where the store says that it is exact;
+    /// otherwise it may be earlier.
     fn next_deadline(&self) -> Option<Instant>;
 
-    /// Takes out the first value that is due at `now`.
-    ///
-    /// The caller has the store back before it handles the value, so it may
-    /// insert and cancel as it likes. A value re-armed at or before `now` is
-    /// due again within the same `now`: bound such a loop by a count.
-    fn pop_due(&mut self, now: Instant) -> Option<Expired<T>>;
+    /// Does a bounded piece of work: hands out the first value that is due at
+    /// `now`, or brings it nearer.
+    fn step(&mut self, now: Instant) -> Step<T>;
 
     /// Returns the number of values.
     fn len(&self) -> usize;
@@ -127,25 +169,44 @@ pub trait DeadlineStore<T> {
         self.len() == 0
     }
 
-    /// Hands at most `budget` due values to `each` and returns how many.
+    /// Takes out the first value that is due at `now`, in as many steps as
+    /// that takes; [`expire`](Self::expire) has a bound.
     ///
-    /// What is due beyond the budget stays first in line for the next call:
-    /// a return value equal to `budget` says to come back soon. `each` cannot
-    /// reach the store; to re-arm while expiring, loop over
-    /// [`pop_due`](Self::pop_due). If `each` panics, the value it was given is
-    /// gone and all others stay.
-    fn expire(&mut self, now: Instant, budget: usize, mut each: impl FnMut(Expired<T>)) -> usize
+    /// The caller has the store back before it handles the value, so it may
+    /// insert and cancel as it likes. A value re-armed at or before `now` is
+    /// due again within the same `now`: bound such a loop by a count.
+    fn pop_due(&mut self, now: Instant) -> Option<Expired<T>> {
+        loop {
+            match self.step(now) {
+                Step::Due(expired) => return Some(expired),
+                Step::Busy => {}
+                Step::Idle => return None,
+            }
+        }
+    }
+
+    /// Takes at most `budget` steps, and hands the values that are due to
+    /// `each`.
+    ///
+    /// What is due beyond the budget stays first in line for the next call,
+    /// and the answer says so. `each` cannot reach the store; to re-arm while
+    /// expiring, loop over [`step`](Self::step) or [`pop_due`](Self::pop_due).
+    /// If `each` panics, the value it was given is gone and all others stay.
+    fn expire(&mut self, now: Instant, budget: usize, mut each: impl FnMut(Expired<T>)) -> Swept
     where
         Self: Sized,
     {
-        let mut done = 0;
-        while done < budget {
-            let Some(expired) = self.pop_due(now) else {
-                break;
-            };
-            done += 1;
-            each(expired);
+        let mut fired = 0;
+        for _ in 0..budget {
+            match self.step(now) {
+                Step::Due(expired) => {
+                    fired += 1;
+                    each(expired);
+                }
+                Step::Busy => {}
+                Step::Idle => return Swept { fired, more: false },
+            }
         }
-        done
+        Swept { fired, more: true }
     }
 }

@@ -77,6 +77,40 @@ impl Instant {
         Self(self.0.saturating_sub(span.0))
     }
 
+    /// Returns the roundest instant from this one to `slack` later: the one
+    /// with the most zero bits at its end. Timers with slack that overlap tend
+    /// to meet there.
+    ///
+    /// [`Instant::MAX`] stays what it is.
+    ///
+    /// ```
+    /// use rast_timers::{Instant, Nanos};
+    /// let within = |at, slack| {
+    ///     let rounded = Instant::from_nanos(at).within(Nanos::from_nanos(slack));
+    ///     rounded.as_nanos()
+    /// };
+    /// assert_eq!(within(1001, 100), 1024);
+    /// assert_eq!(within(1000, 30), 1024);
+    /// assert_eq!(within(1025, 3), 1028);
+    /// assert_eq!(within(1025, 0), 1025);
+    /// ```
+    #[inline]
+    #[must_use]
+    pub const fn within(self, slack: Nanos) -> Self {
+        if self.0 == 0 || self.0 == u64::MAX {
+            return self;
+        }
+        // Not the last instant, which means never.
+        let end = match self.0.checked_add(slack.0) {
+            Some(u64::MAX) | None => u64::MAX - 1,
+            Some(end) => end,
+        };
+        // The highest bit that counting from before `self` to `end` sets: with
+        // all below it zero, `end` is still not before `self`.
+        let bit = ((self.0 - 1) ^ end).ilog2();
+        Self(end >> bit << bit)
+    }
+
     /// Returns the span since `earlier`, or `None` if `earlier` is later.
     #[inline]
     #[must_use]

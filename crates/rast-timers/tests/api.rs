@@ -5,8 +5,8 @@ use rast_timers::primitive::sync::Arc;
 use rast_timers::queue::Closed;
 use rast_timers::remote::{self, AlreadyFired, RemoteTimer, RemoteTimers, TimerOwner};
 use rast_timers::{
-    Clock, DeadlineStore, Expired, Handle, HeapStore, Instant, ManualClock, Missed, MonotonicClock,
-    Nanos, PeriodicTimer, StartFinishTimer, Tick, TimerConfig, WaitingTimer,
+    CalendarStore, Clock, DeadlineStore, Expired, Handle, HeapStore, Instant, ManualClock, Missed,
+    MonotonicClock, Nanos, PeriodicTimer, StartFinishTimer, Step, Tick, TimerConfig, WaitingTimer,
 };
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -104,10 +104,12 @@ fn equal_deadlines_leave_in_their_order() {
         store.insert(at(9), value);
     }
     let moved = store.insert(at(1), 5);
-    assert!(store.reschedule(moved, at(9)));
+    assert_eq!(store.reschedule(moved, at(9)), Some(moved));
     let mut order = Vec::new();
-    assert_eq!(store.expire(at(9), 2, |due| order.push(due.value)), 2);
-    assert_eq!(store.expire(at(9), 9, |due| order.push(due.value)), 4);
+    let swept = store.expire(at(9), 2, |due| order.push(due.value));
+    assert_eq!((swept.fired, swept.more), (2, true));
+    let swept = store.expire(at(9), 9, |due| order.push(due.value));
+    assert_eq!((swept.fired, swept.more), (4, false));
     assert_eq!(order, [0, 1, 2, 3, 4, 5]);
 }
 
@@ -117,7 +119,7 @@ fn the_last_instant_means_never() {
     let never = store.insert(Instant::MAX, "never");
     assert_eq!(store.next_deadline(), None);
     assert_eq!(store.pop_due(Instant::MAX), None);
-    assert!(store.reschedule(never, at(3)));
+    assert_eq!(store.reschedule(never, at(3)), Some(never));
     assert_eq!(store.next_deadline(), Some(at(3)));
     assert_eq!(
         store.pop_due(Instant::MAX),
@@ -171,7 +173,7 @@ fn a_panic_while_expiring_loses_one_value() {
     assert!(panicked.is_err());
     assert_eq!((drops.get(), store.len()), (3, 2));
     store.check_invariants();
-    assert_eq!(store.expire(at(9), 9, drop), 2);
+    assert_eq!(store.expire(at(9), 9, drop).fired, 2);
     assert_eq!(drops.get(), 5);
 }
 
@@ -240,7 +242,10 @@ fn cancelled_timers_count_in_the_budget_and_fire_nothing() {
     assert_eq!(armed.next().unwrap().cancel(), Ok(()));
     assert_eq!(armed.next().unwrap().cancel(), Ok(()));
     let mut fired = Vec::new();
-    assert_eq!(owner.expire(at(9), 3, |_, value| fired.push(value)), 3);
+    assert_eq!(
+        owner.expire(at(9), 3, |_, value| fired.push(value)).fired,
+        3
+    );
     assert_eq!(fired, [2]);
     assert_eq!(owner.pop_due(at(9)), Some((at(3), 3)));
     assert_eq!(armed.next().unwrap().cancel(), Err(AlreadyFired));
@@ -270,19 +275,21 @@ impl<T> DeadlineStore<T> for Plain<T> {
         Some(self.0[handle.slot() as usize].take()?.1)
     }
 
-    fn reschedule(&mut self, handle: Handle, at: Instant) -> bool {
-        let entry = self.0[handle.slot() as usize].as_mut();
-        entry.map(|entry| entry.0 = at).is_some()
+    fn reschedule(&mut self, handle: Handle, at: Instant) -> Option<Handle> {
+        self.0[handle.slot() as usize].as_mut()?.0 = at;
+        Some(handle)
     }
 
     fn next_deadline(&self) -> Option<Instant> {
         self.first().map(|first| first.0)
     }
 
-    fn pop_due(&mut self, now: Instant) -> Option<Expired<T>> {
-        let (at, slot) = self.first().filter(|first| first.0 <= now)?;
-        let value = self.0[slot].take()?.1;
-        Some(Expired {
+    fn step(&mut self, now: Instant) -> Step<T> {
+        let Some((at, slot)) = self.first().filter(|first| first.0 <= now) else {
+            return Step::Idle;
+        };
+        let value = self.0[slot].take().expect("found above").1;
+        Step::Due(Expired {
             at,
             handle: Handle::new(slot as u32, 0),
             value,
@@ -309,11 +316,12 @@ fn remote_timers_take_a_store_of_the_callers() {
 #[test]
 fn a_store_may_be_chosen_while_running() {
     let mut heap = HeapStore::new();
+    let mut calendar = CalendarStore::new();
     let mut plain = Plain(Vec::new());
-    let stores: [&mut dyn DeadlineStore<u32>; 2] = [&mut heap, &mut plain];
+    let stores: [&mut dyn DeadlineStore<u32>; 3] = [&mut heap, &mut calendar, &mut plain];
     for store in stores {
         let handle = store.insert(at(3), 7);
-        assert!(store.reschedule(handle, at(4)));
+        assert_eq!(store.reschedule(handle, at(4)), Some(handle));
         assert_eq!(store.pop_due(at(3)), None);
         assert_eq!(store.pop_due(at(4)).map(|due| due.value), Some(7));
         assert_eq!(store.cancel(handle), None);

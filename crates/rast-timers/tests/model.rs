@@ -8,5 +8,7 @@ mod measuring;
 mod remote;
 #[path = "model/store.rs"]
 mod store;
+#[path = "model/touches.rs"]
+mod touches;
 #[path = "model/world.rs"]
 mod world;

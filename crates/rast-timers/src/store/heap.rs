@@ -25,7 +25,7 @@
 //! Four children instead of two halve the depth, and a node's children lie
 //! side by side.
 
-use super::{DeadlineStore, Expired, Handle};
+use super::{DeadlineStore, Expired, Handle, Step};
 use crate::Instant;
 use core::fmt;
 use std_alloc::vec::Vec;
@@ -128,6 +128,15 @@ impl<T> HeapStore<T> {
             return None;
         }
         slot.value.as_ref()
+    }
+
+    /// Returns the first value in line and its deadline, never due ones
+    /// included.
+    #[must_use]
+    pub fn first(&self) -> Option<(Instant, &T)> {
+        let node = self.heap.first()?;
+        let value = self.slab[node.slot as usize].value.as_ref()?;
+        Some((node.at, value))
     }
 
     /// The place in the heap of the value that `handle` names.
@@ -273,31 +282,29 @@ impl<T> DeadlineStore<T> for HeapStore<T> {
         self.remove(index).map(|expired| expired.value)
     }
 
-    /// O(log n).
-    fn reschedule(&mut self, handle: Handle, at: Instant) -> bool {
-        let Some(index) = self.find(handle) else {
-            return false;
-        };
+    /// O(log n); the handle stays the same.
+    fn reschedule(&mut self, handle: Handle, at: Instant) -> Option<Handle> {
+        let index = self.find(handle)?;
         let seq = self.next_seq();
         let node = &mut self.heap[index];
         node.at = at;
         node.seq = seq;
         self.sift(index);
-        true
+        Some(handle)
     }
 
-    /// O(1).
+    /// O(1), exact.
     fn next_deadline(&self) -> Option<Instant> {
         let first = self.heap.first()?;
         (first.at != Instant::MAX).then_some(first.at)
     }
 
-    /// O(log n), O(1) if nothing is due.
-    fn pop_due(&mut self, now: Instant) -> Option<Expired<T>> {
-        if self.next_deadline()? > now {
-            return None;
+    /// O(log n), O(1) if nothing is due; never [`Step::Busy`].
+    fn step(&mut self, now: Instant) -> Step<T> {
+        match self.next_deadline() {
+            Some(at) if at <= now => self.remove(0).map_or(Step::Idle, Step::Due),
+            _ => Step::Idle,
         }
-        self.remove(0)
     }
 
     fn len(&self) -> usize {
@@ -337,7 +344,7 @@ mod tests {
         let next = store.insert(at(1), 3);
         assert_eq!(next.slot(), 1);
         assert_eq!(store.cancel(last), None);
-        assert!(!store.reschedule(last, at(9)));
+        assert_eq!(store.reschedule(last, at(9)), None);
         store.check_invariants();
     }
 }

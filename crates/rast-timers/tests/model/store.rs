@@ -1,12 +1,43 @@
-//! The heap store against a `BTreeMap` ordered by (deadline, arrival).
+//! Each store against a `BTreeMap` ordered by (deadline, arrival).
 
 use proptest::prelude::*;
-use rast_timers::{DeadlineStore, Expired, Handle, HeapStore, Instant};
+use rast_timers::{CalendarStore, DeadlineStore, Expired, Handle, HeapStore, Instant, Nanos, Step};
 use std::collections::BTreeMap;
+
+/// A store under test, with what only tests may ask.
+trait Tested: DeadlineStore<u32> {
+    /// Whether `next_deadline` is the earliest deadline.
+    const EXACT: bool;
+    fn new() -> Self;
+    fn check(&self);
+}
+
+impl Tested for HeapStore<u32> {
+    const EXACT: bool = true;
+    fn new() -> Self {
+        Self::new()
+    }
+    fn check(&self) {
+        self.check_invariants();
+    }
+}
+
+impl Tested for CalendarStore<u32> {
+    const EXACT: bool = false;
+    fn new() -> Self {
+        Self::new()
+    }
+    fn check(&self) {
+        self.check_invariants();
+    }
+}
 
 #[derive(Clone, Debug)]
 enum Op {
     Insert(u64),
+    /// So many at about one time, in order if `u8` is even.
+    Cluster(u64, u8),
+    Within(u64, u64),
     Cancel(usize),
     Reschedule(usize, u64),
     PopDue,
@@ -19,6 +50,8 @@ fn times() -> impl Strategy<Value = u64> {
     prop_oneof![
         6 => 0..40_u64,
         2 => 0..100_000_u64,
+        1 => (0..64_u32).prop_map(|bit| 1 << bit),
+        1 => (1..64_u32).prop_map(|bit| (1 << bit) - 1),
         1 => any::<u64>(),
         1 => Just(u64::MAX),
         1 => Just(u64::MAX - 1),
@@ -28,13 +61,15 @@ fn times() -> impl Strategy<Value = u64> {
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         6 => times().prop_map(Op::Insert),
+        1 => (times(), any::<u8>()).prop_map(|(at, count)| Op::Cluster(at, count)),
+        1 => (times(), times()).prop_map(|(at, slack)| Op::Within(at, slack)),
         3 => any::<usize>().prop_map(Op::Cancel),
         3 => (any::<usize>(), times()).prop_map(|(which, at)| Op::Reschedule(which, at)),
         2 => Just(Op::PopDue),
-        2 => (0..6_usize).prop_map(Op::Expire),
+        3 => prop_oneof![0..6_usize, 0..300_usize].prop_map(Op::Expire),
         3 => times().prop_map(Op::Now),
     ];
-    prop::collection::vec(op, 1..300)
+    prop::collection::vec(op, 1..120)
 }
 
 /// What the store should be: (deadline, arrival) to (handle, value).
@@ -71,61 +106,134 @@ impl Oracle {
     }
 }
 
+/// Takes the stores through the operations.
+struct Run<S> {
+    store: S,
+    oracle: Oracle,
+    /// Every handle given, and the oracle's name for its value.
+    handles: Vec<Handle>,
+    now: u64,
+    values: u32,
+}
+
+impl<S: Tested> Run<S> {
+    fn insert(&mut self, at: u64) {
+        let handle = self.store.insert(Instant::from_nanos(at), self.values);
+        self.arrived(at, handle);
+    }
+
+    fn arrived(&mut self, at: u64, handle: Handle) {
+        assert!(!self.handles.contains(&handle), "no handle is given twice");
+        self.oracle.arrive(at, handle, self.values);
+        self.handles.push(handle);
+        self.values += 1;
+    }
+
+    fn take(&mut self, op: Op) {
+        let now = Instant::from_nanos(self.now);
+        match op {
+            Op::Insert(at) => self.insert(at),
+            Op::Cluster(at, count) => {
+                for index in 0..u64::from(count) {
+                    let step = if count % 2 == 0 {
+                        index
+                    } else {
+                        index * 37 % 64
+                    };
+                    self.insert(at.saturating_add(step));
+                }
+            }
+            Op::Within(at, slack) => {
+                let (from, slack) = (Instant::from_nanos(at), Nanos::from_nanos(slack));
+                let handle = self.store.insert_within(from, slack, self.values);
+                let rounded = from.within(slack);
+                assert!(from <= rounded && rounded <= from.saturating_add(slack));
+                assert_eq!(rounded == Instant::MAX, from == Instant::MAX);
+                self.arrived(rounded.as_nanos(), handle);
+            }
+            Op::Cancel(which) if !self.handles.is_empty() => {
+                let handle = self.handles[which % self.handles.len()];
+                assert_eq!(self.store.cancel(handle), self.oracle.leave(handle));
+                assert_eq!(self.store.cancel(handle), None);
+            }
+            Op::Reschedule(which, at) if !self.handles.is_empty() => {
+                let handle = self.handles[which % self.handles.len()];
+                let value = self.oracle.leave(handle);
+                let moved = self.store.reschedule(handle, Instant::from_nanos(at));
+                assert_eq!(moved.is_some(), value.is_some());
+                if let (Some(value), Some(moved)) = (value, moved) {
+                    assert!(moved == handle || !self.handles.contains(&moved));
+                    self.oracle.arrive(at, moved, value);
+                    self.handles.push(moved);
+                }
+            }
+            Op::Cancel(_) | Op::Reschedule(..) => {}
+            Op::PopDue => {
+                assert_eq!(self.store.pop_due(now), self.oracle.pop_due(self.now));
+            }
+            Op::Expire(budget) => self.expire(now, budget),
+            Op::Now(to) => self.now = to,
+        }
+        assert_eq!(self.store.len(), self.oracle.waiting.len());
+        let next = self.store.next_deadline();
+        let want = self.oracle.next().map(Instant::from_nanos);
+        if S::EXACT {
+            assert_eq!(next, want);
+        } else if let Some(want) = want {
+            assert!(next.is_some_and(|next| next <= want), "a lower bound");
+        }
+        self.store.check();
+    }
+
+    fn expire(&mut self, now: Instant, budget: usize) {
+        let mut got = Vec::new();
+        let swept = self.store.expire(now, budget, |due| got.push(due));
+        assert_eq!(swept.fired, got.len());
+        let due = std::iter::from_fn(|| self.oracle.pop_due(self.now));
+        let want: Vec<_> = due.take(got.len()).collect();
+        assert_eq!(got, want);
+        if !swept.more {
+            assert_eq!(self.oracle.pop_due(self.now), None);
+            assert!(self.store.next_deadline().is_none_or(|next| next > now));
+        }
+    }
+}
+
+fn run<S: Tested>(ops: Vec<Op>) {
+    let mut run = Run {
+        store: S::new(),
+        oracle: Oracle::default(),
+        handles: Vec::new(),
+        now: 0,
+        values: 0,
+    };
+    for op in ops {
+        run.take(op);
+    }
+    // All of it leaves in order in the end, by steps.
+    run.now = u64::MAX;
+    let mut idle = false;
+    while !idle {
+        match run.store.step(Instant::MAX) {
+            Step::Due(due) => assert_eq!(Some(due), run.oracle.pop_due(u64::MAX)),
+            Step::Busy => {}
+            Step::Idle => idle = true,
+        }
+    }
+    assert_eq!(run.oracle.pop_due(u64::MAX), None);
+    assert_eq!(run.store.len(), run.oracle.waiting.len());
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn heap_store_is_an_ordered_map(ops in ops()) {
-        let mut store = HeapStore::new();
-        let mut oracle = Oracle::default();
-        let mut handles: Vec<Handle> = Vec::new();
-        let (mut now, mut values) = (0_u64, 0_u32);
-        for op in ops {
-            match op {
-                Op::Insert(at) => {
-                    let handle = store.insert(Instant::from_nanos(at), values);
-                    prop_assert!(!handles.contains(&handle), "no handle is given twice");
-                    oracle.arrive(at, handle, values);
-                    handles.push(handle);
-                    values += 1;
-                }
-                Op::Cancel(which) if !handles.is_empty() => {
-                    let handle = handles[which % handles.len()];
-                    prop_assert_eq!(store.cancel(handle), oracle.leave(handle));
-                    prop_assert_eq!(store.get(handle), None);
-                }
-                Op::Reschedule(which, at) if !handles.is_empty() => {
-                    let handle = handles[which % handles.len()];
-                    let value = oracle.leave(handle);
-                    let there = store.reschedule(handle, Instant::from_nanos(at));
-                    prop_assert_eq!(there, value.is_some());
-                    if let Some(value) = value {
-                        oracle.arrive(at, handle, value);
-                        prop_assert_eq!(store.deadline(handle), Some(Instant::from_nanos(at)));
-                        prop_assert_eq!(store.get(handle), Some(&value));
-                    }
-                }
-                Op::Cancel(_) | Op::Reschedule(..) => {}
-                Op::PopDue => {
-                    prop_assert_eq!(store.pop_due(Instant::from_nanos(now)), oracle.pop_due(now));
-                }
-                Op::Expire(budget) => {
-                    let mut got = Vec::new();
-                    let done =
-                        store.expire(Instant::from_nanos(now), budget, |due| got.push(due));
-                    prop_assert_eq!(done, got.len());
-                    let mut want = Vec::new();
-                    while want.len() < budget {
-                        let Some(due) = oracle.pop_due(now) else { break };
-                        want.push(due);
-                    }
-                    prop_assert_eq!(got, want);
-                }
-                Op::Now(to) => now = to,
-            }
-            prop_assert_eq!(store.len(), oracle.waiting.len());
-            prop_assert_eq!(store.next_deadline(), oracle.next().map(Instant::from_nanos));
-            store.check_invariants();
-        }
+        run::<HeapStore<u32>>(ops);
+    }
+
+    #[test]
+    fn calendar_store_is_an_ordered_map(ops in ops()) {
+        run::<CalendarStore<u32>>(ops);
     }
 }

@@ -153,14 +153,14 @@ impl Store {
             expired,
             ..
         } = self;
-        let done = deadlines.expire(now, budget, |due| {
+        let swept = deadlines.expire(now, budget, |due| {
             if let Some((key, entry)) = map.remove_entry(&due.value) {
                 account.sub(cost(&key, &entry.value) + deadline_cost(&key));
                 *expired += 1;
             }
         });
         self.settle();
-        done
+        swept.fired
     }
 
     fn stats(&self) -> PartitionStats {
@@ -411,7 +411,7 @@ impl Store {
         };
         if let Some((old, handle)) = &mut entry.expiry {
             *old = at;
-            if self.deadlines.reschedule(*handle, at) {
+            if self.deadlines.reschedule(*handle, at) == Some(*handle) {
                 return;
             }
         }
