@@ -4,7 +4,7 @@
 use rast_alloc::{RastAlloc, Stats};
 use std::cell::RefCell;
 use std::sync::mpsc;
-use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 #[cfg(not(rast_global_alloc))]
@@ -44,6 +44,15 @@ impl Marked {
     fn check(&self) {
         let mark = (self.0.len() % 251) as u8;
         assert!(self.0.iter().all(|byte| *byte == mark));
+    }
+
+    /// Makes the block longer and marks it anew.
+    fn grow(&mut self, more: usize) {
+        self.0.reserve_exact(more);
+        self.check();
+        let length = self.0.len() + more;
+        self.0.clear();
+        self.0.resize(length, (length % 251) as u8);
     }
 }
 
@@ -165,28 +174,153 @@ fn threads_exchange_all_they_have() {
     );
 }
 
+/// Bytes of address space that the process has.
+#[cfg(target_os = "linux")]
+fn address_space() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+    kib.expect("the address space in kB") * 1024
+}
+
+#[cfg(not(target_os = "linux"))]
+fn address_space() -> usize {
+    0
+}
+
+/// Thousands of threads, eight at once, each of which leaves blocks to those of the next round.
 #[test]
-fn a_storm_of_threads_reuses_heaps() {
+fn a_storm_of_threads_leaves_nothing_behind() {
+    const AT_ONCE: usize = 8;
     let _alone = alone();
     let storm = |rounds: usize| {
+        let mut left = Vec::new();
         for round in 0..rounds {
-            let workers: Vec<_> = (0..8)
-                .map(|id| thread::spawn(move || drop(Marked::new(round * 8 + id))))
+            // All live at once, so that as many heaps are wanted in each round.
+            let barrier = Arc::new(Barrier::new(AT_ONCE));
+            let mut inherited = left.into_iter();
+            let workers: Vec<_> = (0..AT_ONCE)
+                .map(|id| {
+                    let (barrier, orphan) = (Arc::clone(&barrier), inherited.next());
+                    thread::spawn(move || {
+                        let own: Vec<_> = (0..20).map(|n| Marked::new(n + id)).collect();
+                        barrier.wait();
+                        orphan.iter().flatten().for_each(Marked::check);
+                        own
+                    })
+                })
                 .collect();
-            for worker in workers {
-                worker.join().unwrap();
+            left = workers
+                .into_iter()
+                .map(|worker| worker.join().unwrap())
+                .collect();
+            left.iter().flatten().for_each(Marked::check);
+            if round % 64 == 63 {
+                RastAlloc::purge_all();
             }
         }
     };
-    storm(5);
-    let before = RastAlloc::stats();
-    storm(50);
-    let after = RastAlloc::stats();
+    storm(if cfg!(miri) { 2 } else { 64 });
+    let (before, space) = (RastAlloc::stats(), address_space());
+    storm(if cfg!(miri) { 2 } else { 512 });
+    let (after, more) = (RastAlloc::stats(), address_space());
+    println!("address space {space} / {more}, {before} / {after}");
+    assert!(grown(before) <= SLACK_BYTES, "{before} / {after}");
+    // Of 4096 threads none may leave as much as 2 KiB for good; a segment more may be the harness's.
     assert!(
-        after.bytes_reserved <= before.bytes_reserved + (64 << 20),
+        after.bytes_reserved <= before.bytes_reserved + (8 << 20),
         "{before} / {after}"
     );
-    assert!(grown(before) <= SLACK_BYTES);
+    assert!(more <= space + (8 << 20), "from {space} to {more} bytes");
+}
+
+/// Objects go through the hands of threads that all end: each grows some, frees some and adds its own.
+#[test]
+fn objects_outlive_generations_of_threads() {
+    let _alone = alone();
+    let start = RastAlloc::stats();
+    let mut kept: Vec<Marked> = Vec::new();
+    for generation in 0..40 {
+        kept = thread::spawn(move || {
+            for (number, one) in kept.iter_mut().enumerate() {
+                one.check();
+                if number % 3 == 0 {
+                    // The block's owner has ended, or is this thread by adoption.
+                    one.grow(1 + number % 900);
+                }
+            }
+            let mut number = 0;
+            kept.retain(|_| {
+                number += 1;
+                (number + generation) % 3 != 0
+            });
+            kept.extend((0..150).map(|n| Marked::new(n * 7 + generation)));
+            kept
+        })
+        .join()
+        .unwrap();
+    }
+    kept.iter().for_each(Marked::check);
+    drop(kept);
+    assert!(
+        grown(start) <= SLACK_BYTES,
+        "{start} / {}",
+        RastAlloc::stats()
+    );
+}
+
+/// Two threads that only allocate and two that only free: what comes home is used again.
+#[test]
+fn producers_and_consumers_only() {
+    const BATCHES: usize = if cfg!(miri) { 8 } else { 300 };
+    let _alone = alone();
+    let start = RastAlloc::stats();
+    let (sender, receiver) = mpsc::sync_channel::<Vec<Marked>>(4);
+    let receiver = Mutex::new(receiver);
+    let reserved = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        let consumers = [0, 1].map(|_| {
+            let receiver = &receiver;
+            scope.spawn(move || {
+                loop {
+                    let batch = receiver.lock().unwrap().recv();
+                    let Ok(batch) = batch else { return };
+                    batch.iter().for_each(Marked::check);
+                }
+            })
+        });
+        let producers = [0, 1].map(|id| {
+            let (sender, reserved) = (sender.clone(), &reserved);
+            scope.spawn(move || {
+                for batch in 0..BATCHES {
+                    let batch = (0..100).map(|n| Marked::new(n * 3 + batch + id));
+                    sender.send(batch.collect()).unwrap();
+                    reserved
+                        .lock()
+                        .unwrap()
+                        .push(RastAlloc::stats().bytes_reserved);
+                }
+            })
+        });
+        drop(sender);
+        for worker in producers.into_iter().chain(consumers) {
+            worker.join().unwrap();
+        }
+    });
+    let reserved = reserved.into_inner().unwrap();
+    let most = |part: &[usize]| part.iter().copied().max().unwrap();
+    let (early, late) = (
+        most(&reserved[..reserved.len() / 4]),
+        most(&reserved[reserved.len() / 4..]),
+    );
+    println!("most reserved early {early}, late {late}");
+    // Some 350 MB go through.
+    assert!(late <= early + (16 << 20), "from {early} to {late} bytes");
+    assert!(
+        grown(start) <= SLACK_BYTES,
+        "{start} / {}",
+        RastAlloc::stats()
+    );
 }
 
 #[test]
@@ -294,47 +428,4 @@ fn keys_of_the_c_library_allocate_last() {
         "{start} / {}",
         RastAlloc::stats()
     );
-}
-
-#[cfg(unix)]
-#[test]
-fn the_child_of_a_fork_allocates() {
-    let _alone = alone();
-    let (sender, receiver) = mpsc::channel();
-    // Another thread lives, holds a heap, and has freed nothing of it when the process forks.
-    let theirs: Vec<_> = thread::spawn(|| (0..100).map(Marked::new).collect::<Vec<_>>())
-        .join()
-        .unwrap();
-    let other = thread::spawn(move || {
-        let mine: Vec<_> = (0..100).map(Marked::new).collect();
-        receiver.recv().unwrap();
-        drop(mine);
-    });
-    // SAFETY: the child only allocates, checks and ends, which this allocator promises to serve there.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
-        for round in 0..50 {
-            let blocks: Vec<_> = (0..100).map(|n| Marked::new(n + round)).collect();
-            if !blocks.iter().all(|block| {
-                let mark = (block.0.len() % 251) as u8;
-                block.0.iter().all(|byte| *byte == mark)
-            }) {
-                // SAFETY: ends the child at once.
-                unsafe { libc::_exit(1) };
-            }
-        }
-        drop(theirs);
-        RastAlloc::purge_all();
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(0) };
-    }
-    let mut status = 0;
-    // SAFETY: the child was made above, and the place is writable.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert!(libc::WIFEXITED(status));
-    assert_eq!(libc::WEXITSTATUS(status), 0);
-    sender.send(()).unwrap();
-    other.join().unwrap();
-    drop(theirs);
 }
