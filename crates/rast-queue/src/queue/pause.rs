@@ -19,14 +19,16 @@ pub(super) const CLAIM_TRIES: u32 = if IS_MODEL { 1 } else { 12 };
 pub(super) const PATIENCE: u32 = if IS_MODEL { 0 } else { 64 };
 
 /// A consumer that finds fewer items than this may be running into the producers' lines.
-pub(super) const NEAR: usize = 64;
+pub(super) const NEAR: usize = 256;
 /// Consumers claim up to this many tickets behind the producers when enough items stand.
-pub(super) const DISTANCE: usize = if IS_MODEL { 0 } else { 32 };
+pub(super) const DISTANCE: usize = if IS_MODEL { 0 } else { 64 };
 /// Pauses before a batch that has items looks whether producers are still at work.
 pub(super) const BUSY_PAUSES: u32 = 4;
 /// The pauses of one step of pacing, and the most steps.
 pub(super) const PACE_PAUSES: u32 = 32;
-pub(super) const PACE_STEPS: u32 = 4;
+pub(super) const PACE_STEPS: u32 = 8;
+/// Tickets by which a step is fruitful: fewer come from producers that are slow enough to be followed item by item.
+pub(super) const PACE_GAIN: usize = 8;
 /// Successive fruitless steps after which pacing stops.
 pub(super) const PACE_CREDIT: u32 = 16;
 /// While pacing is off it is tried after this many looks, doubled with each failure up to the most (both as powers).

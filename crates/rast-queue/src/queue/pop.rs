@@ -5,7 +5,8 @@ use core::ops::Range;
 use super::Queue;
 use super::pause::{
     BUSY_PAUSES, CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, DISTANCE, IS_MODEL, NEAR,
-    PACE_CREDIT, PACE_PAUSES, PACE_PROBE_FIRST, PACE_PROBE_MOST, PACE_STEPS, PATIENCE, pause,
+    PACE_CREDIT, PACE_GAIN, PACE_PAUSES, PACE_PROBE_FIRST, PACE_PROBE_MOST, PACE_STEPS, PATIENCE,
+    pause,
 };
 use super::push::Admission;
 use super::segment::{SOURCE, Segment};
@@ -209,19 +210,22 @@ impl<T, A: Allocator> Queue<T, A> {
     #[inline(never)]
     fn pace_slow(&self, word: Word<T>, tail: Word<T>, near: usize, pace: u32) -> Look<T> {
         let mut seen = tail;
+        let mut has_paid = false;
         for _ in 0..PACE_STEPS {
             pause(PACE_PAUSES);
             step!("pace: waited");
             // Relaxed: what is claimed after this is acquired by the claim. [QU43]
             let now = self.tail.load(Ordering::Relaxed);
-            let is_enough = !same_segment(now, word) || index(now) >= index(word) + near;
-            let has_moved = now != seen;
+            let has_left = !same_segment(now, word);
+            let is_enough = has_left || index(now) >= index(word) + near;
+            let gained = has_left || index(now).wrapping_sub(index(seen)) >= PACE_GAIN;
             seen = now;
-            if is_enough || !has_moved {
+            has_paid |= gained;
+            if is_enough || !gained {
                 break;
             }
         }
-        let next = if seen != tail {
+        let next = if has_paid {
             PACED | PACE_CREDIT
         } else if pace & PACED != 0 && pace & PACE_COUNT > 1 {
             pace - 1
