@@ -13,7 +13,8 @@
 //!
 //! If blocks are to be guarded against misuse: a double free or a wrong layout is undefined here, as in any allocator
 //! that is not hardened.
-//! If memory must go back to the system while its thread sleeps: a thread gives its own back, by [`RastAlloc::purge`].
+//! If memory must go back to the system while its thread sleeps and the thread cannot be made to call
+//! [`RastAlloc::on_idle`] before: only it may touch its heap then.
 //!
 //! # Example
 //!

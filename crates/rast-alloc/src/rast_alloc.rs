@@ -102,11 +102,12 @@ impl RastAlloc {
         0
     }
 
-    /// Does [`purge`](Self::purge) for this thread and for all heaps whose thread has ended, and asks it of all other
-    /// threads; returns how many bytes went back by now.
+    /// Does [`purge`](Self::purge) for this thread, for all threads that called [`on_idle`](Self::on_idle) and did nothing
+    /// since, and for all heaps whose thread has ended, and asks it of all other threads; returns how many bytes went back
+    /// by now.
     ///
-    /// Heaps of threads that live are theirs alone: each does what was asked at its next call that its lists do not
-    /// serve, or at [`on_idle`](Self::on_idle). So a thread that may sleep for long calls that before.
+    /// The heap of a thread that is not idle is its own alone: it does what was asked at its next call that its lists do
+    /// not serve, or at `on_idle`. So a thread that may sleep for long calls that before.
     pub fn purge_all() -> usize {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
         return Self::purge() + ThreadHeap::purge_others();
@@ -117,11 +118,13 @@ impl RastAlloc {
     /// To be called by a thread before it sleeps: delivers what it freed of others, takes in what others freed of it,
     /// gives back whole segments that it did not need since the last such call, and does what
     /// [`purge_all`](Self::purge_all) asked.
+    /// Until the thread's next call, other threads may purge its heap and put away what they free of it.
     ///
-    /// Cost: linear in what arrived, and a system call for each segment.
+    /// Cost: linear in what arrived, and a system call for each segment; the next call is a slow one, with an exchange more.
+    /// It waits, for a bounded time, if another thread tends the heap just then, and takes another heap after that.
     pub fn on_idle() {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
-        thread::with(ThreadHeap::idle);
+        thread::park();
     }
 }
 

@@ -3,12 +3,17 @@
 //! | the thread's cell | state | what a call does |
 //! | --- | --- | --- |
 //! | [`NOBODY`] | the thread has not allocated yet | adopts a heap and asks to be told of the thread's end |
+//! | [`NOBODY`], and [`PARKED`] names a heap | the thread said that it goes idle | claims that heap again, or adopts one |
 //! | a heap | it is the thread's | uses it |
 //! | [`GONE`] | the thread has ended but for what runs after its destructors | borrows a heap for one call |
 //!
 //! The cell is a thread-local that is initialised by a constant and has no destructor, so it stands before the first and
 //! after the last code of a thread; reading it registers nothing and allocates nothing.
 //! `NOBODY` and `GONE` are heaps whose lists are empty and which own no segment, so the fast paths need no test for them.
+//!
+//! A thread that says it goes idle releases its heap, so that others may purge it, and its cell says `NOBODY`: so its next
+//! call misses the fast path, whose lists are those of the cell's heap, and claims the heap again before it touches it.
+//! Nothing of the heap need be moved for that.
 //!
 //! The end of a thread comes from the C library (a key with a destructor), not from std, whose destructors of
 //! thread-locals run before: what they allocate and free is served as ever.
@@ -27,6 +32,8 @@ static GONE: ThreadHeap = ThreadHeap::new();
 
 primitive::thread_local! {
     static HERE: Cell<&'static ThreadHeap> = const { Cell::new(&NOBODY) };
+    /// The heap that this thread released until its next call.
+    static PARKED: Cell<Option<&'static ThreadHeap>> = const { Cell::new(None) };
 }
 
 /// The heap that the thread's cell names; not to be used for more than the fast paths.
@@ -39,14 +46,39 @@ pub(crate) fn here() -> &'static ThreadHeap {
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&'static ThreadHeap) -> R) -> Option<R> {
     let heap = here();
-    if !core::ptr::eq(heap, &NOBODY) && !core::ptr::eq(heap, &GONE) {
+    if is_held(heap) {
         return Some(f(heap));
     }
     with_slow(heap, f)
 }
 
+/// Whether the heap that the thread's cell names is one that this thread holds.
+#[inline]
+fn is_held(heap: &'static ThreadHeap) -> bool {
+    !core::ptr::eq(heap, &NOBODY) && !core::ptr::eq(heap, &GONE)
+}
+
+/// Does what a thread does at idle, and releases its heap until its next call; nothing if it has none.
+pub(crate) fn park() {
+    let heap = here();
+    if !is_held(heap) {
+        return;
+    }
+    heap.idle();
+    // First the cells: once the heap is released, nothing of it may be touched.
+    PARKED.set(Some(heap));
+    HERE.set(&NOBODY);
+    heap.park();
+}
+
 #[cold]
 fn with_slow<R>(heap: &'static ThreadHeap, f: impl FnOnce(&'static ThreadHeap) -> R) -> Option<R> {
+    if let Some(parked) = PARKED.take()
+        && parked.unpark()
+    {
+        HERE.set(parked);
+        return Some(f(parked));
+    }
     let adopted = ThreadHeap::adopt()?;
     if core::ptr::eq(heap, &NOBODY) {
         // First the cell: watching may allocate.
@@ -63,9 +95,13 @@ fn with_slow<R>(heap: &'static ThreadHeap, f: impl FnOnce(&'static ThreadHeap) -
 }
 
 /// Leaves the thread's heap to others.
-fn ended(heap: &'static ThreadHeap) {
-    HERE.set(&GONE);
-    heap.leave();
+fn ended() {
+    let heap = HERE.replace(&GONE);
+    if is_held(heap) {
+        heap.leave();
+    } else if let Some(parked) = PARKED.take() {
+        parked.abandon();
+    }
 }
 
 #[cfg(unix)]
@@ -110,9 +146,8 @@ mod end {
         }
     }
 
-    unsafe extern "C" fn destructor(heap: *mut c_void) {
-        // SAFETY: the library passes what `watch` stored, which lives as long as the program.
-        super::ended(unsafe { &*heap.cast::<ThreadHeap>() });
+    unsafe extern "C" fn destructor(_: *mut c_void) {
+        super::ended();
     }
 }
 
@@ -124,22 +159,22 @@ mod end {
     use crate::primitive;
     use core::cell::Cell;
 
-    struct End(Cell<Option<&'static ThreadHeap>>);
+    struct End(Cell<bool>);
 
     impl Drop for End {
         fn drop(&mut self) {
-            if let Some(heap) = self.0.take() {
-                super::ended(heap);
+            if self.0.get() {
+                super::ended();
             }
         }
     }
 
     primitive::thread_local! {
-        static END: End = const { End(Cell::new(None)) };
+        static END: End = const { End(Cell::new(false)) };
     }
 
     /// Asks that [`super::ended`] be called at the end of this thread.
-    pub(super) fn watch(heap: &'static ThreadHeap) -> bool {
-        END.try_with(|end| end.0.set(Some(heap))).is_ok()
+    pub(super) fn watch(_: &'static ThreadHeap) -> bool {
+        END.try_with(|end| end.0.set(true)).is_ok()
     }
 }

@@ -15,9 +15,11 @@
 //! | `mailbox` | any thread |
 //! | the sums of `arena`, `foreign` | written by the holder, read by any thread |
 //! | `received_*`, `is_purge_asked` | any thread |
+//! | `is_parked` | written by the heap's thread, read by any thread |
 //!
 //! 1. A heap is never unmapped. When its thread ends, it is released, and the next thread that begins adopts it whole,
 //!    with what is still in use.
+//!    A heap whose thread is idle is released too, but kept for that thread: others tend it and adopt another one.
 //! 2. A letter to a heap that nobody holds is put away by the thread that delivered it.
 //! 3. A parcel is delivered when it has [`PARCEL_BLOCKS`] blocks or [`PARCEL_BYTES`] bytes, when another owner needs its
 //!    place, every [`TURNS`] slow paths, at idle, and when the thread ends.
@@ -33,8 +35,8 @@ use crate::level::LEVEL;
 use crate::mailbox::Mailbox;
 use crate::os;
 use crate::parcel::{Parcel, unpack};
-use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::primitive::{self, CachePadded};
 use crate::registry::{Entered, Entry, Registry};
 use crate::segment::Segment;
 use crate::tally::Tally;
@@ -50,6 +52,8 @@ const PARCEL_BYTES: usize = 64 * 1024;
 const PUT_AWAY: usize = 512;
 /// Slow paths between two deliveries of all parcels.
 const TURNS: u32 = 64;
+/// How often a thread that comes back tries to claim its heap.
+const PATIENCE: u32 = 128;
 /// How far the bytes asked for may be from what was last told to [`LEVEL`].
 const UNTOLD: i64 = 1 << 20;
 
@@ -70,6 +74,8 @@ pub(crate) struct ThreadHeap {
     mailbox: CachePadded<Mailbox>,
     /// Whether a purge was asked for by another thread.
     is_purge_asked: AtomicBool,
+    /// Whether a thread that released it at idle will claim it again.
+    is_parked: AtomicBool,
     /// Bytes asked for of the blocks that arrived.
     pub(crate) received_bytes: AtomicU64,
     /// Bytes asked for of the blocks that were delivered elsewhere.
@@ -99,6 +105,7 @@ impl ThreadHeap {
             entry: Entry::new(),
             mailbox: CachePadded::new(Mailbox::new()),
             is_purge_asked: AtomicBool::new(false),
+            is_parked: AtomicBool::new(false),
             received_bytes: AtomicU64::new(0),
             sent_bytes: Tally::new(),
         }
@@ -106,7 +113,17 @@ impl ThreadHeap {
 
     /// Adopts a heap that nobody holds, or makes one; `None` if the system has no memory. The caller holds it.
     pub(crate) fn adopt() -> Option<&'static Self> {
-        let left = HEAPS.find(|heap| heap.mailbox.claim().then_some(heap));
+        let left = HEAPS.find(|heap| {
+            if heap.is_parked() || !heap.mailbox.claim() {
+                return None;
+            }
+            if heap.is_parked() {
+                // It was parked between the two looks.
+                heap.leave();
+                return None;
+            }
+            Some(heap)
+        });
         if left.is_some() {
             return left;
         }
@@ -350,8 +367,10 @@ impl ThreadHeap {
         loop {
             self.deliver_all();
             self.put_away(usize::MAX);
-            self.arena.empty_lists();
-            self.arena.beat();
+            if !self.is_parked() {
+                self.arena.empty_lists();
+                self.arena.beat();
+            }
             self.heed();
             self.tell();
             if !self.mailbox.release() {
@@ -360,7 +379,41 @@ impl ThreadHeap {
         }
     }
 
-    /// Gives the memory of all heaps without a thread back, and asks the other ones to; returns how many bytes went back.
+    /// Whether a thread that released the heap at idle will claim it again.
+    fn is_parked(&self) -> bool {
+        // Relaxed: a hint before a claim, and exact after one, which sees what the thread wrote before it released
+        // the heap. [AT8]
+        self.is_parked.load(Ordering::Relaxed)
+    }
+
+    /// Releases the heap until [`unpark`](Self::unpark). Only the holder calls it, after [`idle`](Self::idle).
+    pub(crate) fn park(&self) {
+        // Relaxed: whoever claims the heap sees it by that. [AT9]
+        self.is_parked.store(true, Ordering::Relaxed);
+        self.leave();
+    }
+
+    /// Claims the heap that this thread parked; returns whether it holds it. If not, because somebody tends it and takes
+    /// long, the heap is left to those who adopt.
+    pub(crate) fn unpark(&self) -> bool {
+        // No `Backoff`: what it asks of the system for the first time may allocate.
+        let claimed = (0..PATIENCE).any(|turn| {
+            if turn > PATIENCE / 2 {
+                primitive::thread::yield_now();
+            }
+            self.mailbox.claim()
+        });
+        self.abandon();
+        claimed
+    }
+
+    /// Says that no thread will claim the heap again. Only the thread that parked it calls it.
+    pub(crate) fn abandon(&self) {
+        // Relaxed: a heap that is taken for a parked one meanwhile is passed over, and no more. [AT10]
+        self.is_parked.store(false, Ordering::Relaxed);
+    }
+
+    /// Gives the memory of all heaps without a thread back, those of idle threads among them, and asks the other ones to; returns how many bytes went back.
     pub(crate) fn purge_others() -> usize {
         let here = thread::here();
         let mut purged = 0;

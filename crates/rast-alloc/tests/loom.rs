@@ -215,3 +215,36 @@ fn registry_shows_whole_members() {
         }
     });
 }
+
+/// A thread parks its home and comes back, while one purges it and one delivers: each block comes home once, nobody holds
+/// the mailbox beside another, and who comes back sees what was done meanwhile.
+#[test]
+fn mailbox_a_sleeper_comes_back() {
+    model(|| {
+        let home = Arc::new(Home::new());
+        let theirs = Arc::clone(&home);
+        let deliverer = thread::spawn(move || theirs.deliver(vec![block()]));
+        let theirs = Arc::clone(&home);
+        let purger = thread::spawn(move || {
+            if theirs.mailbox.claim() {
+                // SAFETY: this thread holds the mailbox.
+                theirs.count.with_mut(|count| unsafe { *count += 10 });
+                theirs.leave();
+                return 10;
+            }
+            0
+        });
+        // It parks, and claims again at its next call, or gives the home up.
+        home.leave();
+        let mut others = 0;
+        if home.mailbox.claim() {
+            // SAFETY: this thread holds the mailbox.
+            home.count.with_mut(|count| unsafe { *count += 100 });
+            others = 100;
+            home.leave();
+        }
+        deliverer.join().unwrap();
+        others += purger.join().unwrap();
+        assert_eq!(home.count(), 1 + others);
+    });
+}

@@ -1,0 +1,146 @@
+//! Memory that goes back to the system, by what the system says is resident: each scenario in a process of its own.
+#![cfg(all(
+    feature = "std",
+    target_os = "linux",
+    not(any(rast_loom, rast_shuttle))
+))]
+
+use rast_alloc::RastAlloc;
+use std::process::Command;
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+#[global_allocator]
+static ALLOC: RastAlloc = RastAlloc;
+
+/// Tells a process that it is the child of a test.
+const CHILD: &str = "RAST_ALLOC_MEMORY_CHILD";
+
+/// Runs `scenario` in a child that runs this test alone.
+fn in_child(test: &str, scenario: impl FnOnce()) {
+    if std::env::var_os(CHILD).is_some() {
+        return scenario();
+    }
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(CHILD, "1")
+        .status()
+        .unwrap();
+    assert!(child.success(), "{test} failed in its child");
+}
+
+/// Bytes that the process has in memory, as the kernel counts them.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    // SAFETY: asks for a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages * usize::try_from(page).unwrap()
+}
+
+/// Blocks of every level, all of their pages written.
+fn fill(bytes: usize, seed: usize) -> Vec<Vec<u8>> {
+    let (mut blocks, mut left, mut n) = (Vec::new(), bytes, seed);
+    while left > 0 {
+        n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let size = match n >> 33 & 7 {
+            0..=3 => 16 + (n >> 40) % 1000,
+            4 | 5 => 1000 + (n >> 40) % 30_000,
+            6 => 30_000 + (n >> 40) % 300_000,
+            _ => 300_000 + (n >> 40) % 2_000_000,
+        };
+        blocks.push(vec![1; size]);
+        left = left.saturating_sub(size);
+    }
+    blocks
+}
+
+/// Asserts how much of what was taken since `start` has gone back.
+fn assert_returned(what: &str, start: usize, peak: usize, percent: usize) {
+    let rest = resident().saturating_sub(start);
+    let taken = peak - start;
+    println!(
+        "{what}: {} of {} KiB went back",
+        (taken - rest.min(taken)) / 1024,
+        taken / 1024
+    );
+    assert!(
+        rest * 100 <= taken * (100 - percent),
+        "{what}: {rest} of {taken} bytes are still there: {}",
+        RastAlloc::stats()
+    );
+}
+
+#[test]
+fn a_purge_reaches_threads_that_sleep() {
+    in_child("a_purge_reaches_threads_that_sleep", || {
+        const THREADS: usize = 4;
+        let start = resident();
+        let step = Arc::new(Barrier::new(THREADS + 1));
+        let workers: Vec<_> = (0..THREADS)
+            .map(|id| {
+                let step = Arc::clone(&step);
+                thread::spawn(move || {
+                    for round in 0..2 {
+                        let blocks = fill(32 << 20, id + round);
+                        step.wait();
+                        step.wait();
+                        drop(blocks);
+                        RastAlloc::on_idle();
+                        step.wait();
+                        // The thread sleeps here; its heap is purged by the other one meanwhile.
+                        step.wait();
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            step.wait();
+            let peak = resident();
+            assert!(peak > start + THREADS * (28 << 20));
+            step.wait();
+            step.wait();
+            RastAlloc::purge_all();
+            assert_returned("sleeping threads", start, peak, 90);
+            step.wait();
+        }
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_purge_reaches_what_ended_threads_left() {
+    in_child("a_purge_reaches_what_ended_threads_left", || {
+        let start = resident();
+        let left: Vec<_> = (0..4)
+            .map(|id| thread::spawn(move || fill(32 << 20, id)))
+            .map(|worker| worker.join().unwrap())
+            .collect();
+        let peak = resident();
+        drop(left);
+        RastAlloc::purge_all();
+        assert_returned("ended threads", start, peak, 90);
+    });
+}
+
+#[test]
+fn a_sleeper_wakes_while_others_purge_and_free() {
+    in_child("a_sleeper_wakes_while_others_purge_and_free", || {
+        let (sender, receiver) = std::sync::mpsc::sync_channel::<Vec<Vec<u8>>>(2);
+        let sleeper = thread::spawn(move || {
+            for round in 0..400 {
+                sender.send(fill(200_000, round)).unwrap();
+                RastAlloc::on_idle();
+                thread::yield_now();
+            }
+        });
+        for blocks in receiver {
+            assert!(blocks.iter().flatten().all(|byte| *byte == 1));
+            drop(blocks);
+            RastAlloc::purge_all();
+        }
+        sleeper.join().unwrap();
+    });
+}
