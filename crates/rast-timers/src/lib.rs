@@ -18,7 +18,9 @@
 //!   bar.
 //! - [`WaitingTimer`]: whether a period is over; never early.
 //! - [`DeadlineStore`]: values that wait for their time, with cancellation;
-//!   [`CalendarStore`] at constant cost, [`HeapStore`] for few.
+//!   [`CalendarStore`] at constant cost, [`LaneStore`] for timeouts of a few
+//!   durations, [`FiringStore`] for what is hardly ever cancelled, [`HeapStore`]
+//!   for few.
 //! - [`remote`]: timers of one owner that any thread arms and cancels.
 //!
 //! # When to use it, and when not
@@ -87,8 +89,7 @@
 //!
 //! # Deliberately simple for now
 //!
-//! There is one system clock and no clock by time-stamp counter; there are
-//! no lanes for uniform timeouts. Each arm through
+//! There is one system clock and no clock by time-stamp counter; each arm through
 //! [`remote`] allocates once and wakes the owner, also where its deadline lies
 //! behind the one the owner sleeps for. The interfaces are meant to stay.
 //!
@@ -136,7 +137,9 @@ pub use counter::{Counter, NoCounter, Tsc};
 pub use guard::Guard;
 pub use periodic::PeriodicTimer;
 pub use start_finish::StartFinishTimer;
-pub use store::{CalendarStore, DeadlineStore, Expired, Handle, HeapStore, Step, Swept};
+pub use store::{
+    CalendarStore, DeadlineStore, Expired, FiringStore, Handle, HeapStore, LaneStore, Step, Swept,
+};
 pub use tick::Tick;
 pub use time::{Instant, Nanos};
 pub use waiting::{Missed, WaitingTimer};

@@ -5,10 +5,14 @@
 //! deadline, never before it.
 
 mod calendar;
+mod firing;
 mod heap;
+mod lane;
 
 pub use calendar::CalendarStore;
+pub use firing::FiringStore;
 pub use heap::HeapStore;
+pub use lane::LaneStore;
 
 use crate::{Instant, Nanos};
 use core::fmt;
@@ -120,6 +124,8 @@ pub struct Swept {
 /// | store | for | insert | cancel | a step |
 /// | --- | --- | --- | --- | --- |
 /// | [`CalendarStore`] | what is mostly cancelled, any population | O(1) | O(1) | O(1) |
+/// | [`LaneStore`] | timeouts of a few durations | O(1) | O(1), its place later | O(1) |
+/// | [`FiringStore`] | what is hardly ever cancelled | O(log n) | O(1), its place at its time | O(log n) |
 /// | [`HeapStore`] | few values, or an exact `next_deadline` | O(log n) | O(log n) | O(log n) |
 pub trait DeadlineStore<T> {
     /// Stores `value` until `at` and returns its handle.

@@ -1,7 +1,10 @@
 //! Each store against a `BTreeMap` ordered by (deadline, arrival).
 
 use proptest::prelude::*;
-use rast_timers::{CalendarStore, DeadlineStore, Expired, Handle, HeapStore, Instant, Nanos, Step};
+use rast_timers::{
+    CalendarStore, DeadlineStore, Expired, FiringStore, Handle, HeapStore, Instant, LaneStore,
+    Nanos, Step,
+};
 use std::collections::BTreeMap;
 
 /// A store under test, with what only tests may ask.
@@ -23,6 +26,26 @@ impl Tested for HeapStore<u32> {
 }
 
 impl Tested for CalendarStore<u32> {
+    const EXACT: bool = false;
+    fn new() -> Self {
+        Self::new()
+    }
+    fn check(&self) {
+        self.check_invariants();
+    }
+}
+
+impl Tested for LaneStore<u32> {
+    const EXACT: bool = false;
+    fn new() -> Self {
+        Self::new()
+    }
+    fn check(&self) {
+        self.check_invariants();
+    }
+}
+
+impl Tested for FiringStore<u32> {
     const EXACT: bool = false;
     fn new() -> Self {
         Self::new()
@@ -235,5 +258,15 @@ proptest! {
     #[test]
     fn calendar_store_is_an_ordered_map(ops in ops()) {
         run::<CalendarStore<u32>>(ops);
+    }
+
+    #[test]
+    fn lane_store_is_an_ordered_map(ops in ops()) {
+        run::<LaneStore<u32>>(ops);
+    }
+
+    #[test]
+    fn firing_store_is_an_ordered_map(ops in ops()) {
+        run::<FiringStore<u32>>(ops);
     }
 }

@@ -1,0 +1,293 @@
+//! A deadline store for what fires and is hardly ever cancelled: a 4-ary heap
+//! whose keys lie apart from the values.
+//!
+//! Source: the binary heaps of RAST's reactor for timers that cannot be
+//! cancelled. What is changed: four children to a node; and a cancel is
+//! possible, it only does not give the place in the heap back at once.
+//!
+//! ```text
+//!  keys   │ at, seq │ at, seq │ at, seq │ ...   16 bytes each: four children
+//!  slots  │ slot    │ slot    │ slot    │ ...   are a cache line of keys
+//!              │
+//!  slab   │ generation, value │ ...             nothing points back
+//! ```
+//!
+//! 1. A key is not later than its four children, by (at, seq).
+//! 2. `slots[i]` tells where the value of `keys[i]` lies; a cancelled one has
+//!    its key and its slot until its time comes.
+//! 3. A slot leaves for good when its generation is used up.
+//!
+//! Since nothing points back, moving a key writes to no slab.
+
+use super::{DeadlineStore, Expired, Handle, Step};
+use crate::Instant;
+use core::fmt;
+use std_alloc::vec::Vec;
+
+/// Children per node.
+const ARITY: usize = 4;
+
+/// The end of the list of free slots.
+const NONE: u32 = u32::MAX;
+
+struct Slot<T> {
+    /// `None` if it is free or cancelled.
+    value: Option<T>,
+    generation: u32,
+    /// The next free slot.
+    next: u32,
+}
+
+/// Deadline and arrival in one number.
+fn key(at: u64, seq: u64) -> u128 {
+    u128::from(at) << 64 | u128::from(seq)
+}
+
+fn deadline(key: u128) -> u64 {
+    (key >> 64) as u64
+}
+
+/// A [`DeadlineStore`] for values that mostly live to fire: insert and fire in
+/// O(log n) over dense keys, with nothing to keep for a cancel.
+///
+/// A cancelled value leaves at once, but its place, some 30 bytes, stays until
+/// its deadline; so what is mostly cancelled, or cancelled long before its
+/// time, belongs in a [`CalendarStore`](super::CalendarStore).
+///
+/// [`next_deadline`](DeadlineStore::next_deadline) is exact as long as nothing
+/// is cancelled, otherwise a lower bound. A value gets another handle by
+/// `reschedule`. It holds up to 2^32 − 1 values.
+///
+/// ```
+/// use rast_timers::{DeadlineStore, FiringStore, Instant};
+/// let at = Instant::from_nanos;
+/// let mut store = FiringStore::new();
+/// store.insert(at(20), "late");
+/// store.insert(at(10), "early");
+/// assert_eq!(store.pop_due(at(30)).map(|due| due.value), Some("early"));
+/// assert_eq!(store.next_deadline(), Some(at(20)));
+/// ```
+pub struct FiringStore<T> {
+    keys: Vec<u128>,
+    slots: Vec<u32>,
+    slab: Vec<Slot<T>>,
+    free: u32,
+    seq: u64,
+    len: usize,
+}
+
+impl<T> FiringStore<T> {
+    /// Makes an empty store without memory.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            keys: Vec::new(),
+            slots: Vec::new(),
+            slab: Vec::new(),
+            free: NONE,
+            seq: 0,
+            len: 0,
+        }
+    }
+
+    /// Makes an empty store with memory for `capacity` values.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        let mut store = Self::new();
+        store.keys.reserve(capacity);
+        store.slots.reserve(capacity);
+        store.slab.reserve(capacity);
+        store
+    }
+
+    /// Puts a key where it belongs on the way up from `index`.
+    #[inline(always)]
+    fn sift_up(&mut self, mut index: usize, key: u128, slot: u32) {
+        while index > 0 {
+            let parent = (index - 1) / ARITY;
+            if self.keys[parent] <= key {
+                break;
+            }
+            self.keys[index] = self.keys[parent];
+            self.slots[index] = self.slots[parent];
+            index = parent;
+        }
+        self.keys[index] = key;
+        self.slots[index] = slot;
+    }
+
+    /// The first of four: which is least, by two pairs.
+    #[inline(always)]
+    fn least(&self, first: usize) -> usize {
+        let last = self.keys.len().min(first + ARITY);
+        let keys = &self.keys[first..last];
+        if let [a, b, c, d] = *keys {
+            let left = usize::from(b < a);
+            let right = 2 + usize::from(d < c);
+            let which = if keys[right] < keys[left] {
+                right
+            } else {
+                left
+            };
+            return first + which;
+        }
+        let mut least = 0;
+        for (index, key) in keys.iter().enumerate() {
+            if *key < keys[least] {
+                least = index;
+            }
+        }
+        first + least
+    }
+
+    /// Takes the root out; its slot is free after that.
+    fn pop(&mut self) -> Option<(u128, u32)> {
+        let root = (*self.keys.first()?, *self.slots.first()?);
+        let (key, slot) = (self.keys.pop()?, self.slots.pop()?);
+        if !self.keys.is_empty() {
+            // To the bottom along the least children, and up from there: the
+            // last key mostly belongs near the bottom.
+            let mut index = 0;
+            loop {
+                let first = index * ARITY + 1;
+                if first >= self.keys.len() {
+                    break;
+                }
+                let least = self.least(first);
+                self.keys[index] = self.keys[least];
+                self.slots[index] = self.slots[least];
+                index = least;
+            }
+            self.sift_up(index, key, slot);
+        }
+        Some(root)
+    }
+
+    /// Checks the rules at the head of this file.
+    ///
+    /// # Panics
+    ///
+    /// If one is broken. In O(n); for tests.
+    #[doc(hidden)]
+    pub fn check_invariants(&self) {
+        assert_eq!(self.keys.len(), self.slots.len());
+        for index in 1..self.keys.len() {
+            assert!(self.keys[(index - 1) / ARITY] < self.keys[index], "rule 1");
+        }
+        let full = self.slab.iter().filter(|slot| slot.value.is_some()).count();
+        let named = self.slots.iter().map(|&slot| &self.slab[slot as usize]);
+        let live = named.filter(|slot| slot.value.is_some()).count();
+        assert_eq!((full, live), (self.len, self.len), "rule 2");
+    }
+}
+
+impl<T> DeadlineStore<T> for FiringStore<T> {
+    /// O(log n); O(1) if no later deadline stands on its way. May grow.
+    ///
+    /// # Panics
+    ///
+    /// If 2^32 − 1 slots are in use.
+    #[inline]
+    fn insert(&mut self, at: Instant, value: T) -> Handle {
+        // Memory first: nothing has changed if it cannot be had.
+        self.keys.reserve(1);
+        self.slots.reserve(1);
+        let slot = if self.free == NONE {
+            assert!(
+                self.slab.len() < NONE as usize,
+                "a FiringStore holds at most 2^32 - 1 values"
+            );
+            self.slab.push(Slot {
+                value: Some(value),
+                generation: 0,
+                next: NONE,
+            });
+            (self.slab.len() - 1) as u32
+        } else {
+            let slot = self.free;
+            let free = &mut self.slab[slot as usize];
+            self.free = free.next;
+            free.value = Some(value);
+            slot
+        };
+        let key = key(at.as_nanos(), self.seq);
+        self.seq += 1;
+        self.len += 1;
+        self.keys.push(key);
+        self.slots.push(slot);
+        self.sift_up(self.keys.len() - 1, key, slot);
+        Handle::new(slot, self.slab[slot as usize].generation)
+    }
+
+    /// O(1); the place stays until the deadline.
+    fn cancel(&mut self, handle: Handle) -> Option<T> {
+        let slot = self.slab.get_mut(handle.slot() as usize)?;
+        if slot.generation != handle.generation() {
+            return None;
+        }
+        let value = slot.value.take()?;
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// As a cancel and an insert; the handle is another one.
+    fn reschedule(&mut self, handle: Handle, at: Instant) -> Option<Handle> {
+        let value = self.cancel(handle)?;
+        Some(self.insert(at, value))
+    }
+
+    /// O(1): a lower bound, exact if nothing is cancelled.
+    #[inline]
+    fn next_deadline(&self) -> Option<Instant> {
+        let first = deadline(*self.keys.first()?);
+        (first != u64::MAX).then(|| Instant::from_nanos(first))
+    }
+
+    /// O(log n), O(1) if nothing is due; [`Step::Busy`] for a cancelled one.
+    #[inline]
+    fn step(&mut self, now: Instant) -> Step<T> {
+        if self.next_deadline().is_none_or(|next| next > now) {
+            return Step::Idle;
+        }
+        let Some((key, slot)) = self.pop() else {
+            return Step::Idle;
+        };
+        let place = &mut self.slab[slot as usize];
+        let handle = Handle::new(slot, place.generation);
+        let value = place.value.take();
+        // Rule 3: the last generation is never given out, the slot rests.
+        if let Some(next) = place.generation.checked_add(1) {
+            place.generation = next;
+            place.next = self.free;
+            self.free = slot;
+        }
+        let Some(value) = value else {
+            return Step::Busy;
+        };
+        self.len -= 1;
+        Step::Due(Expired {
+            at: Instant::from_nanos(deadline(key)),
+            handle,
+            value,
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl<T> Default for FiringStore<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for FiringStore<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FiringStore")
+            .field("len", &self.len)
+            .field("next_deadline", &self.next_deadline())
+            .finish_non_exhaustive()
+    }
+}
