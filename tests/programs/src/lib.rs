@@ -1,0 +1,1 @@
+//! Real programs on `RastAlloc`: the tests hold them all.
