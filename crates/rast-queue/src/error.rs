@@ -30,12 +30,12 @@ pub struct Full<T>(pub T);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Closed<T>(pub T);
 
-/// Why [`Queue::try_push`](crate::Queue::try_push) refused; the item is handed back.
+/// Why a `try_push` refused, such as [`Queue::try_push`](crate::Queue::try_push); the item is handed back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TryPushError<T> {
     /// The queue is closed.
     Closed(T),
-    /// The allocator gave no memory for another segment, or the queue holds `usize::MAX / 2` items.
+    /// The item needs another segment, block or node of the queue, and the allocator gave no memory for it.
     NoMemory(T),
 }
 
@@ -132,7 +132,7 @@ impl<T> fmt::Display for TryPushError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Closed(_) => "closed: no item is taken any more",
-            Self::NoMemory(_) => "no memory for another segment of the queue",
+            Self::NoMemory(_) => "no memory for the item",
         })
     }
 }

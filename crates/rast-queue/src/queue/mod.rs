@@ -184,8 +184,7 @@ impl<T> Queue<T> {
         /// # Panics
         ///
         /// If `slots` is no power of two, less than 2, or more than
-        /// [`MOST_SEGMENT_SLOTS`](Self::MOST_SEGMENT_SLOTS). The first push panics and leaks its item if a segment were
-        /// larger than `isize::MAX` bytes.
+        /// [`MOST_SEGMENT_SLOTS`](Self::MOST_SEGMENT_SLOTS).
         ///
         /// ```
         /// static SMALL: rast_queue::Queue<u8> = rast_queue::Queue::with_segment_slots(64);

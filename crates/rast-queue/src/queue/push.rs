@@ -53,8 +53,9 @@ impl<T, A: Allocator> Queue<T, A> {
     /// # Panics
     ///
     /// If a segment's address does not fit beside a count (see [`TaggedPtr`](crate::primitive::TaggedPtr)); the item
-    /// is then leaked. If the waker of a task that it wakes panics; the item is then in the queue, and whoever else was to
-    /// be woken is. On lack of memory it calls `handle_alloc_error`, as std's collections do.
+    /// is then leaked. If a segment were larger than `isize::MAX` bytes; the item is then dropped. If the waker of a task
+    /// that it wakes panics; the item is then in the queue, and whoever else was to be woken is. On lack of memory it
+    /// calls `handle_alloc_error`, as std's collections do.
     ///
     /// # Errors
     ///
@@ -77,11 +78,12 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// # Panics
     ///
-    /// As [`push`](Self::push), but not on lack of memory.
+    /// As [`push`](Self::push), but not for the size of a segment.
     ///
     /// # Errors
     ///
-    /// [`TryPushError::Closed`] or [`TryPushError::NoMemory`], with the item.
+    /// [`TryPushError::Closed`] if the queue is closed, [`TryPushError::NoMemory`] if it needs another segment and the
+    /// allocator refuses, or the segment were larger than `isize::MAX` bytes; both with the item.
     ///
     /// ```
     /// use rast_queue::{Queue, TryPushError};
@@ -109,7 +111,10 @@ impl<T, A: Allocator> Queue<T, A> {
 
     #[cold]
     pub(super) fn no_memory_slow(&self) -> ! {
-        std_alloc::alloc::handle_alloc_error(Segment::<T>::layout(self.slots))
+        match Segment::<T>::layout(self.slots) {
+            Some(layout) => std_alloc::alloc::handle_alloc_error(layout),
+            None => panic!("queue: a segment is larger than isize::MAX bytes"),
+        }
     }
 
     /// Copies the item at `item` into the queue.

@@ -158,31 +158,26 @@ impl<T> Slot<T> {
 }
 
 impl<T> Segment<T> {
-    /// The layout of a segment, and where its slots begin.
-    pub(super) fn layout(slots: usize) -> Layout {
-        let layout =
-            Layout::array::<Slot<T>>(slots).and_then(|slots| Layout::new::<Self>().extend(slots));
-        let Ok((layout, begin)) = layout else {
-            panic!("queue: the size of a segment overflows isize");
-        };
+    /// The layout of a segment; `None` if it were larger than `isize::MAX` bytes.
+    pub(super) fn layout(slots: usize) -> Option<Layout> {
+        let slots = Layout::array::<Slot<T>>(slots).ok()?;
+        let (layout, begin) = Layout::new::<Self>().extend(slots).ok()?;
         debug_assert_eq!(
             begin,
             size_of::<Self>(),
             "the header is aligned for the slots"
         );
-        layout
+        Some(layout)
     }
 
-    /// A segment with all slots 0, which the caller owns.
+    /// A segment with all slots 0, which the caller owns. No allocator has room for one of more than `isize::MAX` bytes.
     ///
     /// # Panics
     ///
     /// If the allocator's addresses do not fit beside a count; the message names the address.
     pub(super) fn allocate<A: Allocator>(alloc: &A, slots: usize) -> Result<*mut Self, AllocError> {
-        let segment = alloc
-            .allocate_zeroed(Self::layout(slots))?
-            .cast::<Self>()
-            .as_ptr();
+        let layout = Self::layout(slots).ok_or(AllocError)?;
+        let segment = alloc.allocate_zeroed(layout)?.cast::<Self>().as_ptr();
         let header = Self {
             next: AtomicPtr::new(ptr::null_mut()),
             control: AtomicUsize::new(2 * SOURCE),
@@ -224,11 +219,12 @@ impl<T> Segment<T> {
         }
         // SAFETY: by (1) the header was initialised and is the caller's alone.
         unsafe { segment.drop_in_place() };
-        let Some(block) = ptr::NonNull::new(segment.cast::<u8>()) else {
-            unreachable!("a segment is not null");
+        let block = ptr::NonNull::new(segment.cast::<u8>());
+        let (Some(block), Some(layout)) = (block, Self::layout(slots)) else {
+            unreachable!("a segment that was allocated is not null and has a layout");
         };
         // SAFETY: by (1).
-        unsafe { alloc.deallocate(block, Self::layout(slots)) };
+        unsafe { alloc.deallocate(block, layout) };
     }
 
     /// The slot of a ticket.
@@ -295,5 +291,32 @@ impl<T> Segment<T> {
         self.next.store(ptr::null_mut(), Ordering::Relaxed);
         // Relaxed: as above. [QU12]
         self.control.store(2 * SOURCE, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::super::Queue;
+    use super::super::push::{Admission, Refusal};
+    use super::*;
+    use crate::alloc::Global;
+    use core::mem::ManuallyDrop;
+
+    /// As large as a value may be on the target, nearly; there is never one.
+    type Great = [u8; isize::MAX as usize / 8];
+
+    #[test]
+    fn a_segment_larger_than_isize_max_is_lack_of_memory() {
+        assert_eq!(Segment::<u64>::layout(usize::MAX / 8), None);
+        assert!(Segment::<u64>::allocate(&Global, usize::MAX / 8).is_err());
+        assert_eq!(Segment::<Great>::layout(16), None);
+        // Not dropped: that would name items on the stack.
+        let queue = ManuallyDrop::new(Queue::<Great>::with_segment_slots(16));
+        for _ in 0..2 {
+            // SAFETY: nothing is read: without a segment there is no place to copy the item to.
+            let outcome = unsafe { queue.push_from(ptr::dangling(), Admission::IfOpen) };
+            assert!(matches!(outcome, Err(Refusal::NoMemory)));
+        }
+        assert!(queue.is_empty());
     }
 }

@@ -292,13 +292,13 @@ impl<T, A> Handle<T, A> {
 impl<T, A: Allocator> Handle<T, A> {
     /// Takes the shared words and a first block from `alloc`; counts the producer and one consumer.
     pub(super) fn new(slots: usize, alloc: A) -> Result<(Self, NonNull<Block<T>>), AllocError> {
-        let memory = alloc.allocate(Layout::new::<Shared<T, A>>())?;
-        let shared = memory.cast::<Shared<T, A>>();
-        let block = match allocate_block::<T, A>(slots, &alloc) {
-            Ok(block) => block,
+        // First, because it panics if a block is too large, or its address too wide.
+        let block = allocate_block::<T, A>(slots, &alloc)?;
+        let shared = match alloc.allocate(Layout::new::<Shared<T, A>>()) {
+            Ok(memory) => memory.cast::<Shared<T, A>>(),
             Err(error) => {
-                // SAFETY: the memory came from this allocator with this layout, and is not used.
-                unsafe { alloc.deallocate(shared.cast(), Layout::new::<Shared<T, A>>()) };
+                // SAFETY: the block came from this allocator, with this many slots, and nobody else knows it.
+                unsafe { free_block(block, slots, &alloc) };
                 return Err(error);
             }
         };
@@ -483,19 +483,8 @@ impl<T, A: Allocator> Handle<T, A> {
     /// The block came from this queue, holds no item, and nobody else has it.
     pub(super) unsafe fn free_block(&self, block: NonNull<Block<T>>) {
         let cold = &self.shared().cold;
-        // This matters to cells that keep books, under loom; a plain cell of `MaybeUninit` has no drop.
-        if core::mem::needs_drop::<Slot<T>>() {
-            let slots = NonNull::slice_from_raw_parts(Block::slots(block), cold.slots);
-            // SAFETY: the slots were initialised when the block was made and are not used again.
-            unsafe { ptr::drop_in_place(slots.as_ptr()) };
-        }
-        // SAFETY: the header was initialised when the block was made and is not used again.
-        unsafe { ptr::drop_in_place(block.as_ptr()) };
-        // SAFETY: the memory came from this allocator with this layout.
-        unsafe {
-            cold.alloc
-                .deallocate(block.cast(), Block::<T>::layout(cold.slots))
-        };
+        // SAFETY: the caller's obligation; all blocks of the queue come from this allocator and have this many slots.
+        unsafe { free_block(block, cold.slots, &cold.alloc) };
     }
 
     /// Chains a block of the producer's own before `rest`, which may be null; for its stock.
@@ -571,6 +560,22 @@ impl<T, A: Allocator> Handle<T, A> {
         // If the drop of an item panics, `Rest` drops the others and frees the blocks as the panic goes up.
         rest.drop_items();
     }
+}
+
+/// # Safety
+///
+/// The block came from `allocate_block` with this allocator and number of slots, holds no item, and nobody else has it.
+unsafe fn free_block<T, A: Allocator>(block: NonNull<Block<T>>, slots: usize, alloc: &A) {
+    // This matters to cells that keep books, under loom; a plain cell of `MaybeUninit` has no drop.
+    if core::mem::needs_drop::<Slot<T>>() {
+        let slots = NonNull::slice_from_raw_parts(Block::slots(block), slots);
+        // SAFETY: the slots were initialised when the block was made and are not used again.
+        unsafe { ptr::drop_in_place(slots.as_ptr()) };
+    }
+    // SAFETY: the header was initialised when the block was made and is not used again.
+    unsafe { ptr::drop_in_place(block.as_ptr()) };
+    // SAFETY: the memory came from this allocator with this layout.
+    unsafe { alloc.deallocate(block.cast(), Block::<T>::layout(slots)) };
 }
 
 fn allocate_block<T, A: Allocator>(
@@ -657,5 +662,44 @@ impl<T, A: Allocator> Drop for Rest<'_, T, A> {
         let alloc = shared.cold.into_inner().alloc;
         // SAFETY: the memory came from this allocator with this layout, and nothing points into it any more.
         unsafe { alloc.deallocate(self.handle.shared.cast(), Layout::new::<Shared<T, A>>()) };
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::alloc::Global;
+    use core::cell::Cell;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// Gives out so many blocks, and counts those in use.
+    struct Few<'a>(&'a Cell<u32>, &'a Cell<u32>);
+
+    // SAFETY: the memory is the global allocator's, handed through unchanged.
+    unsafe impl Allocator for Few<'_> {
+        fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+            self.0.set(self.0.get().checked_sub(1).ok_or(AllocError)?);
+            self.1.set(self.1.get() + 1);
+            Global.allocate(layout)
+        }
+
+        unsafe fn deallocate(&self, memory: NonNull<u8>, layout: Layout) {
+            self.1.set(self.1.get() - 1);
+            // SAFETY: the caller's obligations are the global allocator's.
+            unsafe { Global.deallocate(memory, layout) };
+        }
+    }
+
+    #[test]
+    fn a_queue_that_cannot_be_made_leaves_nothing() {
+        let (left, in_use) = (Cell::new(9), Cell::new(0));
+        let is_refused = |slots| Handle::<u64, _>::new(slots, Few(&left, &in_use)).is_err();
+        assert!(catch_unwind(AssertUnwindSafe(|| is_refused(usize::MAX / 8))).is_err());
+        assert_eq!(in_use.get(), 0, "after the panic");
+        for blocks in [0, 1] {
+            left.set(blocks);
+            assert!(is_refused(8));
+            assert_eq!((left.get(), in_use.get()), (0, 0));
+        }
     }
 }
