@@ -57,6 +57,7 @@ extern crate alloc as std_alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+mod abort;
 mod error;
 pub mod list;
 pub mod mpsc;

@@ -11,6 +11,7 @@ use super::block::Spares;
 use super::consumer::Consumer;
 use super::producer::Producer;
 use super::stack::Stack;
+use crate::abort::abort;
 use crate::alloc::{AllocError, Allocator, Global, Layout};
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
@@ -80,6 +81,9 @@ pub fn try_queue_in<T, A: Allocator>(
     Ok((Producer::new(shared), consumer))
 }
 
+/// The most halves of one queue; one more aborts.
+const HALVES_MAX: usize = isize::MAX as usize;
+
 /// What the halves share.
 pub(super) struct Inside<T, A> {
     pub(super) stack: CachePadded<Stack>,
@@ -115,10 +119,11 @@ impl<T, A: Allocator> Clone for Shared<T, A> {
     fn clone(&self) -> Self {
         // Relaxed: a new handle comes from one that is counted. [MQ17]
         let halves = self.inside().halves.fetch_add(1, Ordering::Relaxed);
-        assert!(
-            halves < isize::MAX as usize,
-            "mpsc: the count of the halves overflows"
-        );
+        // Where addresses are small, halves can be forgotten until their count wraps and the memory is freed under the
+        // others. As for `Arc`: with half of the range left, no other thread gets there before this one ends them all.
+        if halves > HALVES_MAX {
+            abort(format_args!("mpsc: the count of the halves overflows"));
+        }
         Self {
             inside: self.inside,
             owns: PhantomData,
@@ -162,5 +167,36 @@ impl<T, A: Allocator> fmt::Debug for Shared<T, A> {
         f.debug_struct("Shared")
             .field("is_closed", &self.inside().stack.is_closed())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+    use std::env;
+    use std::process::Command;
+
+    /// Forgets as many halves as the count has room for, in a program of its own.
+    #[cfg_attr(miri, expect(dead_code, reason = "needs a process"))]
+    #[cfg_attr(not(miri), test)]
+    fn one_half_too_many_aborts() {
+        const CHILD: &str = "RAST_QUEUE_ONE_HALF_TOO_MANY";
+        if env::var_os(CHILD).is_some() {
+            let (producer, _consumer) = queue::<u8>();
+            let halves = &producer.shared.inside().halves;
+            halves.store(HALVES_MAX, Ordering::Relaxed);
+            core::mem::forget(producer.clone());
+            // What a panic would be caught by.
+            let _ = std::panic::catch_unwind(|| drop(producer.clone()));
+            return;
+        }
+        let child = Command::new(env::current_exe().expect("this program has a path"))
+            .args(["one_half_too_many_aborts", "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .expect("it starts again");
+        let text = std_alloc::string::String::from_utf8_lossy(&child.stderr);
+        assert!(text.contains("the count of the halves overflows"), "{text}");
+        assert_eq!(child.status.code(), None, "a signal ended it");
     }
 }

@@ -48,7 +48,7 @@ use crate::{Closed, TryPushError};
 /// }
 /// ```
 pub struct Producer<T, A: Allocator = Global> {
-    shared: Shared<T, A>,
+    pub(super) shared: Shared<T, A>,
     /// Meaningless if all nodes are used: the consumer may have freed it.
     block: Block<T>,
     /// How many nodes of the block are used; `NODES` if there is no block.
@@ -216,6 +216,8 @@ fn no_memory<T>() -> ! {
 
 impl<T, A: Allocator> Clone for Producer<T, A> {
     /// Makes another producer of the same queue; it takes memory at its first push.
+    ///
+    /// Aborts, as `Arc` does, when there are more than `isize::MAX` halves, forgotten ones counted.
     fn clone(&self) -> Self {
         Self::new(self.shared.clone())
     }

@@ -12,6 +12,7 @@
 //! open, and nobody waits.
 
 use super::segment::Segment;
+use crate::abort::abort;
 use crate::primitive::sync::atomic::Ordering;
 use crate::primitive::{AtomicTaggedPtr, TaggedPtr};
 
@@ -79,12 +80,7 @@ pub(super) fn check_pins(index: usize, slots: usize) {
 /// Leaves without unwinding: the index must not move on while a panic is handled.
 #[cold]
 fn too_many_slow() -> ! {
-    struct Abort;
-    impl Drop for Abort {
-        fn drop(&mut self) {
-            panic!("queue: a second panic aborts");
-        }
-    }
-    let _abort = Abort;
-    panic!("queue: more than {MOST_PINS} threads are inside of one queue");
+    abort(format_args!(
+        "queue: more than {MOST_PINS} threads are inside of one queue"
+    ))
 }
