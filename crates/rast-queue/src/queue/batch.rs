@@ -21,11 +21,13 @@ impl<T, A: Allocator> Queue<T, A> {
     /// Pushes the items of `items`, in order; returns how many.
     ///
     /// Items of other producers may come between them. Up to 32 at a time take one claim, which makes a batch cheaper
-    /// than as many pushes; it is lock-free as they are, and calls `handle_alloc_error` on lack of memory.
+    /// than as many pushes; it is lock-free as they are, and calls `handle_alloc_error` on lack of memory. Each waiter
+    /// is woken as soon as there is an item for it. Items of 256 bytes or more go one by one.
     ///
     /// # Panics
     ///
-    /// If the iterator panics: what it had given is pushed, unless the queue is closed.
+    /// As [`push`](Self::push), and if the iterator panics: what it had given is pushed, unless the queue is closed, and
+    /// waiters were woken for it. It is asked for no more after the panic of a waker.
     ///
     /// # Errors
     ///
@@ -79,7 +81,12 @@ impl<T, A: Allocator> Queue<T, A> {
         Ok(pushed)
     }
 
-    /// Pushes copies of `items`, in order, as [`push_batch`](Self::push_batch) does.
+    /// Pushes copies of `items`, in order, as [`push_batch`](Self::push_batch) does, with one claim for as many as a
+    /// segment has room for.
+    ///
+    /// # Panics
+    ///
+    /// As [`push`](Self::push). If the waker of a task panics, all items are in the queue nevertheless.
     ///
     /// # Errors
     ///

@@ -62,8 +62,7 @@ impl<T, A: Allocator> Pop<'_, T, A> {
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         // Whoever is polled looks: if the wake-up had come, this look uses it.
         if let Some(end) = self.queue.pop_or_closed() {
-            self.leave();
-            return Poll::Ready(end.ok());
+            return Poll::Ready(self.queue.give_after(end, || self.leave()).ok());
         }
         if let Some((turn, waker)) = &self.turn
             && waker.will_wake(cx.waker())
@@ -78,8 +77,7 @@ impl<T, A: Allocator> Pop<'_, T, A> {
         match self.queue.pop_or_closed() {
             Some(end) => {
                 // A wake-up that came between was for another item: it is handed on.
-                self.turn = None;
-                Poll::Ready(end.ok())
+                Poll::Ready(self.queue.give_after(end, || self.turn = None).ok())
             }
             None => Poll::Pending,
         }
@@ -101,7 +99,8 @@ impl<T, A: Allocator> Future for Pop<'_, T, A> {
 
     /// # Panics
     ///
-    /// If it was done.
+    /// If it was done. If a waker panics that this poll calls for another thread, or drops: an item that it had in hand
+    /// then goes back to the queue, at the back.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         assert!(!self.is_done, "queue: `Pop` polled after it was done");
         let poll = self.poll_item(cx);

@@ -58,6 +58,8 @@ pub use batch::Rest;
 pub use future::{Pop, Stream};
 pub use iter::{Drain, IntoIter};
 #[cfg(feature = "std")]
+use wait::Held;
+#[cfg(feature = "std")]
 pub use wait::PopError;
 
 /// An unbounded first-in first-out queue between any number of producers and consumers.
@@ -465,7 +467,26 @@ impl<T, A: Allocator> Queue<T, A> {
     fn wake(&self, _count: usize) {}
 
     #[cfg(not(feature = "std"))]
+    fn wake_holding(&self, _count: usize) -> Held {
+        Held
+    }
+
+    #[cfg(not(feature = "std"))]
     fn wake_all(&self) {}
+}
+
+/// Without `std` nobody waits, and no waker panics.
+#[cfg(not(feature = "std"))]
+#[derive(Default)]
+struct Held;
+
+#[cfg(not(feature = "std"))]
+impl Held {
+    fn or(self, _later: Self) -> Self {
+        self
+    }
+
+    fn go_up(self) {}
 }
 
 /// The segment beneath this one in limbo.

@@ -1,5 +1,6 @@
 //! The consumer's side: find out that a ticket is there, claim it on `head`, take what its slot holds.
 
+use core::mem::ManuallyDrop;
 use core::ops::Range;
 
 use super::Queue;
@@ -322,6 +323,18 @@ impl<T, A: Allocator> Queue<T, A> {
         is_last
     }
 
+    /// Pushes an item that was popped, as a panic goes up; a closed queue takes it, too.
+    #[cold]
+    pub(super) fn put_back(&self, item: T) {
+        step!("come back: item in hand");
+        let item = ManuallyDrop::new(item);
+        // SAFETY: the item is valid for reads, and given up if it is taken; it was taken unless memory lacks.
+        match unsafe { self.push_from(&raw const *item, Admission::Always) } {
+            Ok(_) => self.wake(1),
+            Err(_) => self.no_memory_slow(),
+        }
+    }
+
     /// Claims up to `most` tickets that are there.
     fn claim_many(&self, most: usize, share: &Share<T>) -> Result<Claimed<'_, T, A>, Look<T>> {
         let mut pauses = CLAIM_PAUSE_FIRST;
@@ -484,14 +497,7 @@ impl<T, A: Allocator> Drop for Claimed<'_, T, A> {
     fn drop(&mut self) {
         // Only a panic of the closure leaves tickets.
         while let Some(item) = self.next() {
-            step!("come back: item in hand");
-            let item = core::mem::ManuallyDrop::new(item);
-            // SAFETY: the item is valid for reads, and given up if it is taken; it was taken unless memory lacks,
-            // because a closed queue takes it back, too.
-            match unsafe { self.queue.push_from(&raw const *item, Admission::Always) } {
-                Ok(_) => self.queue.wake(1),
-                Err(_) => self.queue.no_memory_slow(),
-            }
+            self.queue.put_back(item);
         }
     }
 }

@@ -3,10 +3,10 @@
 use core::mem::ManuallyDrop;
 use core::ptr;
 
-use super::Queue;
 use super::pause::{CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, PREFETCH, pause};
 use super::segment::{SOURCE, Segment, terminal};
 use super::word::{self, CLOSED, WAITING, Word, advanced, index};
+use super::{Held, Queue};
 use crate::alloc::Allocator;
 use crate::primitive::hint::prefetch_write;
 use crate::primitive::sync::atomic::Ordering;
@@ -317,7 +317,7 @@ impl<T, A: Allocator> Queue<T, A> {
         count: usize,
         taken: &mut usize,
     ) -> Option<Refusal> {
-        let mut awaited = 0;
+        let mut held = Held::default();
         let mut refusal = None;
         let mut pauses = CLAIM_PAUSE_FIRST;
         while *taken < count {
@@ -329,7 +329,11 @@ impl<T, A: Allocator> Queue<T, A> {
                 match unsafe { self.push_slow(item, Admission::IfOpen) } {
                     Some(Ok(pushed)) => {
                         *taken += 1;
-                        awaited += usize::from(pushed == Pushed::ForWaiters);
+                        // At once: who sleeps longest needs the rest of the batch the least. And when nobody is left
+                        // in the line, the rest goes by claims of many again.
+                        if pushed == Pushed::ForWaiters {
+                            held = held.or(self.wake_holding(1));
+                        }
                     }
                     Some(Err(why)) => {
                         refusal = Some(why);
@@ -368,9 +372,8 @@ impl<T, A: Allocator> Queue<T, A> {
                 *taken += usize::from(unsafe { slot.fill(item) });
             }
         }
-        if awaited > 0 {
-            self.wake(awaited);
-        }
+        // If a waker panicked, all the same the items are pushed, and the others woken.
+        held.go_up();
         refusal
     }
 

@@ -35,6 +35,7 @@ use super::word::{self, WAITING};
 use crate::alloc::Allocator;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
+use crate::primitive::thread::panicking;
 use crate::primitive::{Backoff, Parker, Unparker, WaitStrategy};
 
 /// Somebody changes the line.
@@ -204,7 +205,7 @@ impl<T, A: Allocator> Queue<T, A> {
             step!("wait: entered");
             // The look after the flag; only what it does not find lets the thread sleep.
             if let Some(end) = self.pop_or_closed() {
-                return end;
+                return self.give_after(end, || drop(turn));
             }
             match deadline {
                 None => parker.park(),
@@ -228,6 +229,17 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
+    /// Gives `end` out after `last`, in which wakers are called or dropped: if one of them panics, an item goes back.
+    pub(super) fn give_after(
+        &self,
+        end: Result<T, PopError>,
+        last: impl FnOnce(),
+    ) -> Result<T, PopError> {
+        let mut in_hand = InHand { queue: self, end };
+        last();
+        mem::replace(&mut in_hand.end, Err(PopError::Closed))
+    }
+
     /// Enters the line, and sets the flag; the caller looks at the queue after this and before it sleeps.
     fn enter(&self, wake: Wake) -> Turn<'_, T, A> {
         self.lock();
@@ -248,7 +260,7 @@ impl<T, A: Allocator> Queue<T, A> {
             queue: self,
             place: Some(place),
         };
-        self.let_go();
+        self.let_go().go_up();
         turn
     }
 
@@ -267,9 +279,9 @@ impl<T, A: Allocator> Queue<T, A> {
             self.set_waiting(Waiting::Clear);
         } else if waker.is_none() && unused == Unused::HandedOn {
             // Under the lock this only counts: it is done as the lock is let go.
-            self.ask(ONE);
+            self.ask(ONE).go_up();
         }
-        self.let_go();
+        self.let_go().go_up();
         // Where user code may run.
         drop(waker);
     }
@@ -284,7 +296,7 @@ impl<T, A: Allocator> Queue<T, A> {
             let found = line.waiters.binary_search_by_key(&place, |waiter| waiter.0);
             found.is_ok()
         });
-        self.let_go();
+        self.let_go().go_up();
         is_in_line
     }
 
@@ -292,48 +304,60 @@ impl<T, A: Allocator> Queue<T, A> {
     #[cold]
     #[inline(never)]
     pub(super) fn wake(&self, count: usize) {
-        self.ask(count.min(usize::MAX >> 8) * ONE);
+        self.wake_holding(count).go_up();
+    }
+
+    /// As [`wake`](Self::wake), but what their wakers panic with is for the caller to let go up.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn wake_holding(&self, count: usize) -> Held {
+        self.ask(count.min(usize::MAX >> 8) * ONE)
     }
 
     /// Wakes all waiters.
     #[cold]
     pub(super) fn wake_all(&self) {
+        self.ask_for_all().go_up();
+    }
+
+    fn ask_for_all(&self) -> Held {
         // AcqRel: as in ask. [QW1]
         let before = self.waiters.word.fetch_or(ALL, Ordering::AcqRel);
         step!("wake all: asked");
-        if before & LOCKED == 0 {
-            self.serve();
-        }
+        self.serve_unless_locked(before)
     }
 
-    fn ask(&self, wakes: usize) {
+    fn ask(&self, wakes: usize) -> Held {
         // AcqRel: what the caller pushed is visible to who wakes, and so to the woken; what waiters entered is visible
         // to the caller if it serves. [QW2]
         let before = self.waiters.word.fetch_add(wakes, Ordering::AcqRel);
         step!("wake: asked");
         if before >= MANY {
             // Whoever has the lock was stopped for long. The count may run over; the bit stays until nobody sleeps.
-            self.wake_all();
-        } else if before & LOCKED == 0 {
-            self.serve();
+            self.ask_for_all()
+        } else {
+            self.serve_unless_locked(before)
         }
     }
 
     /// Does what is asked for, unless somebody holds the lock, who then does it.
-    fn serve(&self) {
-        self.serve_after(Carried::default());
+    fn serve_unless_locked(&self, word: usize) -> Held {
+        if word & LOCKED == 0 {
+            self.serve_after(Carried::default())
+        } else {
+            Held::default()
+        }
     }
 
     /// Lets the lock go, and wakes whom that was asked for.
-    fn let_go(&self) {
+    fn let_go(&self) -> Held {
         let carried = self.unlock();
-        self.serve_after(carried);
+        self.serve_after(carried)
     }
 
-    /// Wakes those, then does what else is asked for. If wakers panic, the others are woken first; then the first
-    /// panic goes up.
-    fn serve_after(&self, carried: Carried) {
-        let mut panicked = carried.wake();
+    /// Wakes those, then does what else is asked for, whoever of them panics.
+    fn serve_after(&self, carried: Carried) -> Held {
+        let mut held = carried.wake();
         // Relaxed: a guess. [QW3]
         let mut seen = self.waiters.word.load(Ordering::Relaxed);
         while seen != 0 && seen & LOCKED == 0 {
@@ -346,16 +370,14 @@ impl<T, A: Allocator> Queue<T, A> {
             ) {
                 Ok(_) => {
                     step!("locked: to serve");
-                    panicked = panicked.or(self.unlock().wake());
+                    held = held.or(self.unlock().wake());
                     // Relaxed: a guess; more may have been asked for, or left. [QW10]
                     seen = self.waiters.word.load(Ordering::Relaxed);
                 }
                 Err(now) => seen = now,
             }
         }
-        if let Some(panic) = panicked {
-            resume_unwind(panic);
-        }
+        held
     }
 
     fn lock(&self) {
@@ -449,16 +471,51 @@ fn is_past(deadline: Instant) -> bool {
 #[must_use]
 struct Carried([Option<Wake>; CARRIED]);
 
+impl Carried {
+    /// Wakes all, whoever of them panics.
+    fn wake(self) -> Held {
+        let wakes = self.0.into_iter().flatten();
+        wakes.fold(Held::default(), |held, wake| {
+            held.or(Held(wake.wake().err()))
+        })
+    }
+}
+
 /// What a waker panicked with.
 type Panic = Box<dyn Any + Send>;
 
-impl Carried {
-    /// Wakes all, whoever of them panics; returns the first panic.
-    fn wake(self) -> Option<Panic> {
-        self.0.into_iter().flatten().fold(None, |panicked, wake| {
-            let panic = wake.wake().err();
-            panicked.or(panic)
-        })
+/// The first panic of a waker, until all are woken and nothing is half done.
+#[derive(Default)]
+#[must_use = "a panic goes up in the end"]
+pub(super) struct Held(Option<Panic>);
+
+impl Held {
+    /// This one, or the later one.
+    pub(super) fn or(self, later: Self) -> Self {
+        Self(self.0.or(later.0))
+    }
+
+    /// Lets the panic go up, unless another does already, which ends what this one would end.
+    pub(super) fn go_up(self) {
+        if let Some(panic) = self.0
+            && !panicking()
+        {
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// What was popped, until it is safe to give it out. If a panic comes first, an item goes back to the queue.
+struct InHand<'a, T, A: Allocator> {
+    queue: &'a Queue<T, A>,
+    end: Result<T, PopError>,
+}
+
+impl<T, A: Allocator> Drop for InHand<'_, T, A> {
+    fn drop(&mut self) {
+        if let Ok(item) = mem::replace(&mut self.end, Err(PopError::Closed)) {
+            self.queue.put_back(item);
+        }
     }
 }
 
@@ -521,8 +578,10 @@ impl<T, A: Allocator> Drop for Turn<'_, T, A> {
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::pin::Pin;
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize as Count;
+    use std::task::{Context, Poll};
 
     struct Counted {
         wakes: Count,
@@ -579,6 +638,25 @@ mod tests {
     }
 
     #[test]
+    fn an_item_in_hand_goes_back_although_another_waker_panics() {
+        let queue = Queue::new();
+        let woken = Waker::from(Counted::new(false));
+        let mut cx = Context::from_waker(&woken);
+        let mut pop = queue.pop_async();
+        assert_eq!(Pin::new(&mut pop).poll(&mut cx), Poll::Pending);
+        let panicking = enter(&queue, &Counted::new(true));
+        queue.push(1).unwrap();
+        // Another thread wakes while this one has the lock in order to leave.
+        queue.waiters.word.fetch_add(ONE, Ordering::Relaxed);
+        let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut pop).poll(&mut cx)));
+        assert!(polled.is_err());
+        assert_eq!(queue.len(), 1, "the item in hand");
+        assert_eq!(Pin::new(&mut pop).poll(&mut cx), Poll::Ready(Some(1)));
+        drop(panicking);
+        assert!(is_at_rest(&queue));
+    }
+
+    #[test]
     fn any_number_of_wake_ups_asked_for_under_the_lock_is_kept() {
         let queue = Queue::new();
         let waker = Counted::new(false);
@@ -589,7 +667,7 @@ mod tests {
             queue.wake(usize::MAX);
         }
         queue.wake(64);
-        queue.let_go();
+        queue.let_go().go_up();
         assert_eq!(waker.wakes(), 1);
         drop(turn);
         assert!(is_at_rest(&queue));

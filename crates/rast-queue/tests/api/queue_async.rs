@@ -272,6 +272,85 @@ fn a_waker_that_panics_keeps_nobody_else_asleep() {
     }
 }
 
+/// Goes off when the last waker of it is dropped.
+struct Mine;
+
+impl Wake for Mine {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new("as planned"));
+    }
+}
+
+#[test]
+fn an_item_in_hand_goes_back_when_the_drop_of_a_waker_panics() {
+    let queue = Queue::new();
+    let mut pop = queue.pop_async();
+    assert_eq!(poll(&mut pop, &Arc::new(Mine).into()), Poll::Pending);
+    queue.push(Box::new(1)).unwrap();
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| poll(&mut pop, Waker::noop()))).is_err(),
+        "the panic goes up"
+    );
+    assert_eq!(queue.len(), 1);
+    assert_eq!(
+        poll(&mut pop, Waker::noop()),
+        Poll::Ready(Some(Box::new(1)))
+    );
+    assert_eq!(queue.pop(), None);
+}
+
+#[test]
+fn a_batch_wakes_when_its_first_item_stands() {
+    let seen: &'static Mutex<Vec<usize>> = Box::leak(Box::default());
+    for slots in [2, 64, 1024] {
+        let queue: &'static Queue<u32> = Box::leak(Box::new(Queue::with_segment_slots(slots)));
+        let look = doing(move || seen.lock().unwrap().push(queue.len()));
+        let mut pops = [(); 2].map(|()| queue.pop_async());
+        for pop in &mut pops {
+            assert_eq!(poll(pop, &look), Poll::Pending);
+        }
+        queue.push_slice(&[7; 100]).unwrap();
+        assert_eq!(queue.len(), 100);
+        assert_eq!(std::mem::take(&mut *seen.lock().unwrap()), [1, 2]);
+    }
+}
+
+#[test]
+fn an_iterator_that_panics_keeps_nobody_asleep() {
+    for at in 0..70 {
+        let queue = Queue::with_segment_slots(8);
+        let (bell, waker) = Bell::new();
+        let mut pops: Vec<_> = (0..80).map(|_| queue.pop_async()).collect();
+        let panics = doing(|| std::panic::resume_unwind(Box::new("waker")));
+        for (n, pop) in pops.iter_mut().enumerate() {
+            let waker = if n == 3 { &panics } else { &waker };
+            assert_eq!(poll(pop, waker), Poll::Pending);
+        }
+        let items = (0..70usize).map(|n| match n == at {
+            true => std::panic::resume_unwind(Box::new("iterator")),
+            false => n,
+        });
+        let result = catch_unwind(AssertUnwindSafe(|| drop(queue.push_batch(items))));
+        // The waker's comes first where a full part of the batch went before, which ends the batch.
+        let (expected, pushed) = match at {
+            0..32 => ("iterator", at),
+            _ => ("waker", 32),
+        };
+        assert_eq!(result.unwrap_err().downcast_ref(), Some(&expected));
+        assert_eq!(queue.len(), pushed);
+        assert_eq!(bell.rung(), pushed - usize::from(pushed > 3));
+        let closed = catch_unwind(AssertUnwindSafe(|| queue.close()));
+        assert_eq!(closed.is_err(), pushed <= 3);
+        for pop in &mut pops {
+            assert!(poll(pop, &waker).is_ready());
+        }
+    }
+}
+
 #[test]
 fn several_wakers_that_panic_keep_nobody_else_asleep() {
     let queue = Queue::<u8>::new();
