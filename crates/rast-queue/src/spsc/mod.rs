@@ -45,6 +45,9 @@
 //! let sender = std::thread::spawn(move || {
 //!     for n in 0..10_000u64 {
 //!         while producer.push(n).is_err() {
+//!             if producer.is_closed() {
+//!                 return; // the consumer is gone, by a panic too: room will not come
+//!             }
 //!             std::thread::yield_now();
 //!         }
 //!     }
