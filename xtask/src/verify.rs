@@ -64,6 +64,10 @@ const STEPS: &[Step] = &[
     quick("layers", || checked("layers", layers::command(&[]))),
     quick("tidy", || checked("tidy", tidy::command(&[]))),
     quick("tests", tests),
+    // The step before turned the hardening on with all features: here the plain build is tested.
+    step("plain allocator", || {
+        cargo("test -p rast-alloc --no-fail-fast")
+    }),
     step("global", global),
     quick("doc tests", || {
         cargo("test --workspace --all-features --no-fail-fast --doc")

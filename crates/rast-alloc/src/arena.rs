@@ -22,6 +22,7 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::block::Block;
+use crate::hardened::{self, HARDENED};
 use crate::large::Larges;
 use crate::misuse;
 use crate::segment::{SLOT, Segment, Segments};
@@ -175,6 +176,13 @@ impl Arena {
     /// Says what the headers of segments shall name as owner.
     pub(crate) fn set_owner(&self, owner: *const ()) {
         self.owner.set(owner);
+        hardened::link::begin();
+    }
+
+    /// What the headers of its segments name as owner.
+    #[inline]
+    pub(crate) fn owner(&self) -> *const () {
+        self.owner.get()
     }
 
     /// The slot of a class, of [`SPANS`] or of [`LARGE`].
@@ -211,7 +219,11 @@ impl Arena {
             return ptr::null_mut();
         }
         // SAFETY: blocks in a list are free and this arena's, their links written when they were pushed.
-        slot.head.set(unsafe { Block::next(block) });
+        let next = unsafe { Block::next(block) };
+        if HARDENED {
+            hardened::revive_listed(block, next, class);
+        }
+        slot.head.set(next);
         slot.taken.add(1);
         self.requested.add(size as u64);
         block.cast()
@@ -224,9 +236,11 @@ impl Arena {
     /// 1. `block` is a block of this class that this arena gave out, and the caller gives it up.
     #[inline(always)]
     pub(crate) unsafe fn push(&self, class: usize, block: *mut u8, size: usize) {
-        if cfg!(debug_assertions) {
-            // SAFETY: obligation 1: the block lies in a segment of this arena.
-            unsafe { self.check_class(class, block) };
+        if HARDENED {
+            hardened::retire(block, class, size);
+        } else if cfg!(debug_assertions) {
+            // SAFETY: obligation 1: the block lies in a mapped segment.
+            unsafe { check_class(class, block) };
         }
         let slot = self.slot(class);
         let block = block.cast::<Block>();
@@ -240,24 +254,6 @@ impl Arena {
         slot.head.set(block);
         slot.given.add(1);
         self.requested.subtract(size as u64);
-    }
-
-    /// Ends the process if a block is not of this class, as far as its slab or tag tells.
-    ///
-    /// # Safety
-    ///
-    /// 1. `block` lies in a mapped segment of this arena.
-    unsafe fn check_class(&self, class: usize, block: *mut u8) {
-        // SAFETY: obligation 1.
-        let is_served = match unsafe { Segment::slab_of(block) }.class() {
-            Some(served) => {
-                served == class && (block.addr() % SLOT).is_multiple_of(size_of_class(class))
-            }
-            None => class >= SLAB_CLASSES,
-        };
-        if !is_served {
-            misuse::end("a block was given back with a layout that is not its own");
-        }
     }
 
     /// Takes a block of `class` from the levels beneath its empty list; null if the system has no memory.
@@ -288,6 +284,9 @@ impl Arena {
             let block = span.start().as_ptr().cast();
             // SAFETY: the span is new and this arena's.
             unsafe { Block::set_next(block, ptr::null_mut()) };
+            if HARDENED {
+                hardened::prepare(block, class);
+            }
             slot.head.set(block);
             slot.brought(1);
             return true;
@@ -365,6 +364,9 @@ impl Arena {
         while !block.is_null() {
             // SAFETY: blocks of a list are free and this arena's, their links written.
             let next = unsafe { Block::next(block) };
+            if HARDENED {
+                hardened::check_link(block, next);
+            }
             // SAFETY: as above, and out of the list now.
             unsafe { self.put_back_one(class, block) };
             block = next;
@@ -406,6 +408,9 @@ impl Arena {
     /// 1. `block` is a free block of this arena, given up by its user, in no list.
     #[inline]
     pub(crate) unsafe fn accept(&self, block: *mut Block) {
+        if HARDENED {
+            hardened::accept(self, block);
+        }
         // SAFETY: the block lies in a segment of this arena.
         let slab = unsafe { Segment::slab_of(block) };
         let class = match slab.class() {
@@ -475,7 +480,7 @@ impl Arena {
 
     #[cold]
     fn add_segment(&self) -> Option<()> {
-        let segment = Segment::map(self.owner.get(), &self.spans)?;
+        let segment = Segment::map(self.owner.get(), self.larges.kind(), &self.spans)?;
         // SAFETY: the segment was mapped above and stays until it is unlinked.
         self.segments.link(unsafe { segment.as_ref() });
         self.reserved.add(crate::segment::SEGMENT as u64);
@@ -489,6 +494,47 @@ impl Arena {
         if joined.is_whole() {
             self.emptied(joined);
         }
+    }
+}
+
+/// Ends the process if a block is not of this class, as far as its slab or its place tell; any thread may ask of a block
+/// that it has, as neither changes meanwhile.
+///
+/// # Safety
+///
+/// 1. `block` lies in a mapped segment.
+pub(crate) unsafe fn check_class(class: usize, block: *mut u8) {
+    // SAFETY: obligation 1.
+    let is_served = match unsafe { Segment::slab_of(block) }.class() {
+        Some(served) => {
+            served == class && (block.addr() % SLOT).is_multiple_of(size_of_class(class))
+        }
+        None => class >= SLAB_CLASSES,
+    };
+    if !is_served {
+        let bytes = size_of_class(class);
+        misuse::end(format_args!(
+            "{block:p} freed with a layout of the {bytes}-byte class, but not allocated as one"
+        ));
+    }
+}
+
+/// Ends the process if a span is not as long as this size asks; any thread may ask of a block that it has.
+///
+/// # Safety
+///
+/// 1. `block` lies in a mapped segment.
+pub(crate) unsafe fn check_span(block: NonNull<u8>, size: usize) {
+    // SAFETY: obligation 1; where no span starts the tag is an old one, or zero.
+    let span = unsafe { Span::at_start(block) };
+    // SAFETY: obligation 1.
+    let is_slab = unsafe { Segment::slab_of(block.as_ptr()) }
+        .class()
+        .is_some();
+    if is_slab || usize::from(span.class()) != SPANS || span.bytes() != bytes_for(size) {
+        misuse::end(format_args!(
+            "{block:p} freed with a layout of {size} bytes, but not allocated as such a span"
+        ));
     }
 }
 

@@ -39,7 +39,7 @@ impl Block {
         // SAFETY: obligation 1; the reference ends before the block is anything else.
         let block = unsafe { &*this };
         // SAFETY: nobody writes the link while the caller alone has the block, obligation 1.
-        block.next.with(|next| unsafe { *next })
+        mix(this, block.next.with(|next| unsafe { *next }))
     }
 
     /// Writes the link, whatever stood there before.
@@ -49,6 +49,7 @@ impl Block {
     /// 1. `this` is at least a word of writable memory, aligned to a word, and the caller alone has it.
     #[inline(always)]
     pub unsafe fn set_next(this: *mut Self, next: *mut Self) {
+        let next = mix(this, next);
         #[cfg(not(any(rast_loom, rast_shuttle)))]
         // SAFETY: obligation 1.
         unsafe {
@@ -62,6 +63,16 @@ impl Block {
             block.next.with_mut(|link| unsafe { *link = next });
         }
     }
+}
+
+/// A link as it stands in a block, or back: in a hardened build it is encoded.
+#[inline(always)]
+fn mix(_block: *mut Block, link: *mut Block) -> *mut Block {
+    #[cfg(not(any(rast_loom, rast_shuttle)))]
+    if crate::hardened::HARDENED {
+        return crate::hardened::link::mix(_block, link);
+    }
+    link
 }
 
 /// The aligned address that stands for a block of no size.

@@ -4,9 +4,10 @@ use core::cell::Cell;
 use core::fmt;
 use core::ptr::{self, NonNull};
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Level};
 use crate::block::dangling;
 use crate::face::Face;
+use crate::hardened::{self, HARDENED};
 use crate::large::Larges;
 use crate::os;
 use crate::stats::{Stats, Sums};
@@ -258,11 +259,15 @@ unsafe impl Allocator for &Heap {
 
     #[inline]
     unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
-        if layout.size() > 0
-            && let Some(arena) = self.arena()
-        {
-            // SAFETY: the caller's obligations: the block is this arena's and has this layout.
-            unsafe { arena.deallocate(block, layout) };
+        if layout.size() > 0 {
+            match self.arena() {
+                // SAFETY: the caller's obligations: the block is this arena's and has this layout.
+                Some(arena) => unsafe { arena.deallocate(block, layout) },
+                None if HARDENED => {
+                    hardened::end(block.as_ptr(), Level::of(layout).slot(), layout.size());
+                }
+                None => {}
+            }
         }
     }
 

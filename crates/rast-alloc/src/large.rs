@@ -13,7 +13,11 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
-use crate::os::{self, PAGE};
+use crate::arena::LARGE;
+use crate::hardened::units::Kind;
+use crate::hardened::{HARDENED, end, register};
+use crate::misuse;
+use crate::os::{self, Access, GUARD, PAGE};
 
 /// The links of a tracked block, at the start of its mapping.
 #[repr(C)]
@@ -47,6 +51,15 @@ impl Larges {
         }
     }
 
+    /// What segments beside these blocks are.
+    pub(crate) fn kind(&self) -> Kind {
+        if self.is_tracked {
+            Kind::Own
+        } else {
+            Kind::Threads
+        }
+    }
+
     /// What stands before the block.
     fn offset(&self, layout: Layout) -> usize {
         if self.is_tracked {
@@ -67,10 +80,19 @@ impl Larges {
     /// Maps a block; its bytes are zero.
     pub(crate) fn map(&self, layout: Layout) -> Option<NonNull<u8>> {
         let (bytes, align) = (self.bytes(layout)?, layout.align().max(PAGE));
-        let start = os::map(bytes, align)?;
-        self.link(start, bytes, align);
+        let start = os::map(bytes.checked_add(GUARD)?, align)?;
         // SAFETY: the offset is less than the mapping's length.
-        Some(unsafe { start.add(self.offset(layout)) })
+        let block = unsafe { start.add(self.offset(layout)) };
+        if HARDENED {
+            if !self.enter(block, layout) {
+                // SAFETY: the mapping was made above, and nobody knows it.
+                unsafe { os::unmap(start, bytes + GUARD, align) };
+                return None;
+            }
+            guard(start, bytes, Access::Forbidden);
+        }
+        self.link(start, bytes, align);
+        Some(block)
     }
 
     /// Gives a block back.
@@ -79,12 +101,15 @@ impl Larges {
     ///
     /// 1. `block` is of this owner, or of any that is untracked as this one is, has this layout, and is given up.
     pub(crate) unsafe fn unmap(&self, block: NonNull<u8>, layout: Layout) {
+        if HARDENED {
+            self.retire(block, layout);
+        }
         // SAFETY: the mapping starts that far before the block.
         let start = unsafe { block.sub(self.offset(layout)) };
         self.unlink(start);
         let bytes = self.bytes(layout).unwrap_or_default();
         // SAFETY: the mapping is whole, by obligation 1, and nobody uses it.
-        unsafe { os::unmap(start, bytes, layout.align().max(PAGE)) };
+        unsafe { os::unmap(start, bytes + GUARD, layout.align().max(PAGE)) };
     }
 
     /// Changes the length of a block where the system can; `None` if it cannot, and nothing has changed.
@@ -108,9 +133,25 @@ impl Larges {
         }
         // SAFETY: the mapping starts that far before the block.
         let start = unsafe { block.sub(self.offset(old)) };
+        if HARDENED {
+            self.retire(block, old);
+            guard(start, old_bytes, Access::Allowed);
+        }
         self.unlink(start);
         // SAFETY: the mapping is whole, obligation 1; the old start is forgotten if it moves.
-        let moved = unsafe { os::remap(start, old_bytes, new_bytes) };
+        let moved = unsafe { os::remap(start, old_bytes + GUARD, new_bytes + GUARD) };
+        if HARDENED {
+            let (start, bytes, layout) = match moved {
+                Some(moved) => (moved, new_bytes, new),
+                None => (start, old_bytes, old),
+            };
+            guard(start, bytes, Access::Forbidden);
+            // SAFETY: the offset is less than the mapping's length.
+            let block = unsafe { start.add(self.offset(layout)) };
+            if !self.enter(block, layout) {
+                misuse::end(format_args!("more mappings than can be watched over"));
+            }
+        }
         match moved {
             Some(moved) => {
                 self.link(moved, new_bytes, PAGE);
@@ -121,6 +162,28 @@ impl Larges {
                 self.link(start, old_bytes, PAGE);
                 None
             }
+        }
+    }
+
+    /// What the register names as owner: this list, or none.
+    fn register_name(&self) -> usize {
+        if self.is_tracked {
+            ptr::from_ref(self).addr()
+        } else {
+            0
+        }
+    }
+
+    fn enter(&self, block: NonNull<u8>, layout: Layout) -> bool {
+        let bytes = layout.size().next_multiple_of(PAGE);
+        register::enter(block.addr().get(), bytes, self.register_name())
+    }
+
+    /// Ends the process unless a block with this layout is in use, and this list's.
+    fn retire(&self, block: NonNull<u8>, layout: Layout) {
+        let bytes = layout.size().next_multiple_of(PAGE);
+        if !register::take(block.addr().get(), bytes, self.register_name()) {
+            end(block.as_ptr(), LARGE, layout.size());
         }
     }
 
@@ -169,8 +232,20 @@ impl Larges {
         while let Some(head) = unsafe { next.as_ref() } {
             let (start, bytes, align) = (NonNull::from(head).cast(), head.bytes, head.align);
             next = head.next.get();
+            if HARDENED {
+                let block = start.addr().get() + align;
+                register::take(block, bytes - align, self.register_name());
+            }
             // SAFETY: the mapping is whole; whoever clears the list sees to it that nobody uses the blocks.
-            unsafe { os::unmap(start, bytes, align) };
+            unsafe { os::unmap(start, bytes + GUARD, align) };
         }
     }
+}
+
+/// Forbids or allows the page behind the `bytes` of a mapping.
+fn guard(start: NonNull<u8>, bytes: usize, access: Access) {
+    // SAFETY: a mapping is longer than its bytes by the guard.
+    let page = unsafe { start.add(bytes) };
+    // SAFETY: the page is the mapping's, and no part of the block.
+    unsafe { os::protect(page, access) };
 }

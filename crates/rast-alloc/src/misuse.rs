@@ -2,15 +2,51 @@
 //!
 //! An allocator must not unwind, and whoever called it wrongly cannot be helped by an error.
 
-use std::io::Write;
+use core::fmt::{self, Write};
 
 /// Ends the process with a message.
 #[cold]
-pub(crate) fn end(what: &'static str) -> ! {
-    // One write, without a buffer that would have to be allocated; nothing can be done if it fails.
-    let mut stderr = std::io::stderr();
-    let _ = stderr.write_all(b"rast-alloc: ");
-    let _ = stderr.write_all(what.as_bytes());
-    let _ = stderr.write_all(b"\n");
+#[inline(never)]
+pub(crate) fn end(what: fmt::Arguments<'_>) -> ! {
+    let mut line = Line {
+        bytes: [0; 256],
+        length: 0,
+    };
+    // What does not fit is left out.
+    let _ = writeln!(line, "rast-alloc: {what}");
+    tell(&line.bytes[..line.length]);
     std::process::abort()
+}
+
+/// One line, so that nothing is allocated and one write does.
+struct Line {
+    bytes: [u8; 256],
+    length: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = &mut self.bytes[self.length..];
+        let length = text.len().min(room.len());
+        room[..length].copy_from_slice(&text.as_bytes()[..length]);
+        self.length += length;
+        if length < text.len() {
+            return Err(fmt::Error);
+        }
+        Ok(())
+    }
+}
+
+/// Writes to the standard error; nothing can be done if that fails.
+#[cfg(unix)]
+fn tell(text: &[u8]) {
+    // The call by itself: std's handle may be in use by the very thread that allocates here.
+    // SAFETY: the text is this long.
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+}
+
+/// Writes to the standard error; nothing can be done if that fails.
+#[cfg(not(unix))]
+fn tell(text: &[u8]) {
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), text);
 }

@@ -5,6 +5,9 @@
 
 use core::ptr::NonNull;
 
+/// The length of a page that nobody may touch, behind what could be written past; none in a plain build.
+pub(crate) const GUARD: usize = if crate::hardened::HARDENED { PAGE } else { 0 };
+
 /// A length that every page size of the platform divides.
 ///
 /// Other processors than these run with pages of 4, 16 or 64 KiB, chosen by the kernel; the greatest serves all.
@@ -15,14 +18,21 @@ pub(crate) const PAGE: usize = if cfg!(any(target_arch = "x86", target_arch = "x
 };
 
 #[cfg(unix)]
-pub(crate) use unix::{discard, map, remap, unmap};
+pub(crate) use unix::{discard, map, protect, remap, unmap};
 
 #[cfg(not(unix))]
-pub(crate) use portable::{discard, map, remap, unmap};
+pub(crate) use portable::{discard, map, protect, remap, unmap};
+
+/// What a page allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    Forbidden,
+    Allowed,
+}
 
 #[cfg(unix)]
 mod unix {
-    use super::{NonNull, PAGE};
+    use super::{Access, NonNull, PAGE};
     use core::ffi::c_void;
     use core::ptr;
 
@@ -99,6 +109,20 @@ mod unix {
         done == 0 && cfg!(any(target_os = "linux", target_os = "android"))
     }
 
+    /// Forbids or allows all access to a [`GUARD`]; where the system refuses, the page stays as it was.
+    ///
+    /// # Safety
+    ///
+    /// 1. The page at `start` is part of a mapping of this module, and nobody uses it.
+    pub(crate) unsafe fn protect(start: NonNull<u8>, access: Access) {
+        let rights = match access {
+            Access::Forbidden => libc::PROT_NONE,
+            Access::Allowed => libc::PROT_READ | libc::PROT_WRITE,
+        };
+        // SAFETY: obligation 1.
+        let _ = unsafe { libc::mprotect(start.as_ptr().cast::<c_void>(), super::GUARD, rights) };
+    }
+
     /// Changes the length of a mapping, moving it if need be; `None` if the system cannot, and nothing has changed.
     ///
     /// # Safety
@@ -135,7 +159,7 @@ mod unix {
 
 #[cfg(not(unix))]
 mod portable {
-    use super::NonNull;
+    use super::{Access, NonNull};
     use crate::Layout;
     use std::alloc::{GlobalAlloc, System};
 
@@ -166,6 +190,13 @@ mod portable {
     pub(crate) unsafe fn discard(_: NonNull<u8>, _: usize) -> bool {
         false
     }
+
+    /// Does nothing: the system's allocator protects no pages.
+    ///
+    /// # Safety
+    ///
+    /// None are needed where nothing is done.
+    pub(crate) unsafe fn protect(_: NonNull<u8>, _: Access) {}
 
     /// Does nothing: the caller copies.
     ///

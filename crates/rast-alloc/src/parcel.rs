@@ -18,6 +18,8 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::block::Block;
+use crate::hardened::{HARDENED, poison};
+use crate::misuse;
 
 /// The bit of a link to a carrier.
 const CARRIES: usize = 1;
@@ -163,7 +165,7 @@ pub(crate) unsafe fn unpack(
     link: *mut Block,
     mut accept: impl FnMut(NonNull<Block>),
 ) -> (*mut Block, usize) {
-    let block = link.map_addr(|address| address & !CARRIES);
+    let block = block_of(link);
     // SAFETY: obligation 1: the first word is the link.
     let next = unsafe { Block::next(block) };
     let mut count = 0;
@@ -173,6 +175,11 @@ pub(crate) unsafe fn unpack(
         let place = unsafe { carrier.add(1) };
         // SAFETY: the second one is the count, written when the carrier was sealed.
         count = unsafe { place.cast::<usize>().read() };
+        if HARDENED && count > CARRIED_MAX {
+            misuse::end(format_args!(
+                "the free block {block:p} was written to after it was freed"
+            ));
+        }
         for index in 0..count {
             // SAFETY: that many addresses follow.
             let place = unsafe { carrier.add(HEAD + index) };
@@ -182,10 +189,19 @@ pub(crate) unsafe fn unpack(
             accept(unsafe { NonNull::new_unchecked(carried) });
         }
     }
+    if HARDENED && link.addr() & CARRIES != 0 {
+        poison::restore(block.cast(), HEAD + count);
+    }
     // Last, since its words may be written now.
     // SAFETY: blocks are never null.
     accept(unsafe { NonNull::new_unchecked(block) });
     (next, count + 1)
+}
+
+/// The block that a link leads to.
+#[inline]
+pub(crate) fn block_of(link: *mut Block) -> *mut Block {
+    link.map_addr(|address| address & !CARRIES)
 }
 
 #[cfg(test)]

@@ -177,6 +177,8 @@ mod heap {
 
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 mod heap {
+    use crate::hardened::{self, HARDENED};
+
     use super::{Layout, NonNull, SMALL_MAX, Segment, key_of, small_class_of, thread};
     use core::ptr;
 
@@ -221,6 +223,9 @@ mod heap {
         let key = key_of(layout);
         if key <= SMALL_MAX {
             let heap = thread::here();
+            if HARDENED {
+                hardened::check_segment(block, layout);
+            }
             // SAFETY: a block of a class lies in a segment, obligation 1.
             if ptr::eq(unsafe { Segment::owner_of(block) }, heap.name()) {
                 let class = small_class_of(key);
@@ -260,9 +265,15 @@ mod heap {
         let (from, to) = (key_of(old), key_of(new));
         if from <= SMALL_MAX && to <= SMALL_MAX {
             let arena = &thread::here().arena;
+            if HARDENED {
+                hardened::check_segment(block, old);
+            }
             // SAFETY: a block of a class lies in a segment, obligation 1.
             if ptr::eq(unsafe { Segment::owner_of(block) }, thread::here().name()) {
                 let (from, to) = (small_class_of(from), small_class_of(to));
+                if HARDENED {
+                    hardened::check_used(block, from, old.size());
+                }
                 if from == to {
                     arena.count_resize(old.size(), size);
                     return block;

@@ -24,7 +24,10 @@
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
-use crate::os;
+use crate::hardened::HARDENED;
+use crate::hardened::marks::Marks;
+use crate::hardened::units::{self, Kind};
+use crate::os::{self, Access, GUARD, PAGE};
 use crate::primitive::CachePadded;
 use crate::slab::Slab;
 use crate::span::{GRAIN, SpanIndex, Tags};
@@ -40,7 +43,13 @@ pub(crate) const SLOT: usize = 64 * 1024;
 /// Slots of a segment; those of the header serve no slab.
 const SLOTS: usize = SEGMENT / SLOT;
 /// Where the first span starts.
-const FIRST: usize = size_of::<Segment>().next_multiple_of(GRAIN);
+const FIRST: usize = if GUARD == 0 {
+    size_of::<Segment>().next_multiple_of(GRAIN)
+} else {
+    size_of::<Segment>().next_multiple_of(PAGE) + GUARD
+};
+/// Where the last span ends.
+const END: usize = SEGMENT - GUARD;
 /// Where the tags of the spans stand.
 pub(crate) const TAGS: usize = core::mem::offset_of!(Segment, tags);
 
@@ -54,14 +63,21 @@ pub(crate) struct Segment {
     is_empty: Cell<bool>,
     slabs: [Slab; SLOTS],
     tags: Tags,
+    /// What begins where; of no length but in a hardened build.
+    pub(crate) marks: Marks,
 }
 
-const _: () = assert!(SEGMENT.is_multiple_of(os::PAGE));
+const _: () = assert!(SEGMENT.is_multiple_of(PAGE));
 
 impl Segment {
     /// Maps a segment for `owner` and puts its bytes into `spans`; `None` if the system has none.
-    pub(crate) fn map(owner: *const (), spans: &SpanIndex) -> Option<NonNull<Self>> {
+    pub(crate) fn map(owner: *const (), kind: Kind, spans: &SpanIndex) -> Option<NonNull<Self>> {
         let start = os::map(SEGMENT, SEGMENT)?;
+        if HARDENED && !guard(start, kind) {
+            // SAFETY: the mapping was made above, and nobody knows it.
+            unsafe { os::unmap(start, SEGMENT, SEGMENT) };
+            return None;
+        }
         let segment = start.cast::<Self>();
         // SAFETY: the mapping is new, aligned to its length, and longer than the header, for which zeroes are a value: null
         // pointers, numbers, slabs that serve no class, tags that are not read before they are written.
@@ -72,7 +88,7 @@ impl Segment {
         let first = unsafe { start.add(FIRST) };
         // SAFETY: the bytes behind the header are new, zero, and nobody's; the mapping stays until it is unmapped below,
         // after the span was withdrawn.
-        unsafe { spans.format(first, SEGMENT - FIRST) };
+        unsafe { spans.format(first, END - FIRST) };
         Some(segment)
     }
 
@@ -82,6 +98,9 @@ impl Segment {
     ///
     /// 1. `segment` is mapped, its spans were withdrawn, and nobody uses it or a block of it any more.
     pub(crate) unsafe fn unmap(segment: NonNull<Self>) {
+        if HARDENED {
+            units::note(segment.addr().get(), Kind::None);
+        }
         // SAFETY: obligation 1; `map` mapped exactly this.
         unsafe { os::unmap(segment.cast(), SEGMENT, SEGMENT) };
     }
@@ -138,6 +157,18 @@ impl Segment {
         // SAFETY: the first span starts behind the header.
         unsafe { segment.cast::<u8>().add(FIRST) }
     }
+}
+
+/// Notes a new segment, and forbids the pages between its header and its spans and behind these; returns whether the
+/// segment can be noted.
+fn guard(start: NonNull<u8>, kind: Kind) -> bool {
+    for at in [FIRST - GUARD, END] {
+        // SAFETY: the page lies in the segment.
+        let page = unsafe { start.add(at) };
+        // SAFETY: the segment is new; neither its header nor its spans have the page.
+        unsafe { os::protect(page, Access::Forbidden) };
+    }
+    units::note(start.addr().get(), kind)
 }
 
 /// All segments of one owner, linked through their headers.

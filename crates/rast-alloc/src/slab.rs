@@ -16,6 +16,7 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::block::Block;
+use crate::hardened::{self, HARDENED};
 use crate::segment::SLOT;
 use crate::size_class::size_of_class;
 
@@ -113,6 +114,9 @@ impl Slab {
             let block = unsafe { self.start.get().add(from + index * size) }.cast::<Block>();
             // SAFETY: the block was never given out since the slab was opened; a class is a multiple of a word.
             unsafe { Block::set_next(block, first) };
+            if HARDENED {
+                hardened::prepare(block, usize::from(self.class.get()) - 1);
+            }
             first = block;
         }
         self.carved.set(self.carved.get() + count as u16);

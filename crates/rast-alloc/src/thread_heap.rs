@@ -28,13 +28,14 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
-use crate::arena::{Arena, Level, SLOTS};
+use crate::arena::{Arena, Level, SLOTS, check_class, check_span};
 use crate::block::Block;
+use crate::hardened::{self, HARDENED};
 use crate::large::Larges;
 use crate::level::LEVEL;
 use crate::mailbox::Mailbox;
 use crate::os;
-use crate::parcel::{Parcel, unpack};
+use crate::parcel::{self, Parcel, unpack};
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::{self, CachePadded};
 use crate::registry::{Entered, Entry, Registry};
@@ -202,6 +203,9 @@ impl ThreadHeap {
         if Level::of(layout) == Level::Large {
             return true;
         }
+        if HARDENED {
+            hardened::check_segment(block.as_ptr(), layout);
+        }
         // SAFETY: obligation 1: what is not large lies in a segment.
         ptr::eq(unsafe { Segment::owner_of(block.as_ptr()) }, self.name())
     }
@@ -213,6 +217,17 @@ impl ThreadHeap {
     /// 1. `block` is a block of `owner` with this layout, which is not large, and the caller gives it up.
     #[inline]
     unsafe fn post(&self, block: NonNull<u8>, owner: &'static Self, layout: Layout) {
+        if HARDENED {
+            let slot = Level::of(layout).slot();
+            hardened::post(block.as_ptr(), slot, layout.size());
+        } else if cfg!(debug_assertions) {
+            match Level::of(layout) {
+                // SAFETY: obligation 1: the block lies in a mapped segment.
+                Level::Class(class) => unsafe { check_class(class, block.as_ptr()) },
+                // SAFETY: as above.
+                _ => unsafe { check_span(block, layout.size()) },
+            }
+        }
         let (block, size) = (block.as_ptr().cast::<Block>(), layout.size());
         self.foreign[Level::of(layout).slot()].add(1);
         self.arena.requested.subtract(size as u64);
@@ -289,6 +304,9 @@ impl ThreadHeap {
             let link = self.arrived.get();
             if link.is_null() {
                 return true;
+            }
+            if HARDENED {
+                hardened::check_posted(&self.arena, parcel::block_of(link));
             }
             // SAFETY: letters hold free blocks of this heap, in no other list.
             let accept = |block: NonNull<Block>| unsafe { self.arena.accept(block.as_ptr()) };

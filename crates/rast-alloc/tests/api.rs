@@ -214,28 +214,6 @@ fn figures_of_each_class() {
     );
 }
 
-/// In debug builds a layout that is not the block's ends the process with a message.
-#[cfg(all(unix, debug_assertions))]
-#[test]
-fn a_wrong_layout_is_caught() {
-    const CHILD: &str = "RAST_ALLOC_WRONG_LAYOUT";
-    if std::env::var_os(CHILD).is_some() {
-        let layout = Layout::new::<[u64; 8]>();
-        let block = RastAlloc.allocate(layout).unwrap().cast();
-        // SAFETY: none: the layout is another one, which the allocator has to notice.
-        unsafe { RastAlloc.deallocate(block, Layout::new::<[u64; 20]>()) };
-        return;
-    }
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_wrong_layout_is_caught", "--nocapture"])
-        .env(CHILD, "1")
-        .output()
-        .unwrap();
-    assert!(!output.status.success());
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("layout that is not its own"), "{text}");
-}
-
 #[test]
 fn figures_as_text() {
     let text = Stats::default().to_string();

@@ -9,8 +9,9 @@
 //! | up to a quarter of a segment | up to 64 KiB | a span |
 //! | beyond | beyond | a mapping of its own |
 
-use super::{Arena, LARGE, SPANS};
+use super::{Arena, LARGE, SPANS, check_span};
 use crate::Layout;
+use crate::hardened::{self, HARDENED};
 use crate::os::PAGE;
 use crate::segment::{SEGMENT, SLOT};
 use crate::size_class::{
@@ -124,6 +125,9 @@ impl Arena {
             return (ptr::null_mut(), Contents::Anything);
         };
         span.set_class(class as u8);
+        if HARDENED {
+            hardened::revive(span.start().as_ptr(), class);
+        }
         let slot = self.slot(class);
         slot.brought(1);
         slot.taken.add(1);
@@ -138,6 +142,9 @@ impl Arena {
             self.take_span(bytes_for(layout.size()), layout.align())
                 .map(|span| {
                     span.set_class(SPANS as u8);
+                    if HARDENED {
+                        hardened::revive(span.start().as_ptr(), SPANS);
+                    }
                     (span.start(), Contents::of(span))
                 })
         } else {
@@ -166,6 +173,9 @@ impl Arena {
     ///    tracks none, and the caller gives it up.
     #[inline]
     pub(crate) unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        if HARDENED {
+            hardened::check_own(self, block.as_ptr(), layout);
+        }
         match Level::of(layout) {
             Level::Class(class) => {
                 // SAFETY: obligation 1; the class follows from the layout, as it did when the block was taken.
@@ -186,6 +196,12 @@ impl Arena {
         self.slot(level.slot()).given.add(1);
         self.requested.subtract(layout.size() as u64);
         if level == Level::Span {
+            if HARDENED {
+                hardened::retire(block.as_ptr(), SPANS, layout.size());
+            } else if cfg!(debug_assertions) {
+                // SAFETY: obligation 1: the block lies in a mapped segment.
+                unsafe { check_span(block, layout.size()) };
+            }
             // SAFETY: the block is a used span, by obligation 1 and its level.
             let span = unsafe { Span::at_start(block) };
             self.give_span(span);
@@ -207,6 +223,10 @@ impl Arena {
     #[inline]
     pub(crate) unsafe fn resize(&self, block: NonNull<u8>, old: Layout, new: Layout) -> *mut u8 {
         let (from, to) = (Level::of(old), Level::of(new));
+        if HARDENED && from != Level::Large {
+            hardened::check_own(self, block.as_ptr(), old);
+            hardened::check_used(block.as_ptr(), from.slot(), old.size());
+        }
         let resized = match (from, to) {
             (Level::Class(from), Level::Class(to)) if from == to => Some(block),
             (Level::Large, Level::Large) => {
@@ -263,6 +283,9 @@ impl Arena {
             return false;
         }
         span.set_class(to.slot() as u8);
+        if HARDENED {
+            hardened::revive(block.as_ptr(), to.slot());
+        }
         true
     }
 

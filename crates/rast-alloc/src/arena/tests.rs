@@ -304,5 +304,7 @@ fn memory_that_nobody_needs_goes_back() {
     arena.purge();
     arena.check();
     let committed = arena.reserved.read() - arena.spans.clean.read();
-    assert!(committed * 8 < peak, "{committed} of {peak}");
+    // The header of a segment counts as touched, and is three times as long with marks.
+    let least = if HARDENED { 5 } else { 8 };
+    assert!(committed * least < peak, "{committed} of {peak}");
 }

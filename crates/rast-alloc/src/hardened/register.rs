@@ -1,0 +1,121 @@
+//! The register of large blocks, whose memory is unmapped when they are freed, so that nothing in them could tell.
+//!
+//! A table with open addressing, without locks: an entry is claimed by one exchange, and stays where it was put.
+//!
+//! ```text
+//!   address        0 none │ address in use │ address + FREED was freed │ address + BUSY is being written
+//! ```
+//!
+//! 1. A new entry takes the first place of its sequence that is empty or freed. So what is in use stands before what was
+//!    freed of the same address.
+//! 2. Places never become empty again: a sequence ends where nothing was ever put.
+
+use super::HARDENED;
+use crate::os::PAGE;
+use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
+
+/// As many large blocks may be in use at once; Linux allows a process about half as many, by its limit on mappings.
+const ENTRIES: usize = if HARDENED { 1 << 16 } else { 0 };
+const FREED: usize = 1;
+const BUSY: usize = 2;
+
+struct Entry {
+    address: AtomicUsize,
+    bytes: AtomicUsize,
+    owner: AtomicUsize,
+}
+
+static TABLE: [Entry; ENTRIES] = [const {
+    Entry {
+        address: AtomicUsize::new(0),
+        bytes: AtomicUsize::new(0),
+        owner: AtomicUsize::new(0),
+    }
+}; ENTRIES];
+
+/// What the register knows of an address.
+pub(crate) enum Found {
+    Live { bytes: usize },
+    Freed,
+    Nothing,
+}
+
+fn sequence(address: usize) -> impl Iterator<Item = &'static Entry> {
+    let first = (address / PAGE).wrapping_mul(0x9e37_79b1) >> 4;
+    (0..ENTRIES).map(move |step| &TABLE[first.wrapping_add(step) & ENTRIES.wrapping_sub(1)])
+}
+
+/// Enters a block; `false` if the register is full.
+pub(crate) fn enter(address: usize, bytes: usize, owner: usize) -> bool {
+    for entry in sequence(address) {
+        // Relaxed: only compared; the exchange decides. [AH9]
+        let seen = entry.address.load(Ordering::Relaxed);
+        if seen != 0 && seen & FREED == 0 {
+            continue;
+        }
+        let claim = address | BUSY;
+        // Acquire: pairs with the Release in `take`, of who freed what stood here; the words below are ours. [AH10]
+        let claimed =
+            entry
+                .address
+                .compare_exchange(seen, claim, Ordering::Acquire, Ordering::Relaxed);
+        if claimed.is_ok() {
+            // Relaxed: published by the store of the address. [AH11]
+            entry.bytes.store(bytes, Ordering::Relaxed);
+            // Relaxed: as for [AH11]. [AH12]
+            entry.owner.store(owner, Ordering::Relaxed);
+            // Release: pairs with the Acquire in `take`; publishes the two words above. [AH13]
+            entry.address.store(address, Ordering::Release);
+            return true;
+        }
+    }
+    false
+}
+
+/// Takes a block out; `false` if there is none in use with these bytes and this owner.
+pub(crate) fn take(address: usize, bytes: usize, owner: usize) -> bool {
+    for entry in sequence(address) {
+        // Acquire: pairs with the Release in `enter`; the two words are this block's. [AH14]
+        let seen = entry.address.load(Ordering::Acquire);
+        if seen == 0 {
+            return false;
+        }
+        if seen == address {
+            // Relaxed: acquired above. [AH15]
+            let is_long = entry.bytes.load(Ordering::Relaxed) == bytes;
+            // Relaxed: as for [AH15]. [AH16]
+            if !is_long || entry.owner.load(Ordering::Relaxed) != owner {
+                return false;
+            }
+            let freed = address | FREED;
+            // Release: pairs with the Acquire in `enter`; of two that free a block at once one fails. [AH17]
+            let taken =
+                entry
+                    .address
+                    .compare_exchange(seen, freed, Ordering::Release, Ordering::Relaxed);
+            return taken.is_ok();
+        }
+    }
+    false
+}
+
+/// Looks an address up, for a message.
+pub(crate) fn look(address: usize) -> Found {
+    let mut found = Found::Nothing;
+    for entry in sequence(address) {
+        // Acquire: as for [AH14]. [AH18]
+        let seen = entry.address.load(Ordering::Acquire);
+        if seen == 0 {
+            break;
+        }
+        if seen == address {
+            // Relaxed: acquired above. [AH19]
+            let bytes = entry.bytes.load(Ordering::Relaxed);
+            return Found::Live { bytes };
+        }
+        if seen == address | FREED {
+            found = Found::Freed;
+        }
+    }
+    found
+}

@@ -1,0 +1,400 @@
+//! Misuse that is seen: a child process does it, and has to end by an abort with a message that names it.
+//!
+//! With the feature `hardened` everything below is named; in a plain build with debug assertions, wrong layouts are.
+#![cfg(all(
+    unix,
+    feature = "std",
+    any(debug_assertions, feature = "hardened"),
+    not(rast_loom)
+))]
+
+use rast_alloc::{Allocator, Layout, RastAlloc};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::ptr::NonNull;
+
+/// A block that may be sent to another thread.
+#[derive(Clone, Copy)]
+struct Sent(NonNull<u8>);
+
+// SAFETY: a block is no thread's.
+unsafe impl Send for Sent {}
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, 8).unwrap()
+}
+
+fn take(size: usize) -> NonNull<u8> {
+    RastAlloc.allocate(layout(size)).unwrap().cast()
+}
+
+/// Gives a block back, which may be misuse.
+fn give(block: NonNull<u8>, size: usize) {
+    // SAFETY: none where a test misuses the allocator, which has to see it.
+    unsafe { RastAlloc.deallocate(block, layout(size)) };
+}
+
+/// Runs `misuse` in a child process, the test of this name there, which has to be ended with this text.
+fn ends(test: &str, text: &str, misuse: impl FnOnce()) {
+    const CHILD: &str = "RAST_ALLOC_MISUSE";
+    if std::env::var_os(CHILD).is_some() {
+        misuse();
+        return;
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{told}");
+    assert!(
+        told.contains("rast-alloc: ") && told.contains(text),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_layout_of_another_class() {
+    let text = if cfg!(feature = "hardened") {
+        "freed with a layout of 160 bytes (160-byte class), but allocated as 64-byte class"
+    } else {
+        "freed with a layout of the 160-byte class, but not allocated as one"
+    };
+    ends("a_layout_of_another_class", text, || give(take(64), 160));
+}
+
+#[test]
+fn a_layout_of_another_class_on_another_thread() {
+    let text = "freed with a layout of ";
+    ends("a_layout_of_another_class_on_another_thread", text, || {
+        let block = Sent(take(64));
+        let free = move || {
+            let Sent(block) = { block };
+            give(block, 160);
+        };
+        std::thread::spawn(free).join().unwrap();
+    });
+}
+
+#[test]
+fn a_layout_of_a_shorter_span() {
+    let text = "freed with a layout of 400000 bytes";
+    ends("a_layout_of_a_shorter_span", text, || {
+        give(take(500_000), 400_000);
+    });
+}
+
+#[cfg(feature = "hardened")]
+mod hardened {
+    use super::*;
+    use rast_alloc::Heap;
+    use std::sync::mpsc;
+
+    /// Writes a byte, also where that is misuse.
+    fn write(block: NonNull<u8>, at: usize) {
+        // SAFETY: none where a test misuses the allocator; the place is mapped, or the test wants the fault.
+        unsafe { block.as_ptr().wrapping_add(at).write_volatile(1) };
+    }
+
+    /// Frees on a thread that ends then, so that what it freed is delivered.
+    fn give_elsewhere(block: NonNull<u8>, size: usize) {
+        let block = Sent(block);
+        let free = move || {
+            let Sent(block) = { block };
+            give(block, size);
+        };
+        std::thread::spawn(free).join().unwrap();
+    }
+
+    #[test]
+    fn a_small_block_freed_twice() {
+        let text = "(64-byte class)";
+        ends("hardened::a_small_block_freed_twice", text, || {
+            let block = take(64);
+            give(block, 64);
+            give(block, 64);
+        });
+    }
+
+    #[test]
+    fn a_small_block_freed_twice_with_others_between() {
+        let test = "hardened::a_small_block_freed_twice_with_others_between";
+        ends(test, "double free of 0x", || {
+            let blocks: Vec<_> = (0..5000).map(|_| take(40)).collect();
+            for block in &blocks {
+                give(*block, 40);
+            }
+            give(blocks[2500], 40);
+        });
+    }
+
+    #[test]
+    fn a_block_of_eight_bytes_freed_twice() {
+        let test = "hardened::a_block_of_eight_bytes_freed_twice";
+        ends(test, "double free of 0x", || {
+            let block = take(8);
+            give(block, 8);
+            give(block, 8);
+        });
+    }
+
+    #[test]
+    fn a_cached_span_freed_twice() {
+        let test = "hardened::a_cached_span_freed_twice";
+        ends(test, "(20480-byte class)", || {
+            let block = take(20_000);
+            give(block, 20_000);
+            give(block, 20_000);
+        });
+    }
+
+    #[test]
+    fn a_span_freed_twice() {
+        let test = "hardened::a_span_freed_twice";
+        ends(test, "(span)", || {
+            let block = take(500_000);
+            give(block, 500_000);
+            give(block, 500_000);
+        });
+    }
+
+    #[test]
+    fn a_mapping_freed_twice() {
+        let test = "hardened::a_mapping_freed_twice";
+        ends(test, "(mapping)", || {
+            let block = take(5 << 20);
+            give(block, 5 << 20);
+            give(block, 5 << 20);
+        });
+    }
+
+    #[test]
+    fn a_block_freed_here_and_elsewhere() {
+        let test = "hardened::a_block_freed_here_and_elsewhere";
+        ends(test, "double free of 0x", || {
+            let block = take(64);
+            give(block, 64);
+            give_elsewhere(block, 64);
+        });
+    }
+
+    #[test]
+    fn a_block_freed_elsewhere_and_here() {
+        let test = "hardened::a_block_freed_elsewhere_and_here";
+        ends(test, "which another thread freed", || {
+            let block = take(64);
+            give_elsewhere(block, 64);
+            give(block, 64);
+        });
+    }
+
+    #[test]
+    fn a_block_freed_twice_elsewhere() {
+        let test = "hardened::a_block_freed_twice_elsewhere";
+        ends(test, "which another thread freed", || {
+            let block = take(64);
+            give_elsewhere(block, 64);
+            give_elsewhere(block, 64);
+        });
+    }
+
+    #[test]
+    fn a_block_freed_twice_in_one_parcel() {
+        let test = "hardened::a_block_freed_twice_in_one_parcel";
+        ends(test, "which another thread freed", || {
+            let block = Sent(take(64));
+            let free = move || {
+                let Sent(block) = { block };
+                give(block, 64);
+                give(block, 64);
+            };
+            std::thread::spawn(free).join().unwrap();
+        });
+    }
+
+    #[test]
+    fn pointers_of_others() {
+        let on_the_stack = 0_u128;
+        let stack = NonNull::from(&on_the_stack).cast();
+        let test = "hardened::pointers_of_others";
+        let text = "pointer not from this allocator: 0x";
+        ends(test, text, || give(stack, 16));
+    }
+
+    #[test]
+    fn a_large_pointer_of_others() {
+        let mut theirs = vec![0_u8; 5 << 20];
+        let block = NonNull::new(theirs.as_mut_ptr()).unwrap();
+        let test = "hardened::a_large_pointer_of_others";
+        let text = "pointer not from this allocator: 0x";
+        ends(test, text, || give(block, 5 << 20));
+    }
+
+    #[test]
+    fn a_pointer_into_a_block() {
+        let test = "hardened::a_pointer_into_a_block";
+        ends(test, "is no start of a block", || {
+            let block = take(64);
+            give(NonNull::new(block.as_ptr().wrapping_add(16)).unwrap(), 64);
+        });
+    }
+
+    #[test]
+    fn a_crooked_pointer_into_a_block() {
+        let test = "hardened::a_crooked_pointer_into_a_block";
+        ends(test, "is no start of a block", || {
+            let block = take(64);
+            give(NonNull::new(block.as_ptr().wrapping_add(3)).unwrap(), 64);
+        });
+    }
+
+    #[test]
+    fn a_block_of_a_heap() {
+        let heap = Heap::new();
+        let test = "hardened::a_block_of_a_heap";
+        ends(test, "is a block of another heap", || {
+            let block = (&heap).allocate(layout(64)).unwrap().cast();
+            give(block, 64);
+        });
+    }
+
+    #[test]
+    fn a_block_given_to_a_heap() {
+        let heap = Heap::new();
+        let test = "hardened::a_block_given_to_a_heap";
+        ends(test, "is a block of another heap", || {
+            let own = (&heap).allocate(layout(64)).unwrap();
+            let block = take(64);
+            // SAFETY: none: the block is another heap's, which this one has to notice.
+            unsafe { (&heap).deallocate(block, layout(64)) };
+            let _ = own;
+        });
+    }
+
+    #[test]
+    fn a_block_given_twice_to_a_heap() {
+        let heap = Heap::new();
+        let test = "hardened::a_block_given_twice_to_a_heap";
+        ends(test, "double free of 0x", || {
+            let block = (&heap).allocate(layout(300)).unwrap().cast();
+            // SAFETY: the block is the heap's and has this layout.
+            unsafe { (&heap).deallocate(block, layout(300)) };
+            // SAFETY: none: it was given back above, which the heap has to notice.
+            unsafe { (&heap).deallocate(block, layout(300)) };
+        });
+    }
+
+    #[test]
+    fn a_large_block_given_to_another_heap() {
+        let (one, other) = (Heap::new(), Heap::new());
+        let test = "hardened::a_large_block_given_to_another_heap";
+        ends(test, "of another heap", || {
+            let own = (&other).allocate(layout(64)).unwrap();
+            let block = (&one).allocate(layout(5 << 20)).unwrap().cast();
+            // SAFETY: none: the block is another heap's, which this one has to notice.
+            unsafe { (&other).deallocate(block, layout(5 << 20)) };
+            let _ = own;
+        });
+    }
+
+    #[test]
+    fn a_large_layout_of_a_small_block() {
+        let test = "hardened::a_large_layout_of_a_small_block";
+        ends(test, "but allocated as 64-byte class", || {
+            give(take(64), 5 << 20);
+        });
+    }
+
+    #[test]
+    fn a_small_layout_of_a_large_block() {
+        let test = "hardened::a_small_layout_of_a_large_block";
+        ends(test, "but allocated as a mapping of 5242880 bytes", || {
+            give(take(5 << 20), 64);
+        });
+    }
+
+    #[test]
+    fn a_freed_block_changes_its_size() {
+        let test = "hardened::a_freed_block_changes_its_size";
+        ends(test, "double free of 0x", || {
+            let block = take(60);
+            give(block, 60);
+            // SAFETY: none: it was given back above, which the allocator has to notice.
+            let _ = unsafe { RastAlloc.grow(block, layout(60), layout(64)) };
+        });
+    }
+
+    #[test]
+    fn a_link_of_a_free_block_is_overwritten() {
+        let test = "hardened::a_link_of_a_free_block_is_overwritten";
+        ends(test, "the link in the free block 0x", || {
+            let block = take(64);
+            give(block, 64);
+            write(block, 2);
+            take(64);
+        });
+    }
+
+    #[test]
+    fn a_free_block_is_written_to() {
+        let test = "hardened::a_free_block_is_written_to";
+        ends(test, "was written to after it was freed", || {
+            let block = take(64);
+            give(block, 64);
+            write(block, 63);
+            take(64);
+        });
+    }
+
+    #[test]
+    fn a_small_free_block_is_written_to() {
+        let test = "hardened::a_small_free_block_is_written_to";
+        ends(test, "was written to after it was freed", || {
+            let block = take(16);
+            give(block, 16);
+            write(block, 8);
+            take(16);
+        });
+    }
+
+    /// A block on its way carries the addresses of others: each is looked at when it arrives.
+    #[test]
+    fn a_posted_block_is_written_to() {
+        let test = "hardened::a_posted_block_is_written_to";
+        ends(test, "double free of 0x", || {
+            let blocks: Vec<_> = (0..8).map(|_| Sent(take(64))).collect();
+            let first = blocks[0].0;
+            let (told, heard) = mpsc::channel();
+            let free = move || {
+                for Sent(block) in blocks {
+                    give(block, 64);
+                }
+                RastAlloc::on_idle();
+                told.send(()).unwrap();
+            };
+            let freeing = std::thread::spawn(free);
+            heard.recv().unwrap();
+            write(first, 17);
+            RastAlloc::on_idle();
+            freeing.join().unwrap();
+        });
+    }
+
+    /// Behind a large block nothing can be written: the system ends the process.
+    #[test]
+    fn a_write_past_a_large_block() {
+        const CHILD: &str = "RAST_ALLOC_GUARD";
+        let test = "hardened::a_write_past_a_large_block";
+        if std::env::var_os(CHILD).is_some() {
+            write(take(5 << 20), 5 << 20);
+            return;
+        }
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env(CHILD, "1")
+            .status()
+            .unwrap();
+        assert!([Some(libc::SIGSEGV), Some(libc::SIGBUS)].contains(&status.signal()));
+    }
+}
