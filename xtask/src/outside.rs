@@ -55,9 +55,12 @@ pub(crate) fn miri() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The crates and tests that the address sanitizer runs: everything beneath the graph, where the unsafe code stands.
-const ADDRESSED: &str = "-p rast-primitive -p rast-alloc -p rast-queue -p rast-timers -p rast-sharder \
-     --lib --test api --test model";
+/// The crates and tests that the address sanitizer runs: everything beneath the graph, where the unsafe code stands; of the
+/// allocator also what takes its own memory, and so the blocks that the sanitizer sees, from the system's.
+const ADDRESSED: [&str; 2] = [
+    "-p rast-primitive -p rast-alloc -p rast-queue -p rast-timers -p rast-sharder --lib --test api --test model",
+    "-p rast-alloc --test exchange --test refusal --test loom",
+];
 
 /// Memory errors and leaks, as far as the address sanitizer sees them. std itself need not be built for it.
 pub(crate) fn address() -> Result<Outcome> {
@@ -65,14 +68,16 @@ pub(crate) fn address() -> Result<Outcome> {
         return Ok(Outcome::NotRun(reason));
     }
     let target = Workspace::load(tree::root())?.target_dir.join("sanitizers");
-    Cmd::cargo_of("nightly")
-        .args(["test", "--target", SANITIZED, "--no-fail-fast"])
-        .args(ADDRESSED.split_whitespace())
-        .rustflags("-Zsanitizer=address")
-        // Tests that ask for more than there is expect the null that the system gives.
-        .env("ASAN_OPTIONS", "allocator_may_return_null=1")
-        .env("CARGO_TARGET_DIR", target.join("address"))
-        .run()?;
+    for tests in ADDRESSED {
+        Cmd::cargo_of("nightly")
+            .args(["test", "--target", SANITIZED, "--no-fail-fast"])
+            .args(tests.split_whitespace())
+            .rustflags("-Zsanitizer=address")
+            // Tests that ask for more than there is expect the null that the system gives.
+            .env("ASAN_OPTIONS", "allocator_may_return_null=1")
+            .env("CARGO_TARGET_DIR", target.join("address"))
+            .run()?;
+    }
     Ok(Outcome::Passed)
 }
 

@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
+#[cfg(not(rast_global_alloc))]
 #[global_allocator]
 static ALLOC: RastAlloc = RastAlloc;
 
