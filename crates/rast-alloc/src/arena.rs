@@ -5,7 +5,7 @@
 //!   level 1   slabs     equal blocks in a 64 KiB slot, for classes up to 8 KiB                     [slab]
 //!   level 2   spans     boundary tags, two-level bitmap; slabs, cached classes, up to 1/4 segment  [span]
 //!   level 3   segments  4 MiB of the system's address space                                        [segment]
-//!   beside    large     a mapping for each block                                                   [large]
+//!   beside    large     a mapping for each block, and a few kept for the next                      [large, kept]
 //! ```
 //!
 //! Allocation pops from its class's list, and freeing pushes there: the size that Rust passes names the class, so no
@@ -23,6 +23,7 @@ use core::ptr::{self, NonNull};
 
 use crate::block::Block;
 use crate::hardened::{self, HARDENED};
+use crate::kept::Kept;
 use crate::large::Larges;
 use crate::misuse;
 use crate::segment::{SLOT, Segment, Segments};
@@ -91,6 +92,7 @@ pub(crate) struct Arena {
     empties_least: Cell<usize>,
     beats: Cell<u32>,
     larges: Larges,
+    kept: Kept,
     slabs: [SlabList; SLAB_CLASSES],
     spares: [Spare; CLASSES],
 }
@@ -163,6 +165,7 @@ impl Arena {
             empties_least: Cell::new(0),
             beats: Cell::new(0),
             larges,
+            kept: Kept::new(),
             slabs: [const { SlabList::new() }; SLAB_CLASSES],
             spares: [const {
                 Spare {
@@ -547,5 +550,6 @@ impl Drop for Arena {
             unsafe { Segment::unmap(segment) };
         }
         self.larges.clear();
+        self.kept.shed(usize::MAX);
     }
 }

@@ -16,6 +16,7 @@ use crate::Layout;
 use crate::arena::LARGE;
 use crate::hardened::units::Kind;
 use crate::hardened::{HARDENED, end, register};
+use crate::kept::KEEPS;
 use crate::misuse;
 use crate::os::{self, Access, GUARD, PAGE};
 
@@ -58,6 +59,12 @@ impl Larges {
         } else {
             Kind::Threads
         }
+    }
+
+    /// Whether the memory of a block of this layout may be kept when it is freed, and such a block be taken from what is
+    /// kept: nothing stands before it or behind it, and its start is a page's.
+    pub(crate) fn keeps(&self, layout: Layout) -> bool {
+        KEEPS && !self.is_tracked && layout.align() <= PAGE
     }
 
     /// What stands before the block.

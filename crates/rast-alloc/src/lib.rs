@@ -71,6 +71,8 @@ mod block;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod hardened;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod kept;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod large;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod misuse;

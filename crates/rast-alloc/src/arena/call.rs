@@ -97,7 +97,7 @@ impl Arena {
                 }
                 block
             }
-            level => self.allocate_unlisted(layout, level).0,
+            level => self.allocate_unlisted(layout, level, Contents::Anything).0,
         }
     }
 
@@ -109,7 +109,7 @@ impl Arena {
                 self.allocate_span_of_class(class, layout.size())
             }
             Level::Class(_) => (self.allocate(layout), Contents::Anything),
-            level => self.allocate_unlisted(layout, level),
+            level => self.allocate_unlisted(layout, level, Contents::Zero),
         };
         if !block.is_null() && contents == Contents::Anything {
             // SAFETY: the block is new and at least as long as the layout says.
@@ -135,9 +135,15 @@ impl Arena {
         (span.start().as_ptr(), Contents::of(span))
     }
 
-    /// A span, or a mapping.
+    /// A span, or a mapping. Where zeroes are wanted, a mapping comes from the system, which has them and commits no page
+    /// that is not touched.
     #[inline(never)]
-    fn allocate_unlisted(&self, layout: Layout, level: Level) -> (*mut u8, Contents) {
+    fn allocate_unlisted(
+        &self,
+        layout: Layout,
+        level: Level,
+        wanted: Contents,
+    ) -> (*mut u8, Contents) {
         let found = if level == Level::Span {
             self.take_span(bytes_for(layout.size()), layout.align())
                 .map(|span| {
@@ -147,6 +153,10 @@ impl Arena {
                     }
                     (span.start(), Contents::of(span))
                 })
+        } else if wanted == Contents::Anything
+            && let Some(block) = self.take_kept(layout)
+        {
+            Some((block, Contents::Anything))
         } else {
             let block = self.larges.map(layout);
             if block.is_some() {
@@ -163,6 +173,14 @@ impl Arena {
                 (block.as_ptr(), contents)
             }
         }
+    }
+
+    /// Takes a large block from what is kept.
+    fn take_kept(&self, layout: Layout) -> Option<NonNull<u8>> {
+        if !self.larges.keeps(layout) {
+            return None;
+        }
+        self.kept.take(self.larges.bytes(layout)?)
     }
 
     /// Gives a block back.
@@ -205,12 +223,18 @@ impl Arena {
             // SAFETY: the block is a used span, by obligation 1 and its level.
             let span = unsafe { Span::at_start(block) };
             self.give_span(span);
+            return;
+        }
+        let bytes = self.larges.bytes(layout).unwrap_or_default();
+        let unmapped = if self.larges.keeps(layout) {
+            // SAFETY: the block is whole pages of its own, as `keeps` says, and obligation 1.
+            unsafe { self.kept.put(block, bytes) }
         } else {
-            self.reserved
-                .subtract(self.larges.bytes(layout).unwrap_or_default() as u64);
             // SAFETY: obligation 1, and the level is the large one.
             unsafe { self.larges.unmap(block, layout) };
-        }
+            bytes
+        };
+        self.reserved.subtract(unmapped as u64);
     }
 
     /// Changes a block's size where it stands, or by the system's moving it; null if neither is possible, and nothing has
@@ -229,6 +253,7 @@ impl Arena {
         }
         let resized = match (from, to) {
             (Level::Class(from), Level::Class(to)) if from == to => Some(block),
+            (Level::Large, Level::Large) if self.grow_into_kept(block, old, new) => Some(block),
             (Level::Large, Level::Large) => {
                 // SAFETY: obligations 1 and 2.
                 let moved = unsafe { self.larges.remap(block, old, new) };
@@ -258,6 +283,18 @@ impl Arena {
             self.moves.add(1);
         }
         resized.as_ptr()
+    }
+
+    /// Lengthens a large block by what is kept behind it; false, and nothing has changed, if that is not enough.
+    fn grow_into_kept(&self, block: NonNull<u8>, old: Layout, new: Layout) -> bool {
+        let (Some(from), Some(to)) = (self.larges.bytes(old), self.larges.bytes(new)) else {
+            return false;
+        };
+        self.larges.keeps(new)
+            && to > from
+            && self
+                .kept
+                .take_at(block.as_ptr().wrapping_add(from), to - from)
     }
 
     /// Changes the length of the span beneath a block to what its new level wants.

@@ -26,12 +26,13 @@ impl Arena {
         }
     }
 
-    /// Gives back the empty segments that stood unused since the last beat.
+    /// Gives back the empty segments, and the kept mappings, that stood unused since the last beat.
     #[cold]
     pub(crate) fn beat(&self) {
         self.beats.set(0);
         let unneeded = self.empties_least.replace(self.empties.get());
         self.shed(unneeded.saturating_sub(KEPT));
+        self.reserved.subtract(self.kept.beat() as u64);
     }
 
     /// Gives up to `count` empty segments back; returns how many bytes that were.
@@ -63,13 +64,22 @@ impl Arena {
     ///
     /// Cost: linear in the blocks of the lists and in the free spans.
     pub(crate) fn purge(&self) -> usize {
+        let kept = self.shed_kept();
         self.empty_lists();
         let shed = self.shed(usize::MAX);
-        shed + self.spans.purge(2 * PAGE, discard)
+        kept + shed + self.spans.purge(2 * PAGE, discard)
     }
 
-    /// Puts the blocks of all lists back and closes the slabs that are empty then.
+    /// Gives all kept mappings back; returns how many bytes that were.
+    fn shed_kept(&self) -> usize {
+        let shed = self.kept.shed(usize::MAX);
+        self.reserved.subtract(shed as u64);
+        shed
+    }
+
+    /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives the kept mappings back.
     pub(crate) fn empty_lists(&self) {
+        self.shed_kept();
         for class in 0..CLASSES {
             let (slot, spare) = (self.slot(class), &self.spares[class]);
             spare.count.set(0);

@@ -1,0 +1,253 @@
+//! Mappings kept: address ranges with their memory, of large blocks that were freed.
+//!
+//! A page that comes from the system costs a fault and is cleared, more than most programs do with it; so a few ranges
+//! stay, and the next large block takes from them:
+//!
+//! ```text
+//!   kept     │░░░░░░░░░░░░░░ 14 MiB ░░░░░░░░░░░░░░│
+//!   2 MiB    │ block │░░░░░░░░░░ 12 MiB ░░░░░░░░░░│    taken from its front
+//!   4 MiB    │     block     │░░░░░░ 10 MiB ░░░░░░│    grown where it stands: what follows it is kept
+//! ```
+//!
+//! 1. Neighbours are joined, so that what a growing block gave back serves the next one whole.
+//! 2. At most [`BYTES`] in [`RANGES`] ranges are kept by an owner; what does not fit goes back at once.
+//! 3. What stood unused between two beats of [`BEAT`] ranges put in goes back; at a purge and at the end of a thread all
+//!    of it does.
+
+use core::cell::Cell;
+use core::ptr::{self, NonNull};
+
+use crate::hardened::HARDENED;
+use crate::os::{self, PAGE};
+
+/// Bytes that an owner keeps at most: as much as glibc serves from its heap before it maps.
+const BYTES: usize = 32 << 20;
+/// Ranges that an owner keeps at most.
+const RANGES: usize = 8;
+/// Ranges put in between two beats.
+const BEAT: u32 = 64;
+
+/// Whether ranges are kept: only where a mapping may be given back in parts, two that adjoin be used as one, and no page
+/// that guards stands behind each.
+pub(crate) const KEEPS: bool = cfg!(all(unix, not(miri))) && !HARDENED;
+
+/// A range; empty if it has no bytes.
+struct Range {
+    start: Cell<*mut u8>,
+    bytes: Cell<usize>,
+}
+
+impl Range {
+    fn end(&self) -> *mut u8 {
+        self.start.get().wrapping_add(self.bytes.get())
+    }
+
+    /// Takes `bytes` from the front.
+    fn cut(&self, bytes: usize) -> *mut u8 {
+        let start = self.start.get();
+        self.start.set(start.wrapping_add(bytes));
+        self.bytes.set(self.bytes.get() - bytes);
+        start
+    }
+}
+
+/// The kept ranges of one owner.
+pub(crate) struct Kept {
+    ranges: [Range; RANGES],
+    bytes: Cell<usize>,
+    /// The least `bytes` since the last beat.
+    least: Cell<usize>,
+    puts: Cell<u32>,
+}
+
+impl Kept {
+    pub(crate) const fn new() -> Self {
+        Self {
+            ranges: [const {
+                Range {
+                    start: Cell::new(ptr::null_mut()),
+                    bytes: Cell::new(0),
+                }
+            }; RANGES],
+            bytes: Cell::new(0),
+            least: Cell::new(0),
+            puts: Cell::new(0),
+        }
+    }
+
+    /// Takes `bytes` from the shortest range that has them; what stands in them is not known.
+    pub(crate) fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
+        let fits = self
+            .ranges
+            .iter()
+            .filter(|range| range.bytes.get() >= bytes);
+        let range = fits.min_by_key(|range| range.bytes.get())?;
+        self.left(bytes);
+        NonNull::new(range.cut(bytes))
+    }
+
+    /// Takes the `bytes` that start at `start`; false, and nothing has changed, if they are not kept.
+    pub(crate) fn take_at(&self, start: *mut u8, bytes: usize) -> bool {
+        let range = self
+            .ranges
+            .iter()
+            .find(|range| range.bytes.get() >= bytes && range.start.get() == start);
+        match range {
+            Some(range) => {
+                range.cut(bytes);
+                self.left(bytes);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn left(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get() - bytes);
+        self.least.set(self.least.get().min(self.bytes.get()));
+    }
+
+    /// Keeps a range, or gives it back; and what stood unused since the last beat, if one is due. Returns how many bytes
+    /// went back.
+    ///
+    /// # Safety
+    ///
+    /// 1. The `bytes` at `start` are whole pages of mappings of [`os`] that nobody uses any more, and this owner alone may
+    ///    give them back.
+    pub(crate) unsafe fn put(&self, start: NonNull<u8>, bytes: usize) -> usize {
+        debug_assert!(start.addr().get().is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE));
+        let beaten = self.count();
+        if bytes > BYTES - self.bytes.get() || !self.join(start.as_ptr(), bytes) {
+            // SAFETY: obligation 1.
+            unsafe { os::unmap(start, bytes, PAGE) };
+            return beaten + bytes;
+        }
+        self.bytes.set(self.bytes.get() + bytes);
+        beaten
+    }
+
+    /// Adds a range to its neighbours, or to an empty place; false if there is none.
+    fn join(&self, start: *mut u8, bytes: usize) -> bool {
+        let (mut start, mut bytes, mut place) = (start, bytes, None);
+        for range in &self.ranges {
+            let end = start.wrapping_add(bytes);
+            if range.bytes.get() == 0 {
+                place = place.or(Some(range));
+            } else if range.end() == start {
+                start = range.start.get();
+                bytes += range.bytes.replace(0);
+                place = Some(range);
+            } else if range.start.get() == end {
+                bytes += range.bytes.replace(0);
+                place = Some(range);
+            }
+        }
+        if let Some(range) = place {
+            range.start.set(start);
+            range.bytes.set(bytes);
+        }
+        place.is_some()
+    }
+
+    fn count(&self) -> usize {
+        self.puts.set(self.puts.get() + 1);
+        if self.puts.get() < BEAT {
+            return 0;
+        }
+        self.beat()
+    }
+
+    /// Gives back what stood unused since the last beat; returns how many bytes went back.
+    #[cold]
+    pub(crate) fn beat(&self) -> usize {
+        self.puts.set(0);
+        let shed = self.shed(self.least.get());
+        self.least.set(self.bytes.get());
+        shed
+    }
+
+    /// Gives up to `most` bytes back; returns how many went.
+    pub(crate) fn shed(&self, most: usize) -> usize {
+        let mut left = most.min(self.bytes.get());
+        let shed = left;
+        for range in &self.ranges {
+            let bytes = range.bytes.get().min(left);
+            if bytes == 0 {
+                continue;
+            }
+            // SAFETY: a range that is not empty is not at null.
+            let start = unsafe { NonNull::new_unchecked(range.cut(bytes)) };
+            // SAFETY: whole pages that this owner keeps and nobody uses, by the obligation of `put`.
+            unsafe { os::unmap(start, bytes, PAGE) };
+            left -= bytes;
+        }
+        self.left(shed);
+        shed
+    }
+}
+
+#[cfg(all(test, unix, not(miri)))]
+mod tests {
+    use super::*;
+
+    fn kept() -> usize {
+        64 * PAGE
+    }
+
+    #[test]
+    fn what_was_put_in_is_taken_grown_and_joined() {
+        let kept_ranges = Kept::new();
+        let start = os::map(kept(), PAGE).unwrap();
+        // SAFETY: the mapping is new, and nobody uses it.
+        assert_eq!(unsafe { kept_ranges.put(start, kept()) }, 0);
+        assert!(kept_ranges.take(kept() + PAGE).is_none());
+        let block = kept_ranges.take(16 * PAGE).unwrap();
+        assert_eq!(block, start);
+        // It grows into what follows, and into nothing else.
+        let behind = block.as_ptr().wrapping_add(16 * PAGE);
+        assert!(kept_ranges.take_at(behind, 16 * PAGE));
+        assert!(!kept_ranges.take_at(behind, 16 * PAGE));
+        // SAFETY: the range was taken above, and nobody uses it.
+        assert_eq!(unsafe { kept_ranges.put(block, 32 * PAGE) }, 0);
+        // The whole again.
+        assert_eq!(kept_ranges.take(kept()), Some(start));
+        // SAFETY: as above.
+        assert_eq!(unsafe { kept_ranges.put(start, kept()) }, 0);
+        assert_eq!(kept_ranges.shed(usize::MAX), kept());
+        assert!(kept_ranges.take(PAGE).is_none());
+    }
+
+    #[test]
+    fn neighbours_on_both_sides_are_joined() {
+        let kept_ranges = Kept::new();
+        let start = os::map(3 * PAGE, PAGE).unwrap();
+        let part = |index: usize| NonNull::new(start.as_ptr().wrapping_add(index * PAGE)).unwrap();
+        for index in [0, 2, 1] {
+            // SAFETY: pages of the mapping, each put in once and used by nobody.
+            assert_eq!(unsafe { kept_ranges.put(part(index), PAGE) }, 0);
+        }
+        assert_eq!(kept_ranges.take(3 * PAGE), Some(start));
+        // SAFETY: the range was taken above, and nobody uses it.
+        unsafe { os::unmap(start, 3 * PAGE, PAGE) };
+    }
+
+    #[test]
+    fn what_does_not_fit_and_what_stands_unused_goes_back() {
+        let kept_ranges = Kept::new();
+        let start = os::map(BYTES + PAGE, PAGE).unwrap();
+        // SAFETY: the mapping is new, and nobody uses it.
+        let too_long = unsafe { kept_ranges.put(start, BYTES + PAGE) };
+        assert_eq!(too_long, BYTES + PAGE);
+        let mut back = 0;
+        let idle = os::map(PAGE, PAGE).unwrap();
+        // SAFETY: as above.
+        back += unsafe { kept_ranges.put(idle, PAGE) };
+        for _ in 0..2 * BEAT {
+            let block = kept_ranges.take(PAGE).unwrap();
+            // SAFETY: the range was taken just now, and nobody uses it.
+            back += unsafe { kept_ranges.put(block, PAGE) };
+        }
+        assert_eq!(back, 0, "what is used stays");
+        assert_eq!(kept_ranges.beat() + kept_ranges.beat(), PAGE);
+    }
+}
