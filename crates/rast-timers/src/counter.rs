@@ -2,7 +2,7 @@
 //!
 //! A counter is not a clock: its pace is known only by comparison, and it may
 //! stop, jump, or differ between cores. [`Tsc::detect`] refuses those of which
-//! that is known; a clock by counter finds out about the others.
+//! that is known; [`TscClock`](crate::TscClock) finds out about the others.
 
 use crate::primitive::hint;
 use crate::raw;

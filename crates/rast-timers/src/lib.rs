@@ -11,6 +11,8 @@
 //!   nanoseconds each.
 //! - [`Clock`], with [`MonotonicClock`] and [`BootClock`] of the system,
 //!   [`CoarseClock`] for the price of a load, and [`ManualClock`] for tests.
+//! - [`TscClock`]: the processor's counter as a clock, with an [`Interval`] that
+//!   says how wrong it may be.
 //! - [`Tick`]: a word in which a loop publishes what time it last read; a
 //!   [`Guard`] of the timers, one of several.
 //! - [`PeriodicTimer`]: the time since the last call.
@@ -74,6 +76,8 @@
 //! - Periodic: −P ≤ now − sum ≤ τ + δ at every call, for every pattern of calls.
 //! - Start-finish: the true sum lies within `sum ± error`, for every pattern.
 //! - Waiting: never early, and a call at τ + δ past the deadline fires.
+//! - Counter: the interval holds what the reference shows, under two assumptions
+//!   that each anchor tests; the clock never runs backwards.
 //! - Stores: due at the deadline and not before it, in order; a stale handle
 //!   names nothing; a panic in a callback loses one value.
 //! - Remote: each accepted value is fired, cancelled, or dropped with its owner,
@@ -89,14 +93,14 @@
 //!
 //! # Deliberately simple for now
 //!
-//! There is one system clock and no clock by time-stamp counter; each arm through
+//! Each arm through
 //! [`remote`] allocates once and wakes the owner, also where its deadline lies
 //! behind the one the owner sleeps for. The interfaces are meant to stay.
 //!
 //! # Features and platforms
 //!
 //! - `std` (default): [`MonotonicClock`], [`BootClock`] on Linux and Android
-//!   (brings `libc` there), [`Ticker`]. Without it the crate is `no_std` with
+//!   (brings `libc` there), [`TscClock`], [`Ticker`]. Without it the crate is `no_std` with
 //!   `alloc`.
 //!
 //! Runs wherever `rast-primitive` does; 64-bit atomics come from there.
@@ -117,7 +121,10 @@ mod config;
 #[cfg(feature = "std")]
 mod counter;
 mod guard;
+mod interval;
 mod tick;
+#[cfg(feature = "std")]
+mod tsc;
 
 mod periodic;
 mod start_finish;
@@ -135,6 +142,7 @@ pub use config::TimerConfig;
 #[cfg(feature = "std")]
 pub use counter::{Counter, NoCounter, Tsc};
 pub use guard::Guard;
+pub use interval::Interval;
 pub use periodic::PeriodicTimer;
 pub use start_finish::StartFinishTimer;
 pub use store::{
@@ -142,6 +150,11 @@ pub use store::{
 };
 pub use tick::Tick;
 pub use time::{Instant, Nanos};
+#[cfg(any(rast_loom, rast_shuttle))]
+#[doc(hidden)]
+pub use tsc::{Track, Word};
+#[cfg(feature = "std")]
+pub use tsc::{TscClock, TscConfig, TscGuard, TscStatus, Unstable};
 pub use waiting::{Missed, WaitingTimer};
 
 // The layers beneath: signatures here name their types, and one version serves all.

@@ -4,9 +4,11 @@
 use rast_timers::primitive::cell::UnsafeCell;
 use rast_timers::primitive::model::model;
 use rast_timers::primitive::sync::Arc;
-use rast_timers::primitive::sync::atomic::{AtomicUsize, Ordering};
+use rast_timers::primitive::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use rast_timers::primitive::{Parker, thread};
-use rast_timers::{Clock, Instant, ManualClock, Nanos, remote};
+use rast_timers::{
+    Clock, Counter, Instant, ManualClock, Nanos, Track, TscClock, TscConfig, remote,
+};
 
 fn at(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
@@ -167,5 +169,110 @@ fn manual_clock_adds_up() {
         assert!(clock.now() >= before);
         mover.join().unwrap();
         assert!(clock.now() >= at(5));
+    });
+}
+
+/// A reader that sees the word sees the record.
+#[test]
+fn a_record_is_seen_with_its_word() {
+    model(|| {
+        let track = Arc::new(Track::<2>::new());
+        let theirs = Arc::clone(&track);
+        let reader = thread::spawn(move || {
+            let word = theirs.word();
+            let current: [u64; 2] = theirs.fields(word, 0);
+            assert_eq!(current, [word.sequence(); 2]);
+        });
+        assert!(track.publish(track.word(), [1; 2]));
+        reader.join().unwrap();
+    });
+}
+
+/// What a reader of the track keeps is one record, whole, and the one it was
+/// told, though the slots are written again under it.
+#[test]
+fn a_record_is_read_whole() {
+    model(|| {
+        let track = Arc::new(Track::<2>::new());
+        let publish = |track: &Track<2>, value| assert!(track.publish(track.word(), [value; 2]));
+        publish(&track, 1);
+        publish(&track, 2);
+        let theirs = Arc::clone(&track);
+        let writer = thread::spawn(move || {
+            // The last of these goes where record 1 was.
+            for value in 3..=5 {
+                publish(&theirs, value);
+            }
+        });
+        let word = track.word();
+        let before: [u64; 2] = track.fields(word, 1);
+        let current: [u64; 2] = track.fields(word, 0);
+        if track.is_still(word) {
+            assert_eq!(before, [word.sequence() - 1; 2]);
+            assert_eq!(current, [word.sequence(); 2]);
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// A true time that goes on by one whenever it is read, so that readings of all
+/// threads have one order.
+struct Time(AtomicU64);
+
+impl Time {
+    fn read(&self, cost: u64) -> u64 {
+        self.0.fetch_add(cost, Ordering::Relaxed)
+    }
+}
+
+struct Counts(Arc<Time>);
+
+impl Counter for Counts {
+    fn count(&self) -> u64 {
+        self.0.read(1)
+    }
+
+    fn pace(&self) -> u64 {
+        1_000_000_000
+    }
+}
+
+/// Spends so much time after the reading, so that the middle of a bracket lags.
+struct Lagging(Arc<Time>, Arc<AtomicU64>);
+
+impl Clock for Lagging {
+    fn now(&self) -> Instant {
+        at(self.0.read(self.1.load(Ordering::Relaxed)))
+    }
+}
+
+/// The clock does not run back from what it took of the reference, when its
+/// next segment, made in time, is published too late.
+#[test]
+fn a_late_segment_starts_above_the_reference() {
+    model(|| {
+        let time = Arc::new(Time(AtomicU64::new(1_000)));
+        let config = TscConfig::new().anchor_every(TscConfig::SHORTEST);
+        let cost = Arc::new(AtomicU64::new(200));
+        let reference = Lagging(Arc::clone(&time), Arc::clone(&cost));
+        let clock = TscClock::with_parts(Counts(Arc::clone(&time)), reference, config);
+        // Learns, counts, and leans onto the middle of its brackets.
+        time.read(20_000);
+        clock.now();
+        time.read(14_900);
+        clock.now();
+        cost.store(1, Ordering::Relaxed);
+        time.read(15_900);
+        // Nearly over: the first to read makes the next segment.
+        let other = clock.clone();
+        let extender = thread::spawn(move || {
+            let first = other.now();
+            assert!(other.now() >= first);
+        });
+        time.read(1_000);
+        let first = clock.now();
+        let second = clock.now();
+        assert!(second >= first, "back from {first:?} to {second:?}");
+        extender.join().unwrap();
     });
 }

@@ -1,0 +1,59 @@
+//! A reading of a clock that says how wrong it may be.
+
+use crate::{Instant, Nanos};
+
+/// Two instants with the true one between them, ends included.
+///
+/// Source: the shape of TrueTime (Corbett et al., Spanner, 2012).
+///
+/// ```
+/// use rast_timers::{Instant, Interval, Nanos};
+/// let sooner = Interval::new(Instant::from_nanos(10), Instant::from_nanos(30));
+/// let later = Interval::new(Instant::from_nanos(40), Instant::from_nanos(50));
+/// assert_eq!(sooner.half_width(), Nanos::from_nanos(10));
+/// assert!(sooner.contains(Instant::from_nanos(30)));
+/// assert!(sooner.is_before(later)); // for certain
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Interval {
+    /// The truth is not before this.
+    pub earliest: Instant,
+    /// The truth is not after this.
+    pub latest: Instant,
+}
+
+impl Interval {
+    /// Makes the interval between two instants.
+    ///
+    /// # Panics
+    ///
+    /// If `earliest` is after `latest`.
+    #[must_use]
+    pub const fn new(earliest: Instant, latest: Instant) -> Self {
+        assert!(
+            earliest.as_nanos() <= latest.as_nanos(),
+            "an interval ends where it begins or later"
+        );
+        Self { earliest, latest }
+    }
+
+    /// Returns the distance from the middle to either end, rounded up.
+    #[must_use]
+    pub const fn half_width(&self) -> Nanos {
+        Nanos::from_nanos((self.latest.as_nanos() - self.earliest.as_nanos()).div_ceil(2))
+    }
+
+    /// Tells whether `instant` may be the true one.
+    #[must_use]
+    pub const fn contains(&self, instant: Instant) -> bool {
+        self.earliest.as_nanos() <= instant.as_nanos()
+            && instant.as_nanos() <= self.latest.as_nanos()
+    }
+
+    /// Tells whether the truth of this one is before that of `other` for
+    /// certain; where they overlap nothing is known.
+    #[must_use]
+    pub const fn is_before(&self, other: Self) -> bool {
+        self.latest.as_nanos() < other.earliest.as_nanos()
+    }
+}

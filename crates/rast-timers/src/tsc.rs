@@ -1,0 +1,626 @@
+//! A clock by the processor's counter that says how wrong it may be.
+//!
+//! The clock is one function of the count, the same for all threads: a chain of
+//! straight segments. The next segment is published before the current one is
+//! over, begins where that ends, and leans towards the reference, so the clock
+//! never runs backwards and needs no step. Each segment comes from an anchor, a
+//! reading of the reference between two of the counter, which pins the one to
+//! the other within the width of that bracket; from there the error grows with
+//! the age of the anchor times what is unknown of the pace.
+//!
+//! Nobody re-anchors in the background: the reader who finds the current
+//! segment nearly over does it, others go on reading meanwhile. Where no next
+//! segment is there in time (nobody read for long, or that reader was taken off
+//! its core), readers take the time from the reference and mark the word; the
+//! segment that follows then runs along the upper edge of its interval, at or
+//! above everything that the reference has shown. The same path serves the first
+//! microseconds, while the pace is unknown, and a counter that has been left.
+//!
+//! The picture and the argument stand in `docs/algorithms/timers.md`.
+
+mod config;
+mod guard;
+mod segment;
+mod track;
+
+pub use config::TscConfig;
+pub use guard::TscGuard;
+#[cfg(any(rast_loom, rast_shuttle))]
+pub use track::{Track, Word};
+
+use crate::primitive::sync::{Arc, Mutex};
+use crate::{Clock, Counter, Instant, Interval, MonotonicClock, Nanos, NoCounter, Tsc};
+use core::fmt;
+use segment::{Anchor, FIELDS, FRACTION_BITS, Pace, Segment};
+use track::Leaves;
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+use track::{Track, Word};
+
+/// Brackets tried for one anchor; the narrowest counts.
+const BRACKETS: u32 = 4;
+
+/// Readings before a count that lies before the current segment is taken for a
+/// jump: one that was read a moment before the segment began is not.
+const LOOKS: u32 = 3;
+
+/// A reference that moves so far while the counter stands shows that it is
+/// stuck.
+const STUCK_NS: u64 = 1_000_000;
+
+/// The base of the mean pace is half of this to all of it old.
+const BASE_NS: u64 = 1_000_000_000;
+
+/// Why a clock went away from its counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unstable {
+    /// The count went back.
+    WentBack,
+    /// At an anchor the reference was outside of the interval: the counter or
+    /// the reference has jumped, or drifts more than the configured bound.
+    Jumped,
+    /// The reference went on and the count did not.
+    Stuck,
+}
+
+/// What a [`TscClock`] reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TscStatus {
+    /// The reference, because the pace of the counter is not known well enough
+    /// yet.
+    Learning,
+    /// The counter.
+    Counting,
+    /// The reference, because the counter was found unstable.
+    Left(Unstable),
+}
+
+/// A clock by the processor's counter, held to a reference.
+///
+/// [`now`](Clock::now) is the best guess, for little more than the reading of
+/// the counter; [`interval`](Self::interval) says how wrong the guess may be.
+/// Clones share all; any thread may read.
+///
+/// # The bound
+///
+/// The interval holds what the reference showed at a moment between the call
+/// and its return. To either side it is half a bracket (some 25 ns), the step of
+/// the counter, and the age of the anchor times what is unknown of the pace:
+/// with the default configuration up to 0.6 µs, 0.3 µs in the mean, while the
+/// clock is read at least some thousand times in a second.
+///
+/// It assumes that the counter, as each thread reads it, goes at one pace, and
+/// that the reference keeps within [`drift_ppm`](TscConfig::drift_ppm) of its
+/// mean pace. Each anchor tests that: where the reference lies outside of the
+/// interval, the clock leaves the counter at once, reads the reference from
+/// then on, and says so by [`status`](Self::status). So a counter that jumps
+/// while a virtual machine is moved or a laptop sleeps is believed for one
+/// segment at the longest, 1 ms by default; its intervals are wrong for that
+/// time, and [`resume`](Self::resume) takes it up again. A counter that stops
+/// for good is found by [`check`](Self::check) alone.
+///
+/// # Monotony
+///
+/// As one thread sees it the clock never runs backwards, through anchors,
+/// corrections, leaving and resuming, and where the thread moves between cores
+/// whose counters agree. Between threads a reading may be off by the tens of
+/// nanoseconds in which a processor reorders, unless it is an
+/// [`interval`](Self::interval).
+///
+/// # Cost
+///
+/// Lock-free; nobody waits for the thread that re-anchors. A reading is five
+/// loads, the counter, and a multiplication; one in a millisecond pays for an
+/// anchor, three more readings. Where the clock is read less often than
+/// [`anchor_every`](TscConfig::anchor_every), each reading pays that: then read
+/// the reference. There is no time to wait at the start: until the pace is known,
+/// after some microseconds, the reference is read.
+///
+/// ```
+/// use rast_timers::{Clock, MonotonicClock, TscClock};
+/// match TscClock::new() {
+///     Ok(clock) => {
+///         let before = MonotonicClock::new().now();
+///         let interval = clock.interval();
+///         let after = MonotonicClock::new().now();
+///         assert!(interval.earliest <= after && before <= interval.latest);
+///         assert!(clock.now() <= clock.now());
+///     }
+///     Err(reason) => println!("take the monotonic clock: {reason}"),
+/// }
+/// ```
+pub struct TscClock<K = Tsc, C = MonotonicClock> {
+    shared: Arc<Shared<K, C>>,
+}
+
+struct Shared<K, C> {
+    track: Track<FIELDS>,
+    writer: Mutex<Writer>,
+    counter: K,
+    reference: C,
+    config: TscConfig,
+}
+
+/// What only the one who anchors needs.
+struct Writer {
+    /// Where the mean pace is counted from.
+    base: Anchor,
+    /// The next base.
+    middle: Option<Anchor>,
+    /// The narrowest bracket so far, in counts.
+    narrowest: u64,
+}
+
+/// Where a count was found.
+enum Found {
+    /// In a segment.
+    Segment(Segment, u64),
+    /// In none: what the clock shows, and what the reference showed.
+    Reference(u64, u64),
+}
+
+impl TscClock {
+    /// Makes a clock by the processor's counter and the system's monotonic
+    /// clock; takes about 10 µs to look at the counter.
+    ///
+    /// # Errors
+    ///
+    /// If there is no counter, or if it is known to be unsound: see
+    /// [`NoCounter`].
+    pub fn new() -> Result<Self, NoCounter> {
+        Self::with_config(TscConfig::new())
+    }
+
+    /// The same with another configuration.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_config(config: TscConfig) -> Result<Self, NoCounter> {
+        let counter = Tsc::detect()?;
+        Ok(Self::with_parts(counter, MonotonicClock::new(), config))
+    }
+}
+
+impl<K: Counter, C: Clock> TscClock<K, C> {
+    /// Makes a clock by any counter and any reference.
+    ///
+    /// The reference should move in steps of far less than a microsecond. Its
+    /// origin is the clock's.
+    #[must_use]
+    pub fn with_parts(counter: K, reference: C, config: TscConfig) -> Self {
+        let mut writer = Writer {
+            base: Anchor {
+                count: counter.count_ordered(),
+                nanos: reference.now().as_nanos(),
+                slack: u64::MAX,
+            },
+            middle: None,
+            narrowest: u64::MAX,
+        };
+        if let Some(anchor) = writer.anchor(&counter, &reference) {
+            writer.base = anchor;
+        }
+        Self {
+            shared: Arc::new(Shared {
+                track: Track::new(),
+                writer: Mutex::new(writer),
+                counter,
+                reference,
+                config,
+            }),
+        }
+    }
+
+    /// Returns the instants between which the reference stood at a moment
+    /// between the call and the return; [`now`](Clock::now) lies between them
+    /// too.
+    ///
+    /// Costs some nanoseconds more than `now`, because the counter is read in
+    /// order.
+    #[must_use]
+    pub fn interval(&self) -> Interval {
+        let shared = &*self.shared;
+        match shared.find(K::count_ordered) {
+            Found::Segment(segment, count) => {
+                let now = segment.at(count);
+                let middle = segment.expected(count);
+                let unsure = segment.unsure(count, shared.counter.step());
+                Interval::new(
+                    Instant::from_nanos(middle.saturating_sub(unsure).min(now)),
+                    Instant::from_nanos(middle.saturating_add(unsure).max(now)),
+                )
+            }
+            Found::Reference(now, shown) => Interval::new(
+                Instant::from_nanos(shown),
+                Instant::from_nanos(shown.saturating_add(1).max(now)),
+            ),
+        }
+    }
+
+    /// Returns what the clock reads, the counter or the reference.
+    #[must_use]
+    pub fn status(&self) -> TscStatus {
+        let track = &self.shared.track;
+        loop {
+            let word = track.word();
+            let segment = Segment::of(track.fields(word, 0));
+            if !track.is_still(word) {
+                continue;
+            }
+            return if word.is_left() {
+                TscStatus::Left(Unstable::of(segment.pace))
+            } else if segment.full > 0 {
+                TscStatus::Counting
+            } else {
+                TscStatus::Learning
+            };
+        }
+    }
+
+    /// Holds the counter against the reference now, leaves it if it is outside
+    /// of the interval, and returns what the clock reads from here on.
+    ///
+    /// Each anchor does the same; this is for a watchdog that does not want to
+    /// wait for the next one. It alone finds a counter that has stopped,
+    /// because nothing else says that a segment is over.
+    /// Waits for a thread that is anchoring just now.
+    pub fn check(&self) -> TscStatus {
+        let shared = &*self.shared;
+        let mut writer = shared.writer.lock();
+        let word = shared.track.word();
+        if !word.is_left() {
+            let current = Segment::of(shared.track.fields(word, 0));
+            if let Err(reason) = shared.compare(&mut writer, &current) {
+                shared.leave(&current, reason);
+            }
+        }
+        drop(writer);
+        self.status()
+    }
+
+    /// Takes up a counter again that was left, and learns its pace anew; does
+    /// nothing otherwise.
+    ///
+    /// For a program that knows that the disturbance is over: after a machine
+    /// woke up or was moved. Waits for a thread that is anchoring just now.
+    pub fn resume(&self) {
+        let shared = &*self.shared;
+        let mut writer = shared.writer.lock();
+        let word = shared.track.word();
+        if !word.is_left() {
+            return;
+        }
+        let floor = Segment::of(shared.track.fields(word, 0)).nanos;
+        writer.narrowest = u64::MAX;
+        writer.middle = None;
+        let Some(anchor) = writer.anchor(&shared.counter, &shared.reference) else {
+            return;
+        };
+        writer.base = anchor;
+        let dead = Segment::dead(floor);
+        shared.track.bury(Leaves::ToLearn, dead.fields());
+    }
+
+    /// Makes a guard for the amortised timers that needs no publisher: the
+    /// upper bits of the counter, which move at least every `tau`.
+    #[must_use]
+    pub fn guard(&self, tau: Nanos) -> TscGuard<K, C> {
+        TscGuard::new(self.clone(), tau)
+    }
+}
+
+impl<K, C> TscClock<K, C> {
+    /// Returns the clock that this one is held to.
+    #[must_use]
+    pub fn reference(&self) -> &C {
+        &self.shared.reference
+    }
+
+    /// Returns the counter.
+    #[must_use]
+    pub fn counter(&self) -> &K {
+        &self.shared.counter
+    }
+
+    /// Whether the counter has been left.
+    fn is_left(&self) -> bool {
+        self.shared.track.word().is_left()
+    }
+}
+
+impl<K: Counter, C: Clock> Clock for TscClock<K, C> {
+    #[inline]
+    fn now(&self) -> Instant {
+        let shared = &*self.shared;
+        let word = shared.track.word();
+        let [begin, soft, nanos, pace] = shared.track.fields(word, 0);
+        let run = shared.counter.count().wrapping_sub(begin);
+        if run < soft && shared.track.is_still(word) {
+            return Instant::from_nanos(Segment::shows(nanos, pace, run));
+        }
+        shared.now_slow()
+    }
+}
+
+impl<K: Counter, C: Clock> Shared<K, C> {
+    /// The end of a segment, or none.
+    #[cold]
+    fn now_slow(&self) -> Instant {
+        Instant::from_nanos(match self.find(K::count) {
+            Found::Segment(segment, count) => segment.at(count),
+            Found::Reference(now, _) => now,
+        })
+    }
+
+    /// Reads the count, and finds the segment for it or reads the reference.
+    fn find(&self, count: impl Fn(&K) -> u64) -> Found {
+        let mut looks = 0;
+        loop {
+            let word = self.track.word();
+            let current = Segment::of(self.track.fields(word, 0));
+            let count = count(&self.counter);
+            let covering = if current.covers(count) {
+                Some(current)
+            } else if word.is_left() {
+                None
+            } else {
+                // The next one may have been published before it begins.
+                Some(Segment::of(self.track.fields(word, 1))).filter(|before| before.covers(count))
+            };
+            if !self.track.is_still(word) {
+                continue;
+            }
+            if let Some(segment) = covering {
+                if current.covers(count) && count.wrapping_sub(current.begin) >= current.soft {
+                    self.extend(word);
+                }
+                return Found::Segment(segment, count);
+            }
+            if !word.is_left() {
+                let is_early = current.full > 0 && (count.wrapping_sub(current.begin) as i64) < 0;
+                if is_early && looks < LOOKS {
+                    looks += 1;
+                    continue;
+                }
+                if self.extend(word) {
+                    continue;
+                }
+            }
+            if let Some(found) = self.refer(word, &current) {
+                return found;
+            }
+        }
+    }
+
+    /// Reads the reference in place of the counter; `None` if a segment has
+    /// come meanwhile.
+    fn refer(&self, word: Word, current: &Segment) -> Option<Found> {
+        // First the mark: whoever publishes from here on knows that the
+        // reference has been shown.
+        if !word.is_expired() && !self.track.expire(word) {
+            return None;
+        }
+        let shown = self.reference.now().as_nanos();
+        if !self.track.is_still(word.expired()) {
+            return None;
+        }
+        Some(Found::Reference(shown.max(current.last()), shown))
+    }
+
+    /// Compares counter and reference and publishes the next segment, or
+    /// leaves the counter; returns whether the record of `seen` has been
+    /// replaced, by this call or another.
+    #[cold]
+    fn extend(&self, seen: Word) -> bool {
+        let Some(mut writer) = self.writer.try_lock() else {
+            return false;
+        };
+        let mut word = self.track.word();
+        if word.sequence() != seen.sequence() {
+            return true;
+        }
+        let current = Segment::of(self.track.fields(word, 0));
+        let anchor = match self.compare(&mut writer, &current) {
+            Ok(anchor) => anchor,
+            Err(reason) => {
+                self.leave(&current, reason);
+                return true;
+            }
+        };
+        // A base that was pinned badly is worth less than a later one.
+        if anchor.slack < writer.base.slack / 2 {
+            writer.base = anchor;
+            writer.middle = None;
+        }
+        let Some((rate, full)) = self.learn(writer.base, anchor) else {
+            return false;
+        };
+        while !self
+            .track
+            .publish(word, self.next(word, &current, anchor, rate, full).fields())
+        {
+            // A reader went to the reference meanwhile.
+            word = self.track.word();
+        }
+        writer.move_base(anchor);
+        true
+    }
+
+    /// Leaves the counter; the caller has the writer's lock.
+    fn leave(&self, current: &Segment, reason: Unstable) {
+        let dead = Segment {
+            pace: reason as u64,
+            ..Segment::dead(current.last())
+        };
+        self.track.bury(Leaves::ForGood, dead.fields());
+    }
+
+    /// Takes an anchor and holds it against what the current segment says.
+    fn compare(&self, writer: &mut Writer, current: &Segment) -> Result<Anchor, Unstable> {
+        let last = match current.full {
+            0 => writer.base,
+            _ => current.anchor,
+        };
+        let anchor = writer
+            .anchor(&self.counter, &self.reference)
+            .filter(|anchor| anchor.count >= last.count)
+            .ok_or(Unstable::WentBack)?;
+        if anchor.count == last.count && anchor.nanos.saturating_sub(last.nanos) > STUCK_NS {
+            return Err(Unstable::Stuck);
+        }
+        if current.full > 0 {
+            let step = self.counter.step();
+            let allowed = current
+                .unsure(anchor.count, step)
+                .saturating_add(anchor.unsure(anchor.count, step, current.rate));
+            if current.expected(anchor.count).abs_diff(anchor.nanos) > allowed {
+                return Err(Unstable::Jumped);
+            }
+        }
+        Ok(anchor)
+    }
+
+    /// The pace since the base, and how many counts the next segment may have;
+    /// `None` if too little is known.
+    fn learn(&self, base: Anchor, anchor: Anchor) -> Option<(Pace, u64)> {
+        let rate = Pace::between(base, anchor, &self.config)?;
+        let longest = self.config.anchor_every.as_nanos();
+        // What a segment's error may be at its end: twice what drift alone
+        // makes of it, and the width of a bracket.
+        let budget = u128::from(2 * longest * u64::from(self.config.drift_ppm) / 1_000_000 + 200)
+            << FRACTION_BITS;
+        let (mean, error) = (u128::from(rate.mean), u128::from(rate.error));
+        if u128::from(anchor.slack) * mean > budget {
+            return None;
+        }
+        let counts = (u128::from(longest) << FRACTION_BITS) / mean.max(1);
+        let counts = counts.min(budget / error.max(1));
+        let nanos = (counts * mean) >> FRACTION_BITS;
+        if nanos < u128::from(TscConfig::SHORTEST.as_nanos()) / 2 {
+            return None;
+        }
+        Some((rate, u64::try_from(counts).ok()?))
+    }
+
+    /// The segment after `current`.
+    fn next(
+        &self,
+        word: Word,
+        current: &Segment,
+        anchor: Anchor,
+        rate: Pace,
+        full: u64,
+    ) -> Segment {
+        let soft = full - full / 16;
+        let last = current.last();
+        if word.is_expired() || !current.covers(anchor.count) {
+            // Readers may have been shown the reference: above all of that.
+            let unsure = anchor.unsure(anchor.count, self.counter.step(), rate);
+            return Segment {
+                begin: anchor.count,
+                soft,
+                full,
+                nanos: last.max(anchor.nanos.saturating_add(unsure)),
+                pace: rate
+                    .mean
+                    .saturating_add(rate.error)
+                    .min(rate.mean.saturating_mul(2)),
+                anchor,
+                rate,
+            };
+        }
+        // In time: from the end of the current one, towards the reference.
+        let begin = current.end();
+        let due = anchor.expected(begin, rate);
+        let target = anchor.expected(begin.saturating_add(full), rate);
+        // Far behind, a step forwards is better than a lean.
+        let nanos = match due.saturating_sub(last) > (target - due) / 16 {
+            true => due,
+            false => last,
+        };
+        let lean = (u128::from(target.saturating_sub(nanos)) << FRACTION_BITS) / u128::from(full);
+        Segment {
+            begin,
+            soft,
+            full,
+            nanos,
+            pace: u64::try_from(lean)
+                .unwrap_or(u64::MAX)
+                .clamp(rate.mean / 2, rate.mean.saturating_mul(2)),
+            anchor,
+            rate,
+        }
+    }
+}
+
+impl Writer {
+    /// Reads the reference between two counts, again where the thread seems to
+    /// have been held up; `None` if the count went back each time.
+    fn anchor(&mut self, counter: &impl Counter, reference: &impl Clock) -> Option<Anchor> {
+        let mut best: Option<(u64, Anchor)> = None;
+        for _ in 0..BRACKETS {
+            let from = counter.count_ordered();
+            let nanos = reference.now().as_nanos();
+            let to = counter.count_ordered();
+            let Some(width) = to.checked_sub(from) else {
+                continue;
+            };
+            let anchor = Anchor {
+                count: from + width / 2,
+                nanos,
+                // The reference was read from `from` until the count after `to`.
+                slack: width.div_ceil(2).saturating_add(counter.step()),
+            };
+            if best.is_none_or(|(least, _)| width < least) {
+                best = Some((width, anchor));
+            }
+            if width <= self.narrowest.saturating_add(self.narrowest / 4) {
+                break;
+            }
+        }
+        let (width, anchor) = best?;
+        self.narrowest = self.narrowest.min(width);
+        Some(anchor)
+    }
+
+    /// Lets the base follow, so that the mean pace is that of the last second.
+    fn move_base(&mut self, anchor: Anchor) {
+        let age = anchor.nanos.saturating_sub(self.base.nanos);
+        if age >= BASE_NS {
+            if let Some(middle) = self.middle.take() {
+                self.base = middle;
+            }
+        } else if age >= BASE_NS / 2 && self.middle.is_none() {
+            self.middle = Some(anchor);
+        }
+    }
+}
+
+impl Unstable {
+    /// The reason of a dead record.
+    const fn of(code: u64) -> Self {
+        match code {
+            0 => Self::WentBack,
+            1 => Self::Jumped,
+            _ => Self::Stuck,
+        }
+    }
+}
+
+impl<K, C> Clone for TscClock<K, C> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<K: Counter, C: Clock> fmt::Debug for TscClock<K, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TscClock")
+            .field("now", &self.now())
+            .field("status", &self.status())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,208 @@
+//! One straight piece of the clock, and what is known of its error.
+//!
+//! All numbers with a fraction are in 2^-32 ns, per count where they are a
+//! pace. A segment is at most [`LONGEST_NS`] long, so that counts times pace
+//! stay in 64 bits.
+
+use crate::TscConfig;
+
+/// Binary places below the nanosecond.
+pub(super) const FRACTION_BITS: u32 = 32;
+
+/// A segment is at most about this long: 2^32 ns times the fraction is all of
+/// a word, and the slew takes up to twice the pace.
+pub(super) const LONGEST_NS: u64 = 1 << 30;
+
+/// The reference and the counter, compared.
+///
+/// At the count `count` the reference showed `nanos`, within `slack` counts and
+/// the one nanosecond that the reference rounds off.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Anchor {
+    pub(super) count: u64,
+    pub(super) nanos: u64,
+    pub(super) slack: u64,
+}
+
+/// How far the reference moves in a count, and how wrong that may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    pub(super) mean: u64,
+    pub(super) error: u64,
+}
+
+impl Pace {
+    /// The mean pace between two anchors; `None` if nothing, or less than
+    /// nothing, was counted or passed.
+    pub(super) fn between(from: Anchor, to: Anchor, config: &TscConfig) -> Option<Self> {
+        let counts = to
+            .count
+            .checked_sub(from.count)
+            .filter(|&counts| counts > 0)?;
+        let nanos = to
+            .nanos
+            .checked_sub(from.nanos)
+            .filter(|&nanos| nanos > 0)?;
+        let mean = (u128::from(nanos) << FRACTION_BITS) / u128::from(counts);
+        let slack = u128::from(from.slack.saturating_add(to.slack));
+        // Each anchor's slack, and a nanosecond each that the reference rounds.
+        let unsure = slack * mean + (2 << FRACTION_BITS);
+        let drift = mean * u128::from(config.drift_ppm) / 1_000_000;
+        // Two more: for the roundings of these divisions.
+        let error = unsure / u128::from(counts) + drift + 2;
+        Some(Self {
+            mean: u64::try_from(mean).ok()?,
+            error: u64::try_from(error).ok()?,
+        })
+    }
+}
+
+/// A piece of the clock: what it shows, and what is known of the reference.
+///
+/// | field | meaning |
+/// | --- | --- |
+/// | `begin` | the first count it is for |
+/// | `soft` | counts from `begin` after which the next segment is wanted |
+/// | `full` | counts from `begin` after which it is over; zero in a dead one |
+/// | `nanos`, `pace` | it shows `nanos` + (count − `begin`) × `pace` |
+/// | `anchor` | the last comparison |
+/// | `rate` | the pace of the reference as it was learned |
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    pub(super) begin: u64,
+    pub(super) soft: u64,
+    pub(super) full: u64,
+    pub(super) nanos: u64,
+    pub(super) pace: u64,
+    pub(super) anchor: Anchor,
+    pub(super) rate: Pace,
+}
+
+/// The words of a segment, the four of the fast path first.
+pub(super) const FIELDS: usize = 10;
+
+impl Segment {
+    pub(super) fn of(fields: [u64; FIELDS]) -> Self {
+        let [
+            begin,
+            soft,
+            nanos,
+            pace,
+            full,
+            count,
+            anchored,
+            slack,
+            mean,
+            error,
+        ] = fields;
+        Self {
+            begin,
+            soft,
+            full,
+            nanos,
+            pace,
+            anchor: Anchor {
+                count,
+                nanos: anchored,
+                slack,
+            },
+            rate: Pace { mean, error },
+        }
+    }
+
+    pub(super) fn fields(&self) -> [u64; FIELDS] {
+        [
+            self.begin,
+            self.soft,
+            self.nanos,
+            self.pace,
+            self.full,
+            self.anchor.count,
+            self.anchor.nanos,
+            self.anchor.slack,
+            self.rate.mean,
+            self.rate.error,
+        ]
+    }
+
+    /// A segment that covers nothing; the clock has shown `floor` at most.
+    pub(super) fn dead(floor: u64) -> Self {
+        let nothing = Anchor {
+            count: 0,
+            nanos: 0,
+            slack: 0,
+        };
+        let still = Pace { mean: 0, error: 0 };
+        Self {
+            begin: 0,
+            soft: 0,
+            full: 0,
+            nanos: floor,
+            pace: 0,
+            anchor: nothing,
+            rate: still,
+        }
+    }
+
+    /// Whether the segment is for this count.
+    pub(super) fn covers(&self, count: u64) -> bool {
+        count.wrapping_sub(self.begin) < self.full
+    }
+
+    /// The count at which it is over.
+    pub(super) fn end(&self) -> u64 {
+        self.begin.wrapping_add(self.full)
+    }
+
+    /// What the clock shows `run` counts after `begin`; at most `full`.
+    #[inline(always)]
+    pub(super) fn shows(nanos: u64, pace: u64, run: u64) -> u64 {
+        nanos.saturating_add((run * pace) >> FRACTION_BITS)
+    }
+
+    /// What the clock shows at a count that is covered.
+    pub(super) fn at(&self, count: u64) -> u64 {
+        Self::shows(self.nanos, self.pace, count.wrapping_sub(self.begin))
+    }
+
+    /// The most that the clock has shown by this segment.
+    pub(super) fn last(&self) -> u64 {
+        Self::shows(self.nanos, self.pace, self.full)
+    }
+
+    /// What the reference shows at `count` by the last comparison.
+    pub(super) fn expected(&self, count: u64) -> u64 {
+        self.anchor.expected(count, self.rate)
+    }
+
+    /// How far from [`expected`](Self::expected) the reference may be, where
+    /// the counter moves in steps of `step`.
+    pub(super) fn unsure(&self, count: u64, step: u64) -> u64 {
+        self.anchor.unsure(count, step, self.rate)
+    }
+}
+
+impl Anchor {
+    /// What the reference shows at `count` if it keeps to `rate`; a count
+    /// before the anchor is taken for the anchor's.
+    pub(super) fn expected(&self, count: u64, rate: Pace) -> u64 {
+        let age = u128::from(count.saturating_sub(self.count));
+        let passed = (age * u128::from(rate.mean)) >> FRACTION_BITS;
+        self.nanos
+            .saturating_add(u64::try_from(passed).unwrap_or(u64::MAX))
+    }
+
+    /// How far the reference may be from that: the slack of the anchor, the
+    /// step of the counter, the error of the rate over the age, and the
+    /// roundings.
+    pub(super) fn unsure(&self, count: u64, step: u64, rate: Pace) -> u64 {
+        let age = u128::from(count.abs_diff(self.count));
+        let fixed = u128::from(self.slack.saturating_add(step))
+            * (u128::from(rate.mean) + u128::from(rate.error));
+        let grown = age * u128::from(rate.error);
+        // Up: one for this rounding, one for that of `expected`, and one that
+        // the reference rounds off.
+        let nanos = ((fixed + grown) >> FRACTION_BITS) + 3;
+        u64::try_from(nanos).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,411 @@
+//! The clock by counter on a simulated machine whose counter, reference and
+//! scheduler do what they should and what they should not.
+#![cfg(not(any(rast_loom, rast_shuttle)))]
+
+use proptest::prelude::*;
+use rast_timers::{
+    Clock, Counter, Guard, Instant, Interval, Nanos, PeriodicTimer, TimerConfig, TscClock,
+    TscConfig, TscStatus, Unstable,
+};
+use std::cell::Cell;
+use std::rc::Rc;
+
+const MS: u64 = 1_000_000;
+
+/// A machine with one thread. Each reading takes a little of its time.
+struct Machine {
+    /// The true time in ns.
+    time: Cell<u64>,
+    /// Counts per 1000 ns.
+    per_micro: Cell<u64>,
+    /// Where the present pace of the counter began: time and count.
+    counted: Cell<(u64, u64)>,
+    /// Where the present pace of the reference began: time and what it showed.
+    shown: Cell<(u64, u64)>,
+    /// Parts in a million that the reference runs fast.
+    ppm: Cell<i64>,
+    /// What a reading takes.
+    cost: Cell<u64>,
+    /// The thread loses its core for so long within the reading that comes
+    /// after so many others.
+    stall: Cell<(u32, u64)>,
+}
+
+#[derive(Clone)]
+struct Count(Rc<Machine>);
+
+#[derive(Clone)]
+struct Reference(Rc<Machine>);
+
+impl Machine {
+    fn new(per_micro: u64) -> Rc<Self> {
+        Rc::new(Self {
+            time: Cell::new(1_000_000_000),
+            per_micro: Cell::new(per_micro),
+            counted: Cell::new((0, 77)),
+            shown: Cell::new((0, 5_000)),
+            ppm: Cell::new(0),
+            cost: Cell::new(8),
+            stall: Cell::new((0, 0)),
+        })
+    }
+
+    fn clock(self: &Rc<Self>, config: TscConfig) -> TscClock<Count, Reference> {
+        TscClock::with_parts(Count(Rc::clone(self)), Reference(Rc::clone(self)), config)
+    }
+
+    fn pass(&self, nanos: u64) {
+        self.time.set(self.time.get() + nanos);
+    }
+
+    fn count_at(&self, time: u64) -> u64 {
+        let (since, count) = self.counted.get();
+        count.wrapping_add((time - since) * self.per_micro.get() / 1_000)
+    }
+
+    /// What the reference shows.
+    fn reference_at(&self, time: u64) -> u64 {
+        let (since, shown) = self.shown.get();
+        let passed = i128::from(time - since);
+        shown + (passed + passed * i128::from(self.ppm.get()) / 1_000_000) as u64
+    }
+
+    fn reference(&self) -> u64 {
+        self.reference_at(self.time.get())
+    }
+
+    fn slew(&self, ppm: i64) {
+        self.shown.set((self.time.get(), self.reference()));
+        self.ppm.set(ppm);
+    }
+
+    fn step_reference(&self, by: u64) {
+        self.shown.set((self.time.get(), self.reference() + by));
+    }
+
+    fn step_counter(&self, by: i64) {
+        let count = self.count_at(self.time.get());
+        self.counted
+            .set((self.time.get(), count.wrapping_add_signed(by)));
+    }
+
+    fn change_pace(&self, per_micro: u64) {
+        self.counted
+            .set((self.time.get(), self.count_at(self.time.get())));
+        self.per_micro.set(per_micro);
+    }
+
+    /// Half the time of a reading; a stall falls on one of the halves.
+    fn spend(&self) {
+        self.pass(self.cost.get() / 2);
+        let (after, stall) = self.stall.get();
+        match after {
+            0 => self.stall.set((0, 0)),
+            _ => self.stall.set((after - 1, stall)),
+        }
+        if after <= 1 {
+            self.pass(stall);
+        }
+    }
+}
+
+impl Counter for Count {
+    fn count(&self) -> u64 {
+        self.0.spend();
+        let count = self.0.count_at(self.0.time.get());
+        self.0.spend();
+        count
+    }
+
+    fn pace(&self) -> u64 {
+        self.0.per_micro.get() * 1_000_000
+    }
+}
+
+impl Clock for Reference {
+    fn now(&self) -> Instant {
+        self.0.spend();
+        let shown = self.0.reference();
+        self.0.spend();
+        Instant::from_nanos(shown)
+    }
+}
+
+/// Reads an interval and checks it against the reference around it.
+fn checked(machine: &Machine, clock: &TscClock<Count, Reference>) -> Interval {
+    let before = machine.reference();
+    let interval = clock.interval();
+    let after = machine.reference();
+    assert!(
+        interval.earliest.as_nanos() <= after && before <= interval.latest.as_nanos(),
+        "{interval:?} misses {before}..{after}",
+    );
+    interval
+}
+
+/// A clock that has counted for some time, and its machine.
+fn counting() -> (Rc<Machine>, TscClock<Count, Reference>) {
+    let machine = Machine::new(2_600);
+    let clock = machine.clock(TscConfig::new());
+    for _ in 0..20_000 {
+        machine.pass(1_000);
+        checked(&machine, &clock);
+    }
+    assert_eq!(clock.status(), TscStatus::Counting);
+    (machine, clock)
+}
+
+#[test]
+fn it_can_be_read_at_once_and_counts_within_microseconds() {
+    let machine = Machine::new(2_600);
+    let clock = machine.clock(TscConfig::new());
+    assert_eq!(clock.status(), TscStatus::Learning);
+    let start = machine.time.get();
+    while clock.status() == TscStatus::Learning {
+        let width = checked(&machine, &clock).half_width();
+        if clock.status() == TscStatus::Learning {
+            assert!(width <= Nanos::from_nanos(1), "{width}");
+        }
+    }
+    let took = machine.time.get() - start;
+    assert!(took < 20_000, "{took} ns");
+    // The error is larger at first and says so.
+    let mut widest = Nanos::ZERO;
+    for _ in 0..10_000 {
+        widest = widest.max(checked(&machine, &clock).half_width());
+        machine.pass(100);
+    }
+    assert!(widest > Nanos::from_nanos(100), "{widest}");
+    assert!(widest < Nanos::from_micros(3), "{widest}");
+}
+
+#[test]
+fn the_median_half_width_is_under_a_microsecond() {
+    let (machine, clock) = counting();
+    let mut widths: Vec<Nanos> = (0..50_000)
+        .map(|_| {
+            machine.pass(200);
+            checked(&machine, &clock).half_width()
+        })
+        .collect();
+    widths.sort();
+    assert!(
+        widths[25_000] < Nanos::from_nanos(500),
+        "{}",
+        widths[25_000]
+    );
+    assert!(
+        widths[49_999] < Nanos::from_nanos(700),
+        "{}",
+        widths[49_999]
+    );
+}
+
+#[test]
+fn a_reader_that_comes_seldom_is_told_the_truth() {
+    let (machine, clock) = counting();
+    let mut last = clock.now();
+    for gap in [2 * MS, 90 * MS, 40_000 * MS, 3_600_000 * MS, 3 * MS] {
+        machine.pass(gap);
+        let interval = checked(&machine, &clock);
+        assert!(interval.half_width() < Nanos::from_micros(1));
+        assert!(clock.now() > last);
+        last = clock.now();
+        assert_eq!(clock.status(), TscStatus::Counting);
+    }
+}
+
+#[test]
+fn a_jump_of_the_counter_is_found_at_the_next_anchor() {
+    for by in [-3_000_000_i64, 3_000_000, -50_000_000_000, 1 << 60] {
+        let (machine, clock) = counting();
+        let before = clock.now();
+        machine.step_counter(by);
+        let mut last = before;
+        let until = machine.time.get() + 2 * MS;
+        while machine.time.get() < until {
+            machine.pass(1_000);
+            let now = clock.now();
+            assert!(now >= last, "the clock went back");
+            last = now;
+        }
+        let TscStatus::Left(reason) = clock.status() else {
+            panic!("a jump by {by} was not found");
+        };
+        let expected = match by < 0 {
+            // A small step back may be made good before the next anchor.
+            true => [Unstable::WentBack, Unstable::Jumped],
+            false => [Unstable::Jumped; 2],
+        };
+        assert!(expected.contains(&reason), "{reason:?} after {by}");
+        // From here on the reference is shown, and the intervals are true.
+        machine.pass(5 * MS);
+        assert_eq!(checked(&machine, &clock).half_width(), Nanos::from_nanos(1));
+        clock.resume();
+        assert_eq!(clock.status(), TscStatus::Learning);
+        for _ in 0..10_000 {
+            let now = clock.now();
+            assert!(now >= last, "the clock went back");
+            last = now;
+            checked(&machine, &clock);
+            machine.pass(300);
+        }
+        assert_eq!(clock.status(), TscStatus::Counting);
+    }
+}
+
+#[test]
+fn a_counter_that_changes_its_pace_is_left() {
+    for pace in [2_500, 2_590, 2_610, 2_700] {
+        let (machine, clock) = counting();
+        machine.change_pace(pace);
+        let mut last = clock.now();
+        for _ in 0..40_000 {
+            machine.pass(1_000);
+            let now = clock.now();
+            assert!(now >= last, "the clock went back");
+            last = now;
+        }
+        assert_eq!(clock.status(), TscStatus::Left(Unstable::Jumped));
+        checked(&machine, &clock);
+    }
+}
+
+/// Nothing but the count says that a segment is over, so it takes a look from
+/// outside.
+#[test]
+fn a_counter_that_stops_is_found_by_a_check() {
+    let (machine, clock) = counting();
+    assert_eq!(clock.check(), TscStatus::Counting);
+    machine.change_pace(0);
+    let last = clock.now();
+    machine.pass(50 * MS);
+    assert!(clock.now() >= last);
+    assert!(matches!(clock.check(), TscStatus::Left(_)));
+    checked(&machine, &clock);
+}
+
+#[test]
+fn a_counter_that_never_moves_is_left_before_it_is_used() {
+    let machine = Machine::new(0);
+    let clock = machine.clock(TscConfig::new());
+    for _ in 0..1_000 {
+        machine.pass(10_000);
+        checked(&machine, &clock);
+    }
+    assert_eq!(clock.status(), TscStatus::Left(Unstable::Stuck));
+}
+
+#[test]
+fn a_step_of_the_reference_is_found() {
+    let (machine, clock) = counting();
+    machine.step_reference(10 * MS);
+    for _ in 0..2_000 {
+        machine.pass(1_000);
+        clock.now();
+    }
+    assert_eq!(clock.status(), TscStatus::Left(Unstable::Jumped));
+    checked(&machine, &clock);
+}
+
+#[test]
+fn a_reference_that_drifts_more_than_agreed_is_found() {
+    let (machine, clock) = counting();
+    machine.slew(5_000);
+    for _ in 0..3_000 {
+        machine.pass(1_000);
+        clock.now();
+    }
+    assert_eq!(clock.status(), TscStatus::Left(Unstable::Jumped));
+}
+
+#[test]
+fn a_guard_of_the_counter_keeps_its_period() {
+    let (machine, clock) = counting();
+    let guard = clock.guard(Nanos::from_micros(100));
+    let period = guard.period();
+    assert!(period <= Nanos::from_micros(100) && period > Nanos::from_micros(49));
+    let mut timer = PeriodicTimer::new(Reference(Rc::clone(&machine)), TimerConfig::new());
+    timer.elapsed(&guard);
+    let start = machine.reference();
+    for call in 0..100_000_u64 {
+        machine.pass(call % 977);
+        timer.elapsed(&guard);
+        let truth = machine.reference() - start;
+        let sum = timer.sum().as_nanos();
+        assert!(sum <= truth + MS, "lead {}", sum - truth);
+        // δ: what the readings themselves take here.
+        let lag = truth.saturating_sub(sum);
+        assert!(lag <= period.as_nanos() + 100, "lag {lag}");
+    }
+    // A counter that was left vouches for nothing.
+    machine.step_counter(1 << 40);
+    clock.now();
+    assert!(!guard.vouches(guard.word(), clock.now()));
+}
+
+/// What happens next.
+#[derive(Clone, Debug)]
+enum Step {
+    /// So many readings, each after a gap.
+    Read { gap: u64, count: u16 },
+    /// Nobody reads.
+    Idle(u64),
+    /// The discipline of time changes the pace, within what was agreed.
+    Slew(i64),
+    /// The thread loses its core within one of the next readings.
+    Stall(u32, u64),
+    /// A reading takes longer from here on.
+    Cost(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let gap = prop_oneof![Just(0_u64), 1..300_u64, 1_000..40_000_u64, MS..3 * MS];
+    let step = prop_oneof![
+        8 => (gap, 1..400_u16).prop_map(|(gap, count)| Step::Read { gap, count }),
+        1 => prop_oneof![MS / 2..5 * MS, 900 * MS..9_000 * MS].prop_map(Step::Idle),
+        2 => (-240_i64..240).prop_map(Step::Slew),
+        3 => (0..40_u32, prop_oneof![100..5_000_u64, MS..20 * MS])
+            .prop_map(|(after, stall)| Step::Stall(after, stall)),
+        1 => prop_oneof![Just(0_u64), 2..60_u64, 500..1_500_u64].prop_map(Step::Cost),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// The interval holds the reference, `now` lies in it and never goes back,
+    /// and a machine that keeps what was agreed is not left: with anchors that
+    /// are wrong by whole time slices, a reference that wanders, readers that
+    /// come and go.
+    #[test]
+    fn the_interval_holds_the_reference(
+        per_micro in prop_oneof![Just(24_u64), Just(1_000), 1_700..5_000_u64],
+        every in prop_oneof![Just(20_000_u64), Just(MS), Just(30 * MS)],
+        steps in steps(),
+    ) {
+        let machine = Machine::new(per_micro);
+        let config = TscConfig::new().anchor_every(Nanos::from_nanos(every));
+        let clock = machine.clock(config);
+        let mut last = Instant::ORIGIN;
+        for step in steps {
+            match step {
+                Step::Read { gap, count } => for _ in 0..count {
+                    machine.pass(gap);
+                    let interval = checked(&machine, &clock);
+                    prop_assert!(interval.latest >= last);
+                    let now = clock.now();
+                    prop_assert!(now >= last, "back from {last:?} to {now:?}");
+                    last = now;
+                },
+                Step::Idle(gap) => machine.pass(gap),
+                Step::Slew(ppm) => machine.slew(ppm),
+                Step::Stall(after, stall) => machine.stall.set((after, stall)),
+                Step::Cost(cost) => machine.cost.set(cost),
+            }
+            let status = clock.status();
+            prop_assert!(!matches!(status, TscStatus::Left(_)), "{status:?}");
+        }
+    }
+}
