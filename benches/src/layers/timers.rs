@@ -3,6 +3,8 @@
 
 mod clocks;
 mod stores;
+#[cfg(all(rast_rivals, feature = "rivals"))]
+mod wheels;
 
 use crate::harness::Scenario;
 

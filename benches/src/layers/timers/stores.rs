@@ -1,57 +1,87 @@
-//! Deadline stores against an ordered map.
+//! Deadline stores against maps, heaps and wheels.
+//!
+//! Every contender gets the same deadlines, converted to its own type of time before the clock
+//! runs, and every value that comes out is summed and checked.
+//! A wheel rounds a deadline up to its tick; ours and the maps do not, and do more work for it.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
 
-use rast::timers::{self, DeadlineStore, Handle, HeapStore};
+use rast::timers::{
+    self, CalendarStore, DeadlineStore, FiringStore, Handle, HeapStore, LaneStore, Step,
+};
 
 use super::LAYER;
+#[cfg(all(rast_rivals, feature = "rivals"))]
+use super::wheels;
 use crate::harness::Scenario;
+use crate::histogram::Histogram;
 use crate::workers::{Sample, alone};
 
-/// Deadlines that stand while others come and go.
-const STANDING: usize = 10_000;
+const MILLI: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MILLI;
 
-/// The same pseudo-random deadlines for every contender.
-fn deadlines() -> impl Iterator<Item = u64> {
-    std::iter::successors(Some(0x9e37_79b9_7f4a_7c15_u64), |last| {
-        let mut next = *last;
-        next ^= next << 13;
-        next ^= next >> 7;
-        next ^= next << 17;
-        Some(next)
-    })
-    .map(|random| random >> 30)
-}
+/// Steps of one call, where a contender knows a budget.
+const BUDGET: usize = 64;
 
-/// A store of deadlines that can be cancelled.
-trait Deadlines {
-    type Key: Copy;
-    fn new() -> Self;
-    fn insert(&mut self, at: u64, value: u64) -> Self::Key;
+/// A store of deadlines.
+pub(super) trait Deadlines {
+    type Key;
+    type Time: Copy;
+
+    /// Makes a store with room for so many.
+    fn new(room: usize) -> Self;
+
+    /// Converts nanoseconds since the store was made.
+    fn time(&self, at: u64) -> Self::Time;
+
+    fn insert(&mut self, at: Self::Time, value: u64) -> Self::Key;
+
     fn cancel(&mut self, key: Self::Key) -> Option<u64>;
-    fn pop(&mut self) -> Option<u64>;
+
+    /// One call that takes out what is due; returns how many, their sum, and whether to come back.
+    fn expire(&mut self, now: Self::Time) -> (u64, u64, bool);
 }
 
-impl Deadlines for HeapStore<u64> {
-    type Key = Handle;
+macro_rules! ours {
+    ($($store:ident)*) => {$(
+        impl Deadlines for $store<u64> {
+            type Key = Handle;
+            type Time = timers::Instant;
 
-    fn new() -> Self {
-        Self::new()
-    }
+            fn new(room: usize) -> Self {
+                Self::with_capacity(room)
+            }
 
-    fn insert(&mut self, at: u64, value: u64) -> Handle {
-        DeadlineStore::insert(self, timers::Instant::from_nanos(at), value)
-    }
+            fn time(&self, at: u64) -> timers::Instant {
+                timers::Instant::from_nanos(at)
+            }
 
-    fn cancel(&mut self, key: Handle) -> Option<u64> {
-        DeadlineStore::cancel(self, key)
-    }
+            #[inline]
+            fn insert(&mut self, at: timers::Instant, value: u64) -> Handle {
+                DeadlineStore::insert(self, at, value)
+            }
 
-    fn pop(&mut self) -> Option<u64> {
-        self.pop_due(timers::Instant::from_nanos(u64::MAX))
-            .map(|expired| expired.value)
-    }
+            #[inline]
+            fn cancel(&mut self, key: Handle) -> Option<u64> {
+                DeadlineStore::cancel(self, key)
+            }
+
+            #[inline]
+            fn expire(&mut self, now: timers::Instant) -> (u64, u64, bool) {
+                let mut sum = 0_u64;
+                let swept = DeadlineStore::expire(self, now, BUDGET, |due| {
+                    sum = sum.wrapping_add(due.value);
+                });
+                (swept.fired as u64, sum, swept.more)
+            }
+        }
+    )*};
 }
+
+ours!(CalendarStore FiringStore HeapStore LaneStore);
 
 /// What std has: a map by deadline and serial number.
 struct Ordered {
@@ -61,12 +91,17 @@ struct Ordered {
 
 impl Deadlines for Ordered {
     type Key = (u64, u64);
+    type Time = u64;
 
-    fn new() -> Self {
+    fn new(_room: usize) -> Self {
         Self {
             map: BTreeMap::new(),
             serial: 0,
         }
+    }
+
+    fn time(&self, at: u64) -> u64 {
+        at
     }
 
     fn insert(&mut self, at: u64, value: u64) -> (u64, u64) {
@@ -79,66 +114,497 @@ impl Deadlines for Ordered {
         self.map.remove(&key)
     }
 
-    fn pop(&mut self) -> Option<u64> {
-        self.map.pop_first().map(|(_, value)| value)
+    fn expire(&mut self, now: u64) -> (u64, u64, bool) {
+        let (mut fired, mut sum) = (0, 0_u64);
+        while let Some(entry) = self.map.first_entry()
+            && entry.key().0 <= now
+        {
+            fired += 1;
+            sum = sum.wrapping_add(entry.remove());
+        }
+        (fired, sum, false)
     }
 }
 
-/// A store with its standing deadlines, and their keys.
-fn standing<S: Deadlines>(source: &mut impl Iterator<Item = u64>) -> (S, Vec<S::Key>) {
-    let mut store = S::new();
-    let keys = source
-        .take(STANDING)
-        .map(|at| store.insert(at, at))
+/// What std has for those that are never cancelled.
+struct Binary {
+    heap: BinaryHeap<Reverse<(u64, u64)>>,
+}
+
+impl Deadlines for Binary {
+    type Key = ();
+    type Time = u64;
+
+    fn new(room: usize) -> Self {
+        Self {
+            heap: BinaryHeap::with_capacity(room),
+        }
+    }
+
+    fn time(&self, at: u64) -> u64 {
+        at
+    }
+
+    fn insert(&mut self, at: u64, value: u64) {
+        self.heap.push(Reverse((at, value)));
+    }
+
+    fn cancel(&mut self, (): ()) -> Option<u64> {
+        None
+    }
+
+    fn expire(&mut self, now: u64) -> (u64, u64, bool) {
+        let (mut fired, mut sum) = (0, 0_u64);
+        while let Some(first) = self.heap.peek()
+            && first.0.0 <= now
+            && let Some(Reverse((_, value))) = self.heap.pop()
+        {
+            fired += 1;
+            sum = sum.wrapping_add(value);
+        }
+        (fired, sum, false)
+    }
+}
+
+/// The same pseudo-random numbers for every contender.
+fn noise() -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(0x9e37_79b9_7f4a_7c15_u64), |last| {
+        let mut next = *last;
+        next ^= next << 13;
+        next ^= next >> 7;
+        next ^= next << 17;
+        Some(next)
+    })
+    .map(|random| random >> 20)
+}
+
+/// Deadlines between a millisecond and thirty seconds from now.
+fn spread<S: Deadlines>(store: &S, count: usize) -> Vec<S::Time> {
+    let spread = noise().map(|random| store.time(MILLI + random % (30 * SECOND)));
+    spread.take(count).collect()
+}
+
+/// Arms `N` deadlines, cancels all of them in the order in which they were armed, and again.
+pub(super) fn all<S: Deadlines, const N: usize>(ops: u64) -> Sample {
+    let mut store = S::new(N);
+    let times = spread(&store, N);
+    let mut keys = Vec::with_capacity(N);
+    let mut round = |times: &[S::Time]| {
+        keys.extend(
+            times
+                .iter()
+                .zip(0..)
+                .map(|(&at, value)| store.insert(at, value)),
+        );
+        let gone = keys.drain(..).filter_map(|key| store.cancel(key));
+        gone.fold(0_u64, u64::wrapping_add)
+    };
+    // Memory is had and touched before the clock runs.
+    round(&times);
+    let rounds = (ops as usize / N).max(1);
+    alone(|| {
+        for _ in 0..rounds {
+            let count = N as u64;
+            assert_eq!(round(&times), count * (count - 1) / 2);
+        }
+        (rounds * N) as u64
+    })
+}
+
+/// Cancels one of `N` standing deadlines and arms another one: the oldest, or any.
+fn churn<S: Deadlines, const N: usize, const ANY: bool>(ops: u64) -> Sample {
+    let mut store = S::new(N);
+    let times = spread(&store, N);
+    let mut keys: Vec<_> = times.iter().map(|&at| Some(store.insert(at, 1))).collect();
+    let picks: Vec<u32> = noise()
+        .enumerate()
+        .map(|(turn, random)| (if ANY { random as usize % N } else { turn % N }) as u32)
+        .take(ops as usize)
         .collect();
-    (store, keys)
-}
-
-/// Cancels the oldest deadline and arms another one: the life of a time-out that never fires.
-fn rearm<S: Deadlines>(ops: u64) -> Sample {
-    let mut source = deadlines();
-    let (mut store, mut keys) = standing::<S>(&mut source);
     alone(|| {
-        for (round, at) in (0..ops).zip(source) {
-            let key = &mut keys[round as usize % STANDING];
-            assert!(store.cancel(*key).is_some());
-            *key = store.insert(at, at);
+        let mut turn = 0;
+        for &pick in &picks {
+            let key = &mut keys[pick as usize];
+            let gone = key.take().and_then(|key| store.cancel(key));
+            assert_eq!(gone, Some(1));
+            *key = Some(store.insert(times[turn], 1));
+            turn += 1;
+            if turn == N {
+                turn = 0;
+            }
         }
         ops
     })
 }
 
-/// Takes the next deadline and arms another one, some time after it.
-fn fire<S: Deadlines>(ops: u64) -> Sample {
-    let mut source = deadlines();
-    let (mut store, _) = standing::<S>(&mut source);
+/// A program's day: a call of `expire` each millisecond, deadlines in 50 to 250 ms in four of five
+/// of them, and a cancel in one of twenty.
+fn mixed<S: Deadlines>(ops: u64) -> Sample {
+    let mut store = S::new(1024);
+    let times: Vec<_> = (0..ops + 300)
+        .map(|milli| store.time(milli * MILLI))
+        .collect();
+    let mut keys = Vec::with_capacity(ops as usize);
     alone(|| {
-        for (_, span) in (0..ops).zip(source) {
-            let at = store.pop().expect("thousands stand") + span;
-            store.insert(at, at);
+        let (mut armed, mut done) = (0_u64, 0);
+        for milli in 0..ops as usize {
+            let mut more = true;
+            while more {
+                let (fired, _, again) = store.expire(times[milli]);
+                done += fired;
+                more = again;
+            }
+            if milli % 5 != 0 {
+                armed += 1;
+                keys.push(store.insert(times[milli + 50 + milli % 200], 1));
+            }
+            if milli % 20 == 0
+                && let Some(key) = keys.pop()
+            {
+                done += store.cancel(key).unwrap_or(0);
+            }
+        }
+        black_box(done);
+        assert!(done <= armed);
+        ops
+    })
+}
+
+/// How the deadlines of a run lie.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// All over a second, in no order.
+    Dense,
+    /// One timeout for all, armed one after the other in a millisecond.
+    Uniform,
+    /// Anywhere within a millisecond.
+    Shuffled,
+}
+
+/// What the run is judged by.
+#[derive(Clone, Copy)]
+enum Judge {
+    /// The time of all calls while something was due, by timer.
+    Whole,
+    /// The slowest of ten thousand calls.
+    Tail,
+}
+
+const DENSE: u8 = Shape::Dense as u8;
+const UNIFORM: u8 = Shape::Uniform as u8;
+const SHUFFLED: u8 = Shape::Shuffled as u8;
+const WHOLE: u8 = Judge::Whole as u8;
+const TAIL: u8 = Judge::Tail as u8;
+
+/// Arms `N` deadlines, lets time pass in milliseconds, calls `expire` until it has no more, and
+/// times each call.
+fn fire<S: Deadlines, const N: usize, const SHAPE: u8, const JUDGE: u8>(ops: u64) -> Sample {
+    let mut calls = Histogram::new();
+    let (mut done, mut whole) = (0, Duration::ZERO);
+    let rounds = (ops / N as u64).max(1);
+    let mut last = 0;
+    for _ in 0..rounds {
+        let mut store = S::new(N);
+        let start = 100 * MILLI;
+        let times: Vec<_> = noise()
+            .enumerate()
+            .map(|(index, random)| match SHAPE {
+                DENSE => start + random % SECOND,
+                UNIFORM => start + index as u64 * MILLI / N as u64,
+                SHUFFLED => start + random % MILLI,
+                _ => unreachable!("there are three shapes"),
+            })
+            .take(N)
+            .collect();
+        for &at in &times {
+            // What fires is not cancelled: the key may go.
+            drop(store.insert(store.time(at), at));
+        }
+        let (mut fired, mut sum, mut now) = (0, 0_u64, 0);
+        while fired < N as u64 {
+            now += MILLI;
+            assert!(now < 4 * SECOND, "a deadline is lost");
+            let time = store.time(now);
+            let mut more = true;
+            while more {
+                let before = Instant::now();
+                let (count, part, again) = store.expire(time);
+                let spent = before.elapsed();
+                calls.record(spent.as_nanos() as u64);
+                if count > 0 || again {
+                    whole += spent;
+                }
+                fired += count;
+                sum = sum.wrapping_add(part);
+                more = again;
+            }
+        }
+        assert_eq!(
+            sum,
+            times.iter().fold(0, |sum: u64, at| sum.wrapping_add(*at))
+        );
+        done += fired;
+        last = now;
+    }
+    let sample = Sample::new(done, whole)
+        .with("call p50 ns", calls.quantile(0.5))
+        .with("call p99 ns", calls.quantile(0.99))
+        .with("call p99.99 ns", calls.quantile(0.9999))
+        .with("last out at ms", last as f64 / MILLI as f64);
+    if JUDGE == TAIL {
+        sample.judged_by(calls.quantile(0.9999))
+    } else {
+        sample
+    }
+}
+
+/// Takes the next deadline and arms another one, some time after it, `N` standing.
+fn next<S: Deadlines<Time = timers::Instant> + DeadlineStore<u64>, const N: usize>(
+    ops: u64,
+) -> Sample {
+    let mut store = <S as Deadlines>::new(N);
+    let times = spread(&store, N);
+    for at in times {
+        DeadlineStore::insert(&mut store, at, 0);
+    }
+    let spans: Vec<u64> = noise().take(ops as usize).collect();
+    alone(|| {
+        for span in &spans {
+            let due = loop {
+                match store.step(timers::Instant::from_nanos(u64::MAX)) {
+                    Step::Due(due) => break due,
+                    Step::Busy => {}
+                    Step::Idle => unreachable!("thousands stand"),
+                }
+            };
+            let at = due.at.as_nanos() + MILLI + span % (30 * SECOND);
+            DeadlineStore::insert(&mut store, timers::Instant::from_nanos(at), 0);
         }
         ops
     })
+}
+
+/// The same for std's heap and map.
+fn next_std<const N: usize, const MAP: bool>(ops: u64) -> Sample {
+    let mut map = Ordered::new(N);
+    let mut heap = Binary::new(N);
+    for at in noise().take(N).map(|random| MILLI + random % (30 * SECOND)) {
+        if MAP {
+            map.insert(at, 0);
+        } else {
+            heap.insert(at, 0);
+        }
+    }
+    let spans: Vec<u64> = noise().take(ops as usize).collect();
+    alone(|| {
+        for span in &spans {
+            let first = if MAP {
+                map.map.pop_first().map(|(key, _)| key.0)
+            } else {
+                heap.heap.pop().map(|Reverse(first)| first.0)
+            };
+            let at = first.expect("thousands stand") + MILLI + span % (30 * SECOND);
+            if MAP {
+                map.insert(at, 0);
+            } else {
+                heap.insert(at, 0);
+            }
+        }
+        ops
+    })
+}
+
+/// Uniform timeouts, `N` at a time: arms all, cancels half, lets the others fire, each timed.
+///
+/// Judged by the mean of the three for ours and by the cheapest for a rival.
+pub(super) fn uniform<S: Deadlines, const N: usize, const CHEAPEST: bool>(ops: u64) -> Sample {
+    let mut store = S::new(N);
+    let rounds = (ops / N as u64).max(1);
+    let mut spent = [Duration::ZERO; 3];
+    let mut keys = Vec::with_capacity(N);
+    let (mut now, mut cancelled, mut done) = (0, 0, 0);
+    for round in 0..=rounds {
+        let times: Vec<_> = (0..N as u64)
+            .map(|turn| store.time(now + 30 * MILLI + turn))
+            .collect();
+        let before = Instant::now();
+        keys.extend(times.iter().map(|&at| store.insert(at, 1)));
+        let armed = before.elapsed();
+        let stay: Vec<_> = keys.split_off(N / 2);
+        let before = Instant::now();
+        let gone: u64 = keys.drain(..).filter_map(|key| store.cancel(key)).sum();
+        let left = before.elapsed();
+        drop(stay);
+        now += 40 * MILLI;
+        let end = store.time(now);
+        let before = Instant::now();
+        let (mut fired, mut more) = (0, true);
+        while more {
+            let (count, _, again) = store.expire(end);
+            fired += count;
+            more = again;
+        }
+        let out = before.elapsed();
+        // The first round gets the memory.
+        if round > 0 {
+            spent[0] += armed;
+            spent[1] += left;
+            spent[2] += out;
+            cancelled += gone;
+            done += fired;
+        }
+        assert_eq!(gone + fired, N as u64);
+    }
+    let per = |index: usize, count: u64| spent[index].as_nanos() as f64 / count.max(1) as f64;
+    let each = [per(0, rounds * N as u64), per(1, cancelled), per(2, done)];
+    let cheapest = each
+        .iter()
+        .copied()
+        .filter(|&ns| ns > 0.0)
+        .fold(f64::INFINITY, f64::min);
+    let sample = Sample::new(rounds * N as u64, spent.iter().sum())
+        .with("arm ns", each[0])
+        .with("cancel ns", each[1])
+        .with("fire ns", each[2]);
+    sample.judged_by(if CHEAPEST {
+        cheapest
+    } else {
+        each.iter().sum::<f64>() / 3.0
+    })
+}
+
+macro_rules! cancelling {
+    ($name:literal, $run:ident $(, $arg:tt)*) => {{
+        let scenario = Scenario::new(LAYER, $name, 2_000_000, 2_000)
+            .ours("rast CalendarStore", $run::<CalendarStore<u64> $(, $arg)*>)
+            .ours("rast HeapStore", $run::<HeapStore<u64> $(, $arg)*>)
+            .rival("std BTreeMap", $run::<Ordered $(, $arg)*>);
+        #[cfg(all(rast_rivals, feature = "rivals"))]
+        let scenario = scenario
+            .rival("tokio-util DelayQueue", $run::<wheels::Delays $(, $arg)*>)
+            .rival("hierarchical_hash_wheel_timer", $run::<wheels::Hashed $(, $arg)*>)
+            .rival("bitwheel", $run::<wheels::Bits $(, $arg)*>)
+            .rival("nexus-timer", $run::<wheels::Nexus $(, $arg)*>);
+        scenario
+    }};
+}
+
+macro_rules! firing {
+    ($name:literal, $run:ident $(, $arg:tt)*) => {{
+        let scenario = Scenario::new(LAYER, $name, 500_000, 2_000)
+            .ours("rast CalendarStore", $run::<CalendarStore<u64> $(, $arg)*>)
+            .ours("rast FiringStore", $run::<FiringStore<u64> $(, $arg)*>)
+            .rival("std BTreeMap", $run::<Ordered $(, $arg)*>)
+            .rival("std BinaryHeap", $run::<Binary $(, $arg)*>);
+        #[cfg(all(rast_rivals, feature = "rivals"))]
+        let scenario = scenario
+            .rival("hierarchical_hash_wheel_timer", $run::<wheels::Hashed $(, $arg)*>)
+            .rival("bitwheel", $run::<wheels::Bits $(, $arg)*>)
+            .rival("nexus-timer", $run::<wheels::Nexus $(, $arg)*>);
+        scenario
+    }};
 }
 
 /// The scenarios of this file.
 pub(super) fn scenarios() -> Vec<Scenario> {
+    let lanes = Scenario::new(LAYER, "uniform timeouts, 4096 at a time", 2_000_000, 8_192)
+        .ours(
+            "rast LaneStore, mean",
+            uniform::<LaneStore<u64>, 4096, false>,
+        )
+        .ours(
+            "rast CalendarStore, mean",
+            uniform::<CalendarStore<u64>, 4096, false>,
+        )
+        .rival("std BTreeMap, cheapest", uniform::<Ordered, 4096, true>)
+        .rival("std BinaryHeap, cheapest", uniform::<Binary, 4096, true>);
+    #[cfg(all(rast_rivals, feature = "rivals"))]
+    let lanes = lanes
+        .rival(
+            "hierarchical_hash_wheel_timer, cheapest",
+            uniform::<wheels::Hashed, 4096, true>,
+        )
+        .rival("bitwheel, cheapest", uniform::<wheels::Bits, 4096, true>)
+        .rival(
+            "nexus-timer, cheapest",
+            uniform::<wheels::Nexus, 4096, true>,
+        )
+        .rival(
+            "nexus-timer TimeoutQueue, cheapest",
+            uniform::<wheels::Timeouts, 4096, true>,
+        );
     vec![
+        cancelling!("64 deadlines: arm all, cancel all", all, 64),
+        cancelling!("4096 deadlines: arm all, cancel all", all, 4096),
+        cancelling!("65 536 deadlines: arm all, cancel all", all, 65_536),
+        cancelling!("1 000 000 deadlines: arm all, cancel all", all, 1_000_000),
+        cancelling!("64 deadlines: cancel the oldest, arm one", churn, 64, false),
+        cancelling!(
+            "4096 deadlines: cancel the oldest, arm one",
+            churn,
+            4096,
+            false
+        ),
+        cancelling!(
+            "1 000 000 deadlines: cancel the oldest, arm one",
+            churn,
+            1_000_000,
+            false
+        ),
+        cancelling!("64 deadlines: cancel any, arm one", churn, 64, true),
+        cancelling!(
+            "1 000 000 deadlines: cancel any, arm one",
+            churn,
+            1_000_000,
+            true
+        ),
+        firing!("mixed, a turn each millisecond", mixed),
+        firing!(
+            "100 000 deadlines over a second",
+            fire,
+            100_000,
+            DENSE,
+            WHOLE
+        ),
+        firing!(
+            "100 000 of one timeout, time by timer",
+            fire,
+            100_000,
+            UNIFORM,
+            WHOLE
+        ),
+        firing!(
+            "100 000 of one timeout, p99.99 of a call",
+            fire,
+            100_000,
+            UNIFORM,
+            TAIL
+        ),
+        firing!(
+            "100 000 within a millisecond, time by timer",
+            fire,
+            100_000,
+            SHUFFLED,
+            WHOLE
+        ),
+        firing!(
+            "100 000 within a millisecond, p99.99 of a call",
+            fire,
+            100_000,
+            SHUFFLED,
+            TAIL
+        ),
         Scenario::new(
             LAYER,
-            "10 000 deadlines: cancel one, arm one",
-            3_000_000,
-            1000,
+            "4096 deadlines: take the next, arm one",
+            2_000_000,
+            2_000,
         )
-        .ours("rast HeapStore", rearm::<HeapStore<u64>>)
-        .rival("std BTreeMap", rearm::<Ordered>),
-        Scenario::new(
-            LAYER,
-            "10 000 deadlines: take the next, arm one",
-            3_000_000,
-            1000,
-        )
-        .ours("rast HeapStore", fire::<HeapStore<u64>>)
-        .rival("std BTreeMap", fire::<Ordered>),
+        .ours("rast FiringStore", next::<FiringStore<u64>, 4096>)
+        .ours("rast HeapStore", next::<HeapStore<u64>, 4096>)
+        .ours("rast CalendarStore", next::<CalendarStore<u64>, 4096>)
+        .rival("std BinaryHeap", next_std::<4096, false>)
+        .rival("std BTreeMap", next_std::<4096, true>),
+        lanes,
     ]
 }

@@ -42,7 +42,7 @@
 mod lists;
 
 use self::lists::{Index, Lists};
-use super::{DeadlineStore, Expired, Handle, HeapStore, Step};
+use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept};
 use crate::Instant;
 use core::fmt;
 use std_alloc::vec::Vec;
@@ -414,22 +414,106 @@ impl<T> CalendarStore<T> {
     /// Takes a few entries out of the list that is being taken apart.
     fn advance(&mut self) {
         let span = core::mem::take(&mut self.span);
-        for _ in 0..MOVES {
-            let Some(slot) = self.lists.first(self.drain) else {
+        let mut moves = MOVES;
+        while moves > 0 {
+            let Some(first) = self.lists.first(self.drain) else {
                 self.drain = NONE;
                 return;
             };
-            self.touch(4);
-            self.lists.unlink(slot);
-            let at = self.lists.node(slot).at;
-            if at >= self.lane_last {
-                self.lane_last = at;
-                self.lists.push_back(LANE, slot, at);
+            // A run in order goes to the lane as it stands.
+            let (mut entry, mut last) = (first, NONE);
+            while moves > 0 && entry != self.drain {
+                let node = self.lists.node(entry);
+                if node.at < self.lane_last {
+                    break;
+                }
+                self.lane_last = node.at;
+                last = entry;
+                entry = node.next;
+                self.touch(1);
+                moves -= 1;
+            }
+            if last != NONE {
+                self.touch(4);
+                self.lists.splice(self.drain, first, last, LANE);
             } else {
-                self.place(slot, at);
+                let at = self.lists.node(first).at;
+                self.touch(4);
+                self.lists.unlink(first);
+                self.place(first, at);
+                moves -= 1;
             }
         }
         self.span = span;
+    }
+
+    /// The entries of a short list by deadline, then by place, with their
+    /// number; `None` for a long list.
+    #[inline(always)]
+    fn sorted(&self, head: Index) -> Option<([(u64, Index); SHORT], usize)> {
+        let (mut sorted, mut count) = ([(u64::MAX, NONE); SHORT], 0);
+        for (slot, at) in self.lists.iter(head) {
+            if count == SHORT {
+                return None;
+            }
+            let mut place = count;
+            while place > 0 && sorted[place - 1].0 > at {
+                sorted[place] = sorted[place - 1];
+                place -= 1;
+            }
+            sorted[place] = (at, slot);
+            count += 1;
+        }
+        Some((sorted, count))
+    }
+
+    /// Hands out what is first in line without looking anew before each value:
+    /// the due part of the lane, then that of a short list.
+    #[inline(always)]
+    fn burst(&mut self, now: u64, budget: usize, each: &mut impl FnMut(Expired<T>)) -> usize {
+        let mut fired = 0;
+        let mut hand = |store: &mut Self, slot| {
+            if let Step::Due(expired) = store.take(slot) {
+                fired += 1;
+                each(expired);
+            }
+        };
+        let late = self
+            .late
+            .first()
+            .map_or(u64::MAX, |first| first.0.as_nanos());
+        let (begin, bucket) = if self.drain == NONE {
+            let earliest = self.earliest();
+            (earliest.map_or(u64::MAX, |bucket| bucket.start), earliest)
+        } else {
+            (self.cursor, None)
+        };
+        // Of equals the lane's, by rule 4.
+        let limit = now.min(begin).min(late);
+        let mut left = budget;
+        let mut front = late;
+        while let Some(slot) = self.lists.first(LANE) {
+            let at = self.lists.node(slot).at;
+            if left == 0 || at > limit {
+                front = front.min(at);
+                break;
+            }
+            left -= 1;
+            hand(self, slot);
+        }
+        let Some(bucket) = bucket.filter(|bucket| bucket.start <= now) else {
+            return fired;
+        };
+        self.touch(SHORT as u64 + 1);
+        if let Some((sorted, count)) = self.sorted(bucket.head) {
+            for &(at, slot) in sorted[..count].iter().take(left) {
+                if at > now || at >= front {
+                    break;
+                }
+                hand(self, slot);
+            }
+        }
+        fired
     }
 
     #[inline(never)]
@@ -611,6 +695,33 @@ impl<T> DeadlineStore<T> for CalendarStore<T> {
             return Step::Idle;
         }
         self.work(now)
+    }
+
+    /// O(1) for each unit of the budget, as [`step`](Self::step).
+    fn expire(&mut self, now: Instant, budget: usize, mut each: impl FnMut(Expired<T>)) -> Swept {
+        let mut fired = 0;
+        let mut left = budget;
+        while left > 0 {
+            if now.as_nanos() < self.wake {
+                return Swept { fired, more: false };
+            }
+            let burst = self.burst(now.as_nanos(), left, &mut each);
+            if burst > 0 {
+                fired += burst;
+                left -= burst;
+                continue;
+            }
+            left -= 1;
+            match self.work(now.as_nanos()) {
+                Step::Due(expired) => {
+                    fired += 1;
+                    each(expired);
+                }
+                Step::Busy => {}
+                Step::Idle => return Swept { fired, more: false },
+            }
+        }
+        Swept { fired, more: true }
     }
 
     fn len(&self) -> usize {

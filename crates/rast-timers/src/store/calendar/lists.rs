@@ -118,6 +118,19 @@ impl<const HEADS: u32> Lists<HEADS> {
         (prev == next).then_some(prev)
     }
 
+    /// Moves what stands from `first` to `last` at the front of one list to the
+    /// end of another.
+    #[inline(always)]
+    pub(super) fn splice(&mut self, from: Index, first: Index, last: Index, to: Index) {
+        let rest = self.node(last).next;
+        self.node_mut(from).next = rest;
+        self.node_mut(rest).prev = from;
+        let tail = core::mem::replace(&mut self.node_mut(to).prev, last);
+        self.node_mut(tail).next = first;
+        self.node_mut(first).prev = tail;
+        self.node_mut(last).next = to;
+    }
+
     /// Walks a list from its first entry.
     pub(super) fn iter(&self, head: Index) -> impl Iterator<Item = (Index, u64)> {
         let mut next = self.first(head);
