@@ -68,6 +68,8 @@ pub(crate) struct Slot {
 struct Spare {
     head: Cell<*mut Block>,
     count: Cell<usize>,
+    /// How many blocks of the class were taken and given at the last look for what nobody needs.
+    calls: Cell<u64>,
 }
 
 /// The levels of one owner.
@@ -171,6 +173,7 @@ impl Arena {
                 Spare {
                     head: Cell::new(ptr::null_mut()),
                     count: Cell::new(0),
+                    calls: Cell::new(0),
                 }
             }; CLASSES],
         }

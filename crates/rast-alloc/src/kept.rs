@@ -29,7 +29,7 @@ const BEAT: u32 = 64;
 
 /// Whether ranges are kept: only where a mapping may be given back in parts, two that adjoin be used as one, and no page
 /// that guards stands behind each.
-pub(crate) const KEEPS: bool = cfg!(all(unix, not(miri))) && !HARDENED;
+pub(crate) const KEEPS: bool = cfg!(all(unix, not(any(miri, rast_system_segments)))) && !HARDENED;
 
 /// A range; empty if it has no bytes.
 struct Range {
@@ -186,7 +186,7 @@ impl Kept {
     }
 }
 
-#[cfg(all(test, unix, not(miri)))]
+#[cfg(all(test, unix, not(any(miri, rast_system_segments))))]
 mod tests {
     use super::*;
 

@@ -91,6 +91,8 @@ mod tally;
 
 // Threads.
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod delay;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod level;
 #[cfg(feature = "std")]
 mod mailbox;

@@ -17,11 +17,11 @@ pub(crate) const PAGE: usize = if cfg!(any(target_arch = "x86", target_arch = "x
     64 * 1024
 };
 
-#[cfg(unix)]
-pub(crate) use unix::{discard, map, protect, remap, unmap};
+#[cfg(all(unix, not(rast_system_segments)))]
+pub(crate) use unix::{discard, map, now_ms, protect, remap, unmap};
 
-#[cfg(not(unix))]
-pub(crate) use portable::{discard, map, protect, remap, unmap};
+#[cfg(any(not(unix), rast_system_segments))]
+pub(crate) use portable::{discard, map, now_ms, protect, remap, unmap};
 
 /// What a page allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +30,7 @@ pub(crate) enum Access {
     Allowed,
 }
 
-#[cfg(unix)]
+#[cfg(all(unix, not(rast_system_segments)))]
 mod unix {
     use super::{Access, NonNull, PAGE};
     use core::ffi::c_void;
@@ -123,6 +123,21 @@ mod unix {
         let _ = unsafe { libc::mprotect(start.as_ptr().cast::<c_void>(), super::GUARD, rights) };
     }
 
+    /// Milliseconds since some moment, to within a tick of the system; it never goes back.
+    pub(crate) fn now_ms() -> u64 {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC_COARSE;
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: `time` is writable; without such a clock it stays 0, and no time passes.
+        let _ = unsafe { libc::clock_gettime(CLOCK, &raw mut time) };
+        (time.tv_sec as u64).wrapping_mul(1000) + time.tv_nsec as u64 / 1_000_000
+    }
+
     /// Changes the length of a mapping, moving it if need be; `None` if the system cannot, and nothing has changed.
     ///
     /// # Safety
@@ -157,7 +172,7 @@ mod unix {
     }
 }
 
-#[cfg(not(unix))]
+#[cfg(any(not(unix), rast_system_segments))]
 mod portable {
     use super::{Access, NonNull};
     use crate::Layout;
@@ -197,6 +212,12 @@ mod portable {
     ///
     /// None are needed where nothing is done.
     pub(crate) unsafe fn protect(_: NonNull<u8>, _: Access) {}
+
+    /// As on unix, but by a clock that may be set back.
+    pub(crate) fn now_ms() -> u64 {
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+        now.as_millis() as u64
+    }
 
     /// Does nothing: the caller copies.
     ///

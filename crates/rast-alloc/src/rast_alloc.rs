@@ -6,6 +6,7 @@
 //! from its segment; no lock, no atomic read-modify-write, no call.
 
 use core::ptr::NonNull;
+use core::time::Duration;
 use std::alloc::GlobalAlloc;
 #[cfg(any(rast_loom, rast_shuttle))]
 use std::alloc::System;
@@ -113,6 +114,31 @@ impl RastAlloc {
         return Self::purge() + ThreadHeap::purge_others();
         #[cfg(any(rast_loom, rast_shuttle))]
         0
+    }
+
+    /// Sets how long memory stands unused before it goes back to the system by itself: `None` is never, and until this is
+    /// called it is one second.
+    ///
+    /// A thread looks at every 64th call that its lists do not serve. What it finds unused at two looks that are at least
+    /// the delay apart goes back: the lists of sizes that nobody asked for, whole segments, and free spans from 64 KiB on, at
+    /// most 32 of them at a time.
+    /// In passing it does the same for heaps whose thread has ended or called [`on_idle`](Self::on_idle).
+    /// In a process all of whose threads sleep nobody looks; there [`purge_all`](Self::purge_all) is the means.
+    /// Segments that stayed empty while 64 others were emptied go back whatever is set here.
+    ///
+    /// Wait-free. Applies to all threads, from their next look on.
+    ///
+    /// ```
+    /// use rast_alloc::RastAlloc;
+    /// use std::time::Duration;
+    ///
+    /// RastAlloc::set_purge_delay(Some(Duration::from_millis(100)));
+    /// ```
+    pub fn set_purge_delay(delay: Option<Duration>) {
+        #[cfg(not(any(rast_loom, rast_shuttle)))]
+        crate::delay::DELAY.set(delay);
+        #[cfg(any(rast_loom, rast_shuttle))]
+        let _ = delay;
     }
 
     /// To be called by a thread before it sleeps: delivers what it freed of others, takes in what others freed of it,

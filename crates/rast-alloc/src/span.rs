@@ -9,7 +9,7 @@
 //!             │ header: … │ tags │ links    │ span   │ …  │ span          │ span         │
 //!             └────────────────────────────┴────────┴────┴───────────────┴──────────────┘
 //!   a tag for each grain of 1 KiB; the one of a span's first grain counts:
-//!             │ grains: u16 │ before: u16 │ state: u8 │ class: u8 │ clean: u8 │
+//!             │ grains: u16 │ before: u16 │ state: u8 │ class: u8 │ clean: u8 │ aged: u8 │
 //! ```
 //!
 //! | field | meaning |
@@ -19,6 +19,7 @@
 //! | `state` | free, used, or the sentinel behind the last grain, which is never free and has no next |
 //! | `class` | the class that a used span serves, or that it serves none |
 //! | `clean` | all bytes of the span are zero |
+//! | `aged` | the free span stood as it is, or as part of a longer one, at the last look for unneeded memory |
 //!
 //! 1. The tags stand together, away from what they describe: splitting and joining touch no page of any block. (With
 //!    tags in the spans each touched one or two that were seldom at hand.)
@@ -58,6 +59,7 @@ struct Tag {
     state: Cell<u8>,
     class: Cell<u8>,
     clean: Cell<bool>,
+    aged: Cell<bool>,
 }
 
 /// The place of a free span in its list.
@@ -302,6 +304,7 @@ impl SpanIndex {
         self.lists[group].set(self.lists[group].get() | 1 << list);
         self.groups.set(self.groups.get() | 1 << group);
         span.tag().state.set(FREE);
+        span.tag().aged.set(false);
         self.free.add(bytes as u64);
         if is_clean {
             self.clean.add(bytes as u64);
@@ -362,6 +365,7 @@ impl SpanIndex {
         let rest = span.bytes() - bytes;
         if rest > 0 {
             self.cut(span, bytes, rest, span.is_clean());
+            span.at(bytes).tag().aged.set(span.tag().aged.get());
         }
     }
 
@@ -505,6 +509,47 @@ impl SpanIndex {
             }
         }
         purged
+    }
+
+    /// Calls `discard`, as [`purge`](Self::purge) does, on dirty free spans of at least `least` bytes that stood unused since
+    /// the last call with `marks`, which marks those that stand now; at most `most` of them, and returns whether that was
+    /// all.
+    pub(crate) fn age(
+        &self,
+        least: usize,
+        marks: bool,
+        most: usize,
+        mut discard: impl FnMut(Span) -> Option<usize>,
+    ) -> bool {
+        let (mut tried, mut is_all) = (0, true);
+        let (first, _) = Self::list_of(least);
+        for group in &self.heads[first..] {
+            for head in group {
+                let mut next = head.get();
+                while let Some(span) = next {
+                    next = span.links().next.get();
+                    if span.is_clean() || span.bytes() < least {
+                        continue;
+                    }
+                    if !span.tag().aged.get() {
+                        span.tag().aged.set(marks);
+                    } else if tried == most {
+                        is_all = false;
+                    } else {
+                        tried += 1;
+                        match discard(span) {
+                            Some(_) => {
+                                span.tag().clean.set(true);
+                                self.clean.add(span.bytes() as u64);
+                            }
+                            // Where the system takes no pages it is not asked at each call.
+                            None => span.tag().aged.set(false),
+                        }
+                    }
+                }
+            }
+        }
+        is_all
     }
 
     /// Checks the rules of this file for the segment whose first span starts at `start`.

@@ -104,7 +104,7 @@ fn ended() {
     }
 }
 
-#[cfg(unix)]
+#[cfg(all(unix, not(rast_system_segments)))]
 mod end {
     //! The end of a thread, by a key of the C library.
 
@@ -151,7 +151,7 @@ mod end {
     }
 }
 
-#[cfg(not(unix))]
+#[cfg(any(not(unix), rast_system_segments))]
 mod end {
     //! The end of a thread, by std's destructor of a thread-local.
 

@@ -11,10 +11,11 @@
 //!
 //! | field | used by |
 //! | --- | --- |
-//! | `arena`, `parcels`, `arrived`, `turns` | whoever holds the mailbox: the thread, or who tends a heap without one |
+//! | `arena`, `parcels`, `arrived`, `turns`, `told`, `is_shedding`, `is_sweeping` | whoever holds the mailbox: the thread, or who tends a heap without one |
 //! | `mailbox` | any thread |
 //! | the sums of `arena`, `foreign` | written by the holder, read by any thread |
 //! | `received_*`, `is_purge_asked` | any thread |
+//! | `looked_ms` | written by the holder, read by any thread |
 //! | `is_parked` | written by the heap's thread, read by any thread |
 //!
 //! 1. A heap is never unmapped. When its thread ends, it is released, and the next thread that begins adopts it whole,
@@ -30,6 +31,7 @@ use core::ptr::{self, NonNull};
 use crate::Layout;
 use crate::arena::{Arena, Level, SLOTS, check_class, check_span};
 use crate::block::Block;
+use crate::delay::DELAY;
 use crate::hardened::{self, HARDENED};
 use crate::large::Larges;
 use crate::level::LEVEL;
@@ -69,6 +71,10 @@ pub(crate) struct ThreadHeap {
     arrived: Cell<*mut Block>,
     turns: Cell<u32>,
     told: Cell<u64>,
+    /// Whether some of what is unneeded has not gone back yet.
+    is_shedding: Cell<bool>,
+    /// Whether heaps without a thread may have memory that is unneeded.
+    is_sweeping: Cell<bool>,
     /// Blocks of other owners that this thread freed, by slot.
     pub(crate) foreign: [Tally; SLOTS],
     entry: Entry<Self>,
@@ -77,6 +83,8 @@ pub(crate) struct ThreadHeap {
     is_purge_asked: AtomicBool,
     /// Whether a thread that released it at idle will claim it again.
     is_parked: AtomicBool,
+    /// When somebody looked last for what is unneeded, in milliseconds.
+    looked_ms: AtomicU64,
     /// Bytes asked for of the blocks that arrived.
     pub(crate) received_bytes: AtomicU64,
     /// Bytes asked for of the blocks that were delivered elsewhere.
@@ -102,11 +110,14 @@ impl ThreadHeap {
             arrived: Cell::new(ptr::null_mut()),
             turns: Cell::new(0),
             told: Cell::new(0),
+            is_shedding: Cell::new(false),
+            is_sweeping: Cell::new(false),
             foreign: [const { Tally::new() }; SLOTS],
             entry: Entry::new(),
             mailbox: CachePadded::new(Mailbox::new()),
             is_purge_asked: AtomicBool::new(false),
             is_parked: AtomicBool::new(false),
+            looked_ms: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
             sent_bytes: Tally::new(),
         }
@@ -278,7 +289,51 @@ impl ThreadHeap {
         self.turns.set(self.turns.get().wrapping_add(1));
         if self.turns.get().is_multiple_of(TURNS) {
             self.deliver_all();
+            self.look();
         }
+    }
+
+    /// Gives back what nobody needed for as long as is set, here and in heaps that nobody holds: a bounded number of spans
+    /// of one heap at a time.
+    fn look(&self) {
+        let Some(delay_ms) = DELAY.get() else { return };
+        if self.is_shedding.get() {
+            self.is_shedding.set(!self.arena.shed_aged());
+            return;
+        }
+        let now_ms = os::now_ms();
+        if self.is_due(now_ms, delay_ms) {
+            self.is_shedding.set(!self.age(now_ms));
+            self.is_sweeping.set(true);
+        } else if self.is_sweeping.get() {
+            let swept = HEAPS.find(|heap| {
+                if !heap.is_due(now_ms, delay_ms) || !heap.mailbox.claim() {
+                    return None;
+                }
+                let mut is_all = heap.age(now_ms);
+                while !is_all {
+                    is_all = heap.arena.shed_aged();
+                }
+                heap.leave();
+                Some(())
+            });
+            self.is_sweeping.set(swept.is_some());
+        }
+    }
+
+    /// Whether it is time to look for what is unneeded.
+    fn is_due(&self, now_ms: u64, delay_ms: u64) -> bool {
+        // Relaxed: a hint; who comes too late by it looks once more. [AT11]
+        let looked_ms = self.looked_ms.load(Ordering::Relaxed);
+        // A clock that was set back is as good as one that was not looked at.
+        now_ms.wrapping_sub(looked_ms) >= delay_ms
+    }
+
+    /// Looks for what is unneeded. Only the holder calls it.
+    fn age(&self, now_ms: u64) -> bool {
+        // Relaxed: a hint for those who look at this heap from outside. [AT12]
+        self.looked_ms.store(now_ms, Ordering::Relaxed);
+        self.arena.age()
     }
 
     /// Purges if another thread asked for it.
@@ -368,6 +423,7 @@ impl ThreadHeap {
         while !self.put_away(usize::MAX) {}
         self.tell();
         self.arena.beat();
+        self.look();
         self.heed();
     }
 

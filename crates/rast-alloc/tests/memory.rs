@@ -2,13 +2,14 @@
 #![cfg(all(
     feature = "std",
     target_os = "linux",
-    not(any(rast_loom, rast_shuttle))
+    not(any(rast_loom, rast_shuttle, rast_system_segments))
 ))]
 
 use rast_alloc::RastAlloc;
 use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::{Duration, Instant};
 
 #[cfg(not(rast_global_alloc))]
 #[global_allocator]
@@ -131,7 +132,7 @@ fn a_sleeper_wakes_while_others_purge_and_free() {
     in_child("a_sleeper_wakes_while_others_purge_and_free", || {
         let (sender, receiver) = std::sync::mpsc::sync_channel::<Vec<Vec<u8>>>(2);
         let sleeper = thread::spawn(move || {
-            for round in 0..400 {
+            for round in 0..150 {
                 sender.send(fill(200_000, round)).unwrap();
                 RastAlloc::on_idle();
                 thread::yield_now();
@@ -143,5 +144,58 @@ fn a_sleeper_wakes_while_others_purge_and_free() {
             RastAlloc::purge_all();
         }
         sleeper.join().unwrap();
+    });
+}
+
+/// Calls that the lists do not serve, until little is left of what was taken since `start`.
+fn work_until_returned(what: &str, start: usize, peak: usize) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < deadline {
+        for size in 300_000..300_200 {
+            std::hint::black_box(Vec::<u8>::with_capacity(size));
+        }
+        if resident().saturating_sub(start) * 10 < (peak - start) * 3 {
+            break;
+        }
+        thread::yield_now();
+    }
+    assert_returned(what, start, peak, 70);
+}
+
+#[test]
+fn memory_goes_back_by_itself() {
+    in_child("memory_goes_back_by_itself", || {
+        RastAlloc::set_purge_delay(Some(Duration::from_millis(10)));
+        let start = resident();
+        let blocks = fill(64 << 20, 1);
+        let peak = resident();
+        drop(blocks);
+        work_until_returned("unused memory", start, peak);
+    });
+}
+
+#[test]
+fn memory_of_idle_threads_goes_back_by_itself() {
+    in_child("memory_of_idle_threads_goes_back_by_itself", || {
+        RastAlloc::set_purge_delay(Some(Duration::from_millis(10)));
+        let start = resident();
+        let step = Arc::new(Barrier::new(2));
+        let theirs = Arc::clone(&step);
+        let idler = thread::spawn(move || {
+            let blocks = fill(64 << 20, 2);
+            theirs.wait();
+            theirs.wait();
+            drop(blocks);
+            RastAlloc::on_idle();
+            theirs.wait();
+            theirs.wait();
+        });
+        step.wait();
+        let peak = resident();
+        step.wait();
+        step.wait();
+        work_until_returned("an idle thread's memory", start, peak);
+        step.wait();
+        idler.join().unwrap();
     });
 }

@@ -343,8 +343,14 @@ fn a_purge_reaches_the_other_threads() {
     ask.send(()).unwrap();
     told.recv().unwrap();
     let after = RastAlloc::stats();
+    // The system's allocator, where segments come from it, takes no single pages.
+    let least = if cfg!(rast_system_segments) {
+        4 << 20
+    } else {
+        12 << 20
+    };
     assert!(
-        after.bytes_committed + (12 << 20) < before.bytes_committed,
+        after.bytes_committed + least < before.bytes_committed,
         "{before} / {after}"
     );
     ask.send(()).unwrap();

@@ -12,6 +12,10 @@ use core::ptr;
 const BEAT: u32 = 64;
 /// Empty segments that stay through a beat.
 const KEPT: usize = 1;
+/// The least span that is given back because nobody needed it; a shorter one is not worth the call.
+const AGED_LEAST: usize = 64 * 1024;
+/// How many of them one slow path gives back.
+const AGED_MOST: usize = 32;
 
 impl Arena {
     /// Notes that one free span fills a segment; from time to time gives those back that nobody needed meanwhile.
@@ -77,24 +81,52 @@ impl Arena {
         shed
     }
 
+    /// Gives back what nobody needed since the last call of this: the lists of classes that nobody used, segments that
+    /// stayed empty, and long free spans that nobody touched; of the last only some, and the rest by [`shed_aged`]
+    /// (Self::shed_aged), if this returns false.
+    ///
+    /// Cost: linear in the blocks of unused lists and in the long free spans; a system call for each span.
+    pub(crate) fn age(&self) -> bool {
+        for class in 0..CLASSES {
+            let slot = self.slot(class);
+            let calls = slot.taken.read().wrapping_add(slot.given.read());
+            if self.spares[class].calls.replace(calls) == calls {
+                self.empty_list(class);
+            }
+        }
+        self.beat();
+        self.spans.age(AGED_LEAST, true, AGED_MOST, discard)
+    }
+
+    /// Goes on with what [`age`](Self::age) left; returns whether that was all.
+    pub(crate) fn shed_aged(&self) -> bool {
+        self.spans.age(AGED_LEAST, false, AGED_MOST, discard)
+    }
+
     /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives the kept mappings back.
     pub(crate) fn empty_lists(&self) {
         self.shed_kept();
         for class in 0..CLASSES {
-            let (slot, spare) = (self.slot(class), &self.spares[class]);
-            spare.count.set(0);
-            self.put_back(class, spare.head.replace(ptr::null_mut()));
-            slot.carried_off(slot.len(class));
-            self.put_back(class, slot.head.replace(ptr::null_mut()));
+            self.empty_list(class);
         }
-        for class in 0..SLAB_CLASSES {
-            let mut next = self.slabs[class].first();
-            while let Some(slab) = next {
-                next = SlabList::after(slab);
-                if slab.is_empty() {
-                    self.slabs[class].unlink(slab);
-                    self.close_slab(slab);
-                }
+    }
+
+    /// Puts the blocks of a class's lists back and closes its slabs that are empty then.
+    fn empty_list(&self, class: usize) {
+        let (slot, spare) = (self.slot(class), &self.spares[class]);
+        spare.count.set(0);
+        self.put_back(class, spare.head.replace(ptr::null_mut()));
+        slot.carried_off(slot.len(class));
+        self.put_back(class, slot.head.replace(ptr::null_mut()));
+        if class >= SLAB_CLASSES {
+            return;
+        }
+        let mut next = self.slabs[class].first();
+        while let Some(slab) = next {
+            next = SlabList::after(slab);
+            if slab.is_empty() {
+                self.slabs[class].unlink(slab);
+                self.close_slab(slab);
             }
         }
     }
@@ -136,4 +168,85 @@ fn discard(span: Span) -> Option<usize> {
     // SAFETY: the bytes from the last whole page to the end of the span.
     unsafe { back.write_bytes(0, end - last) };
     Some(last - first)
+}
+
+#[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
+mod tests {
+    use super::super::tests::arena;
+    use super::*;
+    use crate::Layout;
+    use crate::large::Larges;
+    use core::ptr::NonNull;
+    use std::vec::Vec;
+
+    /// Takes blocks of some levels, writes to them, and gives all but `kept` of each size back.
+    fn use_and_free(arena: &Arena, kept: usize) -> Vec<(NonNull<u8>, Layout)> {
+        let mut blocks = Vec::new();
+        for size in [64, 3000, 20_000, 100_000, 700_000] {
+            let layout = Layout::from_size_align(size, 8).unwrap();
+            let taken: Vec<_> = (0..(8 << 20) / size)
+                .map(|_| {
+                    let block = NonNull::new(arena.allocate(layout)).unwrap();
+                    // SAFETY: the block is new and that long.
+                    unsafe { block.write_bytes(1, size) };
+                    block
+                })
+                .collect();
+            for (index, block) in taken.into_iter().enumerate() {
+                if index < kept {
+                    blocks.push((block, layout));
+                } else {
+                    // SAFETY: taken above.
+                    unsafe { arena.deallocate(block, layout) };
+                }
+            }
+        }
+        blocks
+    }
+
+    fn committed(arena: &Arena) -> u64 {
+        arena.reserved.read().wrapping_sub(arena.spans.clean.read())
+    }
+
+    #[test]
+    fn what_stays_unused_goes_back() {
+        let arena = arena(Larges::untracked());
+        let kept = use_and_free(&arena, 1);
+        let full = committed(&arena);
+        // The first look marks, the second gives back what still stands, the third what the lists held till the second.
+        for _ in 0..3 {
+            let mut is_all = arena.age();
+            while !is_all {
+                is_all = arena.shed_aged();
+            }
+            arena.check();
+        }
+        let rest = committed(&arena);
+        // What is kept is a fifteenth; then there are the headers and the slabs of what is kept.
+        assert!(rest * 8 < full, "{rest} of {full} bytes are left");
+        for (block, layout) in kept {
+            // SAFETY: the block is in use, and its first byte was written.
+            assert_eq!(unsafe { block.read() }, 1);
+            // SAFETY: taken above.
+            unsafe { arena.deallocate(block, layout) };
+        }
+    }
+
+    #[test]
+    fn what_is_used_between_two_looks_stays() {
+        let arena = arena(Larges::untracked());
+        let layout = Layout::from_size_align(1 << 20, 8).unwrap();
+        let least = committed(&arena);
+        for _ in 0..10 {
+            let blocks: Vec<_> = (0..3).map(|_| arena.allocate(layout)).collect();
+            for block in blocks {
+                let block = NonNull::new(block).unwrap();
+                // SAFETY: taken above.
+                unsafe { arena.deallocate(block, layout) };
+            }
+            arena.age();
+            // One segment's bytes, less what was never touched behind the third block.
+            assert!(committed(&arena) >= least + 3 * (1 << 20));
+        }
+    }
 }

@@ -92,7 +92,7 @@ fn check_apart(used: &[Used]) {
     }
 }
 
-fn arena(larges: Larges) -> Box<Arena> {
+pub(super) fn arena(larges: Larges) -> Box<Arena> {
     let arena = Box::new(Arena::new(larges));
     arena.set_owner(ptr::from_ref(&*arena).cast());
     arena
@@ -306,5 +306,8 @@ fn memory_that_nobody_needs_goes_back() {
     let committed = arena.reserved.read() - arena.spans.clean.read();
     // The header of a segment counts as touched, and is three times as long with marks.
     let least = if HARDENED { 5 } else { 8 };
-    assert!(committed * least < peak, "{committed} of {peak}");
+    // Where the system takes no pages, whole segments go back, and here each has a block.
+    if !cfg!(rast_system_segments) {
+        assert!(committed * least < peak, "{committed} of {peak}");
+    }
 }
