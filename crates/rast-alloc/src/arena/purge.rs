@@ -222,8 +222,8 @@ mod tests {
             arena.check();
         }
         let rest = committed(&arena);
-        // What is kept is a fifteenth; then there are the headers and the slabs of what is kept.
-        assert!(rest * 8 < full, "{rest} of {full} bytes are left");
+        // What is kept is a fifteenth; then there are its slabs and the headers, which are longer when hardened.
+        assert!(rest * 5 < full, "{rest} of {full} bytes are left");
         for (block, layout) in kept {
             // SAFETY: the block is in use, and its first byte was written.
             assert_eq!(unsafe { block.read() }, 1);
