@@ -21,6 +21,7 @@
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
+use crate::Layout;
 use crate::block::Block;
 use crate::hardened::{self, HARDENED};
 use crate::kept::Kept;
@@ -182,6 +183,7 @@ impl Arena {
     /// Says what the headers of segments shall name as owner.
     pub(crate) fn set_owner(&self, owner: *const ()) {
         self.owner.set(owner);
+        self.larges.set_owner(owner);
         hardened::link::begin();
     }
 
@@ -439,6 +441,32 @@ impl Arena {
         unsafe { self.put(class, block) };
     }
 
+    /// Takes a large block back that [`give_up_large`](Self::give_up_large) gave up and counted.
+    ///
+    /// # Safety
+    ///
+    /// 1. `head` came from that call, for a block of this arena.
+    pub(crate) unsafe fn accept_large(&self, head: *mut Block) {
+        // SAFETY: obligation 1.
+        let bytes = unsafe { self.larges.unmap_head(head) };
+        self.reserved.subtract(bytes as u64);
+    }
+
+    /// Begins to give a large block back, from any thread; returns its head, as a block that may be linked.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a large block of this arena, which tracks them, with this layout, and the caller gives it up.
+    pub(crate) unsafe fn give_up_large(&self, block: NonNull<u8>, layout: Layout) -> *mut Block {
+        // SAFETY: obligation 1.
+        unsafe { self.larges.give_up(block, layout) }
+    }
+
+    /// Whether the register knows a large block of this layout as this arena's.
+    pub(crate) fn knows_large(&self, block: *mut u8, layout: Layout) -> bool {
+        self.larges.knows(block, layout)
+    }
+
     fn open_slab(&self, class: usize) -> bool {
         let Some(span) = self.take_span(SLOT, SLOT) else {
             return false;
@@ -541,6 +569,27 @@ pub(crate) unsafe fn check_span(block: NonNull<u8>, size: usize) {
         misuse::end(format_args!(
             "{block:p} freed with a layout of {size} bytes, but not allocated as such a span"
         ));
+    }
+}
+
+/// What is checked of a block that goes to its owner from another thread, or as a letter: all of it in a hardened build,
+/// the layout where debug assertions are on.
+///
+/// # Safety
+///
+/// 1. `block` lies in a mapped segment.
+#[inline]
+pub(crate) unsafe fn check_given(block: NonNull<u8>, layout: Layout) {
+    let level = Level::of(layout);
+    if HARDENED {
+        hardened::post(block.as_ptr(), level.slot(), layout.size());
+    } else if cfg!(debug_assertions) {
+        match level {
+            // SAFETY: obligation 1.
+            Level::Class(class) => unsafe { check_class(class, block.as_ptr()) },
+            // SAFETY: as above.
+            _ => unsafe { check_span(block, layout.size()) },
+        }
     }
 }
 

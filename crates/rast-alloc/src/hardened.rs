@@ -58,12 +58,19 @@ pub(crate) fn check_own(arena: &Arena, block: *mut u8, layout: Layout) {
     if level == Level::Large {
         return;
     }
-    // SAFETY: where the units know a segment, its header is mapped.
-    let is_own = units::kind(block.addr()) != Kind::None as u8
-        && ptr::eq(unsafe { Segment::owner_of(block) }, arena.owner());
-    if !is_own {
+    if !is_of(arena, block, layout) {
         end(block, level.slot(), layout.size());
     }
+}
+
+/// Whether `block` may be a block of this arena with this layout, whose large blocks are tracked.
+pub(crate) fn is_of(arena: &Arena, block: *mut u8, layout: Layout) -> bool {
+    if Level::of(layout) == Level::Large {
+        return arena.knows_large(block, layout);
+    }
+    // SAFETY: where the units know a segment, its header is mapped.
+    units::kind(block.addr()) != Kind::None as u8
+        && ptr::eq(unsafe { Segment::owner_of(block) }, arena.owner())
 }
 
 /// Ends the process unless `block`, which lies in a segment, is in use with this slot and size.

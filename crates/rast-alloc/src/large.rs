@@ -14,6 +14,7 @@ use core::ptr::{self, NonNull};
 
 use crate::Layout;
 use crate::arena::LARGE;
+use crate::block::Block;
 use crate::hardened::units::Kind;
 use crate::hardened::{HARDENED, end, register};
 use crate::kept::KEEPS;
@@ -23,6 +24,9 @@ use crate::os::{self, Access, GUARD, PAGE};
 /// The links of a tracked block, at the start of its mapping.
 #[repr(C)]
 struct Head {
+    /// The link of a block that is on its way to its owner.
+    letter: Cell<*mut Block>,
+    owner: *const (),
     previous: Cell<*const Head>,
     next: Cell<*const Head>,
     bytes: usize,
@@ -33,6 +37,8 @@ struct Head {
 pub(crate) struct Larges {
     is_tracked: bool,
     first: Cell<*const Head>,
+    /// What the heads name as owner.
+    owner: Cell<*const ()>,
 }
 
 impl Larges {
@@ -41,6 +47,7 @@ impl Larges {
         Self {
             is_tracked: false,
             first: Cell::new(ptr::null()),
+            owner: Cell::new(ptr::null()),
         }
     }
 
@@ -49,6 +56,7 @@ impl Larges {
         Self {
             is_tracked: true,
             first: Cell::new(ptr::null()),
+            owner: Cell::new(ptr::null()),
         }
     }
 
@@ -65,6 +73,71 @@ impl Larges {
     /// kept: nothing stands before it or behind it, and its start is a page's.
     pub(crate) fn keeps(&self, layout: Layout) -> bool {
         KEEPS && !self.is_tracked && layout.align() <= PAGE
+    }
+
+    /// Says what heads shall name as owner.
+    pub(crate) fn set_owner(&self, owner: *const ()) {
+        self.owner.set(owner);
+    }
+
+    /// The head of a tracked block.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a tracked block with this layout.
+    unsafe fn head_of(block: NonNull<u8>, layout: Layout) -> NonNull<Head> {
+        // SAFETY: the mapping starts that far before the block, obligation 1.
+        unsafe { block.sub(layout.align().max(PAGE)) }.cast()
+    }
+
+    /// The owner of a tracked block; from any thread that has the block.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Larges::head_of`].
+    pub(crate) unsafe fn owner_of(block: NonNull<u8>, layout: Layout) -> *const () {
+        // SAFETY: obligation 1.
+        let head = unsafe { Self::head_of(block, layout) }.as_ptr();
+        // SAFETY: a tracked mapping starts with its head, whose owner is written before the block is given out; no
+        // reference is made to the head, since its links belong to the owner's holder.
+        unsafe { (*head).owner }
+    }
+
+    /// Begins to give a tracked block back, from any thread; returns its head, to be linked and passed to
+    /// [`unmap_head`](Self::unmap_head).
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a tracked block of this owner with this layout, and the caller gives it up.
+    pub(crate) unsafe fn give_up(&self, block: NonNull<u8>, layout: Layout) -> *mut Block {
+        if HARDENED {
+            self.retire(block, layout);
+        }
+        // SAFETY: obligation 1.
+        unsafe { Self::head_of(block, layout) }.as_ptr().cast()
+    }
+
+    /// Gives a block back whose head this is; returns the length of its mapping.
+    ///
+    /// # Safety
+    ///
+    /// 1. `head` came from [`give_up`](Self::give_up) of this value, whose lists the caller alone has.
+    pub(crate) unsafe fn unmap_head(&self, head: *mut Block) -> usize {
+        // SAFETY: obligation 1: blocks are never null.
+        let start = unsafe { NonNull::new_unchecked(head) }.cast::<u8>();
+        // SAFETY: a tracked mapping starts with its head.
+        let head = unsafe { start.cast::<Head>().as_ref() };
+        let (bytes, align) = (head.bytes, head.align);
+        self.unlink(start);
+        // SAFETY: the mapping is whole, and nobody uses it, obligation 1.
+        unsafe { os::unmap(start, bytes + GUARD, align) };
+        bytes
+    }
+
+    /// Whether the register knows a block of this layout as this list's.
+    pub(crate) fn knows(&self, block: *mut u8, layout: Layout) -> bool {
+        let bytes = layout.size().next_multiple_of(PAGE);
+        register::knows(block.addr(), bytes, self.register_name())
     }
 
     /// What stands before the block.
@@ -200,6 +273,8 @@ impl Larges {
         }
         let head = start.cast::<Head>();
         let value = Head {
+            letter: Cell::new(ptr::null_mut()),
+            owner: self.owner.get(),
             previous: Cell::new(ptr::null()),
             next: Cell::new(self.first.get()),
             bytes,

@@ -1,11 +1,12 @@
 //! The allocator layer: [`RastAlloc`], an allocator for the whole program with a heap for each thread; [`Heap`], a heap
-//! of one's own; and the `Allocator` trait that the layers above take their memory through.
+//! of one's own, and [`SharedHeap`], one for many threads; and the `Allocator` trait that the layers above take their memory through.
 //!
 //! # When to use it
 //!
 //! As the program's global allocator where many threads pass memory to each other: a thread's own blocks cost no
 //! synchronisation, and what it frees of others travels in batches.
-//! As a [`Heap`] where a container's memory is to be bounded, or given back at once.
+//! As a [`Heap`] where a container's memory is to be bounded, or given back at once; as a [`SharedHeap`] where threads
+//! share such a container or budget.
 //! The trait and the containers of `allocator-api2` are re-exported, so that the version is the one that the queues of
 //! `rast-queue` take.
 //!
@@ -45,7 +46,7 @@
 //!
 //! # Features
 //!
-//! - `std` (default): [`RastAlloc`], [`Heap`] and [`Stats`]; brings `libc` on unix. Without it: the trait, [`Global`],
+//! - `std` (default): [`RastAlloc`], [`Heap`], [`SharedHeap`] and [`Stats`]; brings `libc` on unix. Without it: the trait, [`Global`],
 //!   [`boxed`] and [`vec`](mod@vec).
 //! - `hardened`: misuse ends the process with a message that names it: a double free, a pointer that is no block's or is
 //!   another heap's, a layout of another class, a free block that was written to in its first 64 bytes. Links of free
@@ -90,6 +91,8 @@ mod span;
 mod tally;
 
 // Threads.
+#[cfg(feature = "std")]
+mod budget;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod delay;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
@@ -100,6 +103,8 @@ mod mailbox;
 mod parcel;
 #[cfg(feature = "std")]
 mod registry;
+#[cfg(feature = "std")]
+mod stripes;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod thread;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
@@ -112,6 +117,8 @@ mod face;
 mod heap;
 #[cfg(feature = "std")]
 mod rast_alloc;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod shared_heap;
 #[cfg(feature = "std")]
 mod stats;
 
@@ -119,14 +126,18 @@ mod stats;
 pub use heap::Heap;
 #[cfg(feature = "std")]
 pub use rast_alloc::RastAlloc;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+pub use shared_heap::SharedHeap;
 #[cfg(feature = "std")]
 pub use stats::{ClassStats, Stats};
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub use {
     block::Block,
+    budget::Budget,
     mailbox::Mailbox,
     registry::{Entered, Entry, Registry},
+    stripes::{STRIPES, Stripes},
 };
 
 // Under this private cfg the allocator serves every program that this crate is linked into: so the tests of the layers above

@@ -118,6 +118,12 @@ impl Sums {
         add(&mut self.reallocations, &arena.reallocations);
     }
 
+    /// Adds blocks that were given back to an arena without its being told.
+    pub(crate) fn add_foreign(&mut self, frees: u64, bytes: u64) {
+        self.given = self.given.wrapping_add(frees);
+        self.requested = self.requested.wrapping_sub(bytes);
+    }
+
     /// The figures; a sum that was caught below zero between two threads is none.
     pub(crate) fn stats(&self) -> Stats {
         let least = |sum: u64| usize::try_from(sum.cast_signed()).unwrap_or(0);

@@ -29,7 +29,7 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
-use crate::arena::{Arena, Level, SLOTS, check_class, check_span};
+use crate::arena::{Arena, Level, SLOTS, check_given};
 use crate::block::Block;
 use crate::delay::DELAY;
 use crate::hardened::{self, HARDENED};
@@ -228,17 +228,8 @@ impl ThreadHeap {
     /// 1. `block` is a block of `owner` with this layout, which is not large, and the caller gives it up.
     #[inline]
     unsafe fn post(&self, block: NonNull<u8>, owner: &'static Self, layout: Layout) {
-        if HARDENED {
-            let slot = Level::of(layout).slot();
-            hardened::post(block.as_ptr(), slot, layout.size());
-        } else if cfg!(debug_assertions) {
-            match Level::of(layout) {
-                // SAFETY: obligation 1: the block lies in a mapped segment.
-                Level::Class(class) => unsafe { check_class(class, block.as_ptr()) },
-                // SAFETY: as above.
-                _ => unsafe { check_span(block, layout.size()) },
-            }
-        }
+        // SAFETY: obligation 1: the block lies in a mapped segment.
+        unsafe { check_given(block, layout) };
         let (block, size) = (block.as_ptr().cast::<Block>(), layout.size());
         self.foreign[Level::of(layout).slot()].add(1);
         self.arena.requested.subtract(size as u64);

@@ -8,7 +8,7 @@ use rast_alloc::primitive::model::model;
 use rast_alloc::primitive::sync::Arc;
 use rast_alloc::primitive::sync::atomic::{AtomicUsize, Ordering};
 use rast_alloc::primitive::thread;
-use rast_alloc::{Block, Entered, Entry, Mailbox, Registry};
+use rast_alloc::{Block, Budget, Entered, Entry, Mailbox, Registry, STRIPES, Stripes};
 
 /// What a mailbox guards: how many blocks came home, and how often each did.
 struct Home {
@@ -246,5 +246,70 @@ fn mailbox_a_sleeper_comes_back() {
         deliverer.join().unwrap();
         others += purger.join().unwrap();
         assert_eq!(home.count(), 1 + others);
+    });
+}
+
+/// Two threads take a stripe each, or make one: whoever holds one has it for itself and finds it whole, and no more are
+/// made than threads were inside.
+#[test]
+fn stripes_are_whole_and_held_by_one() {
+    model(|| {
+        let stripes = Arc::new(Stripes::<Home>::new());
+        let work = |stripes: &Stripes<Home>| {
+            let held = stripes.find(0, |home| {
+                home.mailbox.claim().then(|| std::ptr::from_ref(home))
+            });
+            let home = held.unwrap_or_else(|| {
+                let home = Box::into_raw(Box::new(Home::new()));
+                // SAFETY: the value is new, and freed only after the table was cleared.
+                let entered = unsafe { stripes.enter(std::ptr::NonNull::new(home).unwrap()) };
+                assert!(entered, "there is a place for each thread");
+                home
+            });
+            // SAFETY: entered values stand until the table is cleared.
+            let home = unsafe { &*home };
+            // SAFETY: this thread holds the mailbox.
+            home.count.with_mut(|count| unsafe { *count += 1 });
+            home.leave();
+        };
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let stripes = Arc::clone(&stripes);
+                thread::spawn(move || work(&stripes))
+            })
+            .collect();
+        for other in others {
+            other.join().unwrap();
+        }
+        let mut stripes = Arc::try_unwrap(stripes).ok().unwrap();
+        let (mut made, mut count) = (0, 0);
+        stripes.clear(|home| {
+            // SAFETY: the value was made above, and the table has it no more.
+            let home = unsafe { Box::from_raw(home.as_ptr()) };
+            made += 1;
+            count += home.count();
+        });
+        assert!((1..=STRIPES.min(2)).contains(&made));
+        assert_eq!(count, 2, "each call was alone with its stripe");
+    });
+}
+
+/// Threads take from a budget at once: together never more than there is, and a refusal only where it does not fit.
+#[test]
+fn a_budget_is_never_exceeded() {
+    model(|| {
+        let budget = Arc::new(Budget::new(3));
+        let theirs = Arc::clone(&budget);
+        let other = thread::spawn(move || {
+            let taken = theirs.take(2);
+            if taken {
+                theirs.give(2);
+            }
+            taken
+        });
+        let taken = budget.take(2);
+        assert!(other.join().unwrap() || taken, "one of the two fits");
+        assert_eq!(budget.take(2), !taken);
+        assert!((2..=3).contains(&budget.seen(0)));
     });
 }

@@ -99,6 +99,24 @@ pub(crate) fn take(address: usize, bytes: usize, owner: usize) -> bool {
     false
 }
 
+/// Whether a block with these bytes and this owner is in use.
+pub(crate) fn knows(address: usize, bytes: usize, owner: usize) -> bool {
+    for entry in sequence(address) {
+        // Acquire: as for [AH14]. [AH20]
+        let seen = entry.address.load(Ordering::Acquire);
+        if seen == 0 {
+            return false;
+        }
+        if seen == address {
+            // Relaxed: acquired above. [AH21]
+            let is_long = entry.bytes.load(Ordering::Relaxed) == bytes;
+            // Relaxed: as for [AH21]. [AH22]
+            return is_long && entry.owner.load(Ordering::Relaxed) == owner;
+        }
+    }
+    false
+}
+
 /// Looks an address up, for a message.
 pub(crate) fn look(address: usize) -> Found {
     let mut found = Found::Nothing;

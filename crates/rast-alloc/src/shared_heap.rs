@@ -1,0 +1,517 @@
+//! A heap of one's own for many threads: arenas that are claimed for one call at a time.
+//!
+//! ```text
+//!   SharedHeap   │ budget │ ▪ │ ▪ │   │ … up to 64 places
+//!                           │   └► stripe: mailbox, arena ─► segments, large blocks
+//!                           └────► stripe: mailbox ◄── letters: blocks freed while somebody else held the stripe
+//! ```
+//!
+//! 1. A stripe is touched by whoever holds its mailbox ([`crate::mailbox`]), and is held for one call.
+//! 2. To take a block a thread claims any stripe that nobody holds, and makes another one if all are held.
+//! 3. A block goes back to the stripe that its segment, or the head of its mapping, names: if that is held by somebody
+//!    else, as a letter, which the holder puts away before it lets go. Nobody waits for anybody.
+//! 4. A letter is the block itself; the bit 0 of a link says that it leads to the head of a large block.
+
+use core::fmt;
+use core::ptr::{self, NonNull};
+
+use crate::arena::{Arena, Level, check_given};
+use crate::block::{Block, dangling};
+use crate::budget::Budget;
+use crate::face::Face;
+use crate::hardened::{self, HARDENED};
+use crate::large::Larges;
+use crate::mailbox::Mailbox;
+use crate::os;
+use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+use crate::primitive::{self, Backoff, CachePadded};
+use crate::segment::Segment;
+use crate::stats::{Stats, Sums};
+use crate::stripes::Stripes;
+use crate::{AllocError, Allocator, Layout};
+
+/// The bit of a link to the head of a large block.
+const IS_LARGE: usize = 1;
+
+/// A heap of its own that many threads take from and give back to at once: containers take memory from it by reference,
+/// and dropping it gives all of it back at once.
+///
+/// Where one thread at a time uses a heap, [`Heap`](crate::Heap) is several times as quick: here a call costs two or
+/// three atomic read-modify-writes and a fence, and one more with a bound.
+/// As the memory of a whole program [`RastAlloc`](crate::RastAlloc) is the choice: its heaps stay with their threads.
+///
+/// Memory comes in segments of 4 MiB of address space, touched as it is needed; each thread that is inside a call at the
+/// same time as others takes from segments of its own.
+///
+/// Progress: lock-free but for the system's calls, as long as no more than 64 threads are inside at once; with more, who
+/// takes a block waits until one of them is done. Giving back never waits.
+///
+/// ```
+/// use rast_alloc::{SharedHeap, vec::Vec};
+///
+/// let heap = SharedHeap::new();
+/// std::thread::scope(|scope| {
+///     for start in [0, 1000] {
+///         let heap = &heap;
+///         scope.spawn(move || {
+///             let mut numbers = Vec::new_in(heap);
+///             numbers.extend(start..start + 1000);
+///             assert_eq!(numbers.len(), 1000);
+///         });
+///     }
+/// });
+/// assert_eq!(heap.stats().bytes_current, 0);
+/// ```
+///
+/// A bound on the bytes that may be asked for makes a heap a budget of all threads:
+///
+/// ```
+/// use rast_alloc::{SharedHeap, vec::Vec};
+///
+/// let heap = SharedHeap::bounded(1024);
+/// let mut buffer = Vec::<u8, _>::new_in(&heap);
+/// assert!(buffer.try_reserve_exact(1000).is_ok());
+/// assert!(buffer.try_reserve_exact(2000).is_err());
+/// ```
+///
+/// A container cannot outlive its heap:
+///
+/// ```compile_fail,E0597
+/// use rast_alloc::{SharedHeap, boxed::Box};
+///
+/// let mut kept = None;
+/// {
+///     let heap = SharedHeap::new();
+///     kept = Some(Box::new_in(1, &heap));
+/// }
+/// drop(kept);
+/// ```
+pub struct SharedHeap {
+    budget: Budget,
+    stripes: Stripes<Stripe>,
+}
+
+impl core::panic::UnwindSafe for SharedHeap {}
+impl core::panic::RefUnwindSafe for SharedHeap {}
+
+/// An arena that one thread at a time holds.
+#[repr(C)]
+struct Stripe {
+    arena: Arena,
+    mailbox: CachePadded<Mailbox>,
+    /// Blocks that came as letters.
+    foreign_frees: AtomicU64,
+    /// Bytes asked for of these.
+    foreign_bytes: AtomicU64,
+}
+
+/// The length of the mapping of a stripe.
+const STRIPE: usize = size_of::<Stripe>().next_multiple_of(os::PAGE);
+
+primitive::thread_local! {
+    /// Its address tells threads apart.
+    static PLACE: u8 = const { 0 };
+}
+
+/// Where this thread begins its search.
+fn place() -> usize {
+    let address = PLACE.with(|place| ptr::from_ref(place).addr());
+    ((address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as usize
+}
+
+impl Stripe {
+    /// A new stripe that the caller holds; `None` if the system has no memory.
+    fn map() -> Option<NonNull<Self>> {
+        let place = os::map(STRIPE, os::PAGE)?.cast::<Self>();
+        let stripe = Self {
+            arena: Arena::new(Larges::tracked()),
+            mailbox: CachePadded::new(Mailbox::new()),
+            foreign_frees: AtomicU64::new(0),
+            foreign_bytes: AtomicU64::new(0),
+        };
+        // SAFETY: the mapping is new, long enough, and aligned to a page.
+        unsafe { place.write(stripe) };
+        // SAFETY: it was written above, and stands until it is unmapped.
+        let stripe = unsafe { place.as_ref() };
+        stripe.arena.set_owner(place.as_ptr().cast_const().cast());
+        Some(place)
+    }
+
+    /// Gives a stripe and all of its memory back to the system.
+    ///
+    /// # Safety
+    ///
+    /// 1. `stripe` came from [`Stripe::map`], and neither it nor a block of it is used any more.
+    unsafe fn unmap(stripe: NonNull<Self>) {
+        // SAFETY: obligation 1.
+        unsafe { ptr::drop_in_place(stripe.as_ptr()) };
+        // SAFETY: obligation 1; `map` mapped exactly this.
+        unsafe { os::unmap(stripe.cast(), STRIPE, os::PAGE) };
+    }
+
+    /// Puts away what arrived. Only the holder calls it.
+    fn put_away(&self) {
+        let mut link = self.mailbox.take();
+        while !link.is_null() {
+            let block = link.map_addr(|address| address & !IS_LARGE);
+            let is_large = link.addr() & IS_LARGE != 0;
+            if HARDENED && !is_large {
+                hardened::check_posted(&self.arena, block);
+            }
+            // SAFETY: letters are free blocks, or heads of large ones, linked through their first words.
+            link = unsafe { Block::next(block) };
+            if is_large {
+                // SAFETY: the head is of a large block of this arena that was given up.
+                unsafe { self.arena.accept_large(block) };
+            } else {
+                // SAFETY: the block is of this arena, was given up, and is in no list any more.
+                unsafe { self.arena.accept(block) };
+            }
+        }
+    }
+
+    /// Lets the stripe go. Only the holder calls it.
+    fn leave(&self) {
+        loop {
+            if !self.mailbox.is_empty() {
+                self.put_away();
+            }
+            if !self.mailbox.release() {
+                return;
+            }
+        }
+    }
+
+    /// Gives a block back that is of this stripe, whoever holds it.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of this stripe with this layout, and the caller gives it up.
+    unsafe fn give(&self, block: NonNull<u8>, layout: Layout) {
+        if self.mailbox.claim() {
+            // SAFETY: obligation 1, and this thread holds the stripe.
+            unsafe { self.arena.deallocate(block, layout) };
+            self.leave();
+        } else {
+            // SAFETY: obligation 1.
+            unsafe { self.post(block, layout) };
+        }
+    }
+
+    /// Gives a block back as a letter.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Stripe::give`].
+    #[cold]
+    unsafe fn post(&self, block: NonNull<u8>, layout: Layout) {
+        let (first, last) = if Level::of(layout) == Level::Large {
+            // SAFETY: obligation 1.
+            let head = unsafe { self.arena.give_up_large(block, layout) };
+            (head.map_addr(|address| address | IS_LARGE), head)
+        } else {
+            // SAFETY: obligation 1: the block lies in a mapped segment.
+            unsafe { check_given(block, layout) };
+            let block = block.as_ptr().cast();
+            (block, block)
+        };
+        // Relaxed: a sum of its own; publishes nothing. [AB6]
+        self.foreign_frees.fetch_add(1, Ordering::Relaxed);
+        // Relaxed: as for [AB6]. [AB7]
+        self.foreign_bytes
+            .fetch_add(layout.size() as u64, Ordering::Relaxed);
+        // SAFETY: the block is free, this thread's alone, and a list of one.
+        if unsafe { self.mailbox.deliver(first, last) } {
+            self.leave();
+        }
+    }
+}
+
+impl SharedHeap {
+    /// A heap without a bound; takes nothing from the system before the first block.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self::bounded(usize::MAX)
+    }
+
+    /// A heap that refuses a block if with it more than `bytes_max` bytes were asked for and not given back.
+    ///
+    /// What rounding adds is not counted: the address space may be more, as [`Stats::bytes_reserved`] tells.
+    #[must_use]
+    pub const fn bounded(bytes_max: usize) -> Self {
+        Self {
+            budget: Budget::new(bytes_max),
+            stripes: Stripes::new(),
+        }
+    }
+
+    /// The most bytes that may be asked for; `usize::MAX` without a bound.
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
+        self.budget.bound()
+    }
+
+    /// The figures of this heap, exact if no thread is inside a call.
+    ///
+    /// The peak of a heap without a bound is the highest that readings saw.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut sums = Sums::default();
+        self.stripes.find(0, |stripe| {
+            // Relaxed: figures are read one by one; no other memory hangs on them. [AB8]
+            let frees = stripe.foreign_frees.load(Ordering::Relaxed);
+            // Relaxed: as for [AB8]. [AB9]
+            let bytes = stripe.foreign_bytes.load(Ordering::Relaxed);
+            sums.add_foreign(frees, bytes);
+            sums.add(&stripe.arena);
+            None::<()>
+        });
+        let mut stats = sums.stats();
+        stats.bytes_peak = self.budget.seen(stats.bytes_current);
+        stats
+    }
+
+    /// Gives the memory that no block needs back to the system, but for what other threads are just using; returns how
+    /// many bytes that were.
+    ///
+    /// Cost: linear in the unused memory.
+    pub fn purge(&self) -> usize {
+        let mut purged = 0;
+        self.stripes.find(0, |stripe| {
+            if stripe.mailbox.claim() {
+                stripe.put_away();
+                purged += stripe.arena.purge();
+                stripe.leave();
+            }
+            None::<()>
+        });
+        purged
+    }
+
+    /// Calls `f` with an arena that this thread holds meanwhile; `None` if there is no memory for one.
+    fn with<R>(&self, f: impl FnOnce(&Arena) -> R) -> Option<R> {
+        let from = place();
+        let backoff = Backoff::new();
+        loop {
+            let claimed = self.stripes.find(from, |stripe| {
+                stripe.mailbox.claim().then(|| NonNull::from(stripe))
+            });
+            let stripe = match claimed {
+                Some(stripe) => Some(stripe),
+                None => self.add().ok()?,
+            };
+            if let Some(stripe) = stripe {
+                // SAFETY: stripes stand as long as the heap, which is borrowed.
+                let stripe = unsafe { stripe.as_ref() };
+                let result = f(&stripe.arena);
+                stripe.leave();
+                return Some(result);
+            }
+            // Liveness: there are as many stripes as there may be, and whoever holds one is inside a call.
+            backoff.snooze();
+        }
+    }
+
+    /// Makes a stripe, which the caller holds; `None` if there are as many as there may be, an error without memory.
+    #[cold]
+    fn add(&self) -> Result<Option<NonNull<Stripe>>, AllocError> {
+        if self.stripes.is_full() {
+            return Ok(None);
+        }
+        let stripe = Stripe::map().ok_or(AllocError)?;
+        // SAFETY: the stripe is new, and stands until the heap is dropped.
+        if unsafe { self.stripes.enter(stripe) } {
+            return Ok(Some(stripe));
+        }
+        // SAFETY: the stripe is new, and nobody knows it.
+        unsafe { Stripe::unmap(stripe) };
+        Ok(None)
+    }
+
+    /// The stripe that a block is of.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of this heap with this layout.
+    unsafe fn stripe_of(&self, block: NonNull<u8>, layout: Layout) -> &Stripe {
+        if HARDENED {
+            self.check(block, layout);
+        }
+        let owner = if Level::of(layout) == Level::Large {
+            // SAFETY: obligation 1.
+            unsafe { Larges::owner_of(block, layout) }
+        } else {
+            // SAFETY: what is not large lies in a segment, obligation 1.
+            unsafe { Segment::owner_of(block.as_ptr()) }
+        };
+        // SAFETY: arenas of this heap name their stripes as owners, which stand as long as the heap.
+        unsafe { &*owner.cast::<Stripe>() }
+    }
+
+    /// Ends the process unless a stripe of this heap is the owner of what stands at `block`.
+    fn check(&self, block: NonNull<u8>, layout: Layout) {
+        let is_own = self.stripes.find(0, |stripe| {
+            hardened::is_of(&stripe.arena, block.as_ptr(), layout).then_some(())
+        });
+        if is_own.is_none() {
+            hardened::end(block.as_ptr(), Level::of(layout).slot(), layout.size());
+        }
+    }
+
+    fn take(
+        &self,
+        layout: Layout,
+        from: impl FnOnce(&Arena) -> *mut u8,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        let block = if layout.size() == 0 {
+            dangling(layout)
+        } else {
+            if !self.budget.take(layout.size()) {
+                return Err(AllocError);
+            }
+            let taken = self.with(from).and_then(NonNull::new);
+            taken.ok_or_else(|| {
+                self.budget.give(layout.size());
+                AllocError
+            })?
+        };
+        Ok(NonNull::slice_from_raw_parts(block, layout.size()))
+    }
+
+    /// Changes the size of a block, without regard to the budget; `None` without memory, and nothing has changed.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Face::resize`].
+    unsafe fn resize_unbounded(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Option<NonNull<u8>> {
+        // SAFETY: obligation 1.
+        let stripe = unsafe { self.stripe_of(block, old) };
+        if stripe.mailbox.claim() {
+            // SAFETY: obligation 1, and this thread holds the stripe.
+            let resized = unsafe { stripe.arena.resize(block, old, new) };
+            stripe.leave();
+            if !resized.is_null() {
+                return NonNull::new(resized);
+            }
+        }
+        let moved = self.with(|arena| {
+            let moved = NonNull::new(arena.allocate(new));
+            if moved.is_some() {
+                arena.count_move();
+            }
+            moved
+        })??;
+        // SAFETY: both blocks are at least as long as the shorter layout, and different.
+        unsafe { moved.copy_from_nonoverlapping(block, old.size().min(new.size())) };
+        // SAFETY: obligation 1.
+        unsafe { stripe.give(block, old) };
+        Some(moved)
+    }
+}
+
+impl Face for &SharedHeap {
+    unsafe fn resize(
+        self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<u8>, AllocError> {
+        let more = new.size().saturating_sub(old.size());
+        if !self.budget.take(more) {
+            return Err(AllocError);
+        }
+        // SAFETY: the caller's obligations.
+        match unsafe { self.resize_unbounded(block, old, new) } {
+            Some(resized) => {
+                self.budget.give(old.size().saturating_sub(new.size()));
+                Ok(resized)
+            }
+            None => {
+                self.budget.give(more);
+                Err(AllocError)
+            }
+        }
+    }
+}
+
+impl Drop for SharedHeap {
+    fn drop(&mut self) {
+        // SAFETY: containers borrow the heap, so none has a block of it now, but for those that were leaked; the stripes
+        // came from `Stripe::map`, and nobody knows them any more.
+        self.stripes
+            .clear(|stripe| unsafe { Stripe::unmap(stripe) });
+    }
+}
+
+impl Default for SharedHeap {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for SharedHeap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedHeap")
+            .field("bytes_max", &self.bytes_max())
+            .field("stats", &self.stats())
+            .finish()
+    }
+}
+
+// SAFETY: the arenas keep the contract (blocks apart, as long and aligned as asked, refused without a change), and one
+// thread at a time uses each; copies of the reference are the same heap, and a block stays until it is freed or the heap,
+// which the reference borrows, is dropped: moving the heap moves no arena.
+unsafe impl Allocator for &SharedHeap {
+    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        self.take(layout, |arena| arena.allocate(layout))
+    }
+
+    fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        self.take(layout, |arena| arena.allocate_zeroed(layout))
+    }
+
+    unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        if layout.size() > 0 {
+            // SAFETY: the caller's obligations.
+            let stripe = unsafe { self.stripe_of(block, layout) };
+            // SAFETY: the caller's obligations, and the block is that stripe's.
+            unsafe { stripe.give(block, layout) };
+            self.budget.give(layout.size());
+        }
+    }
+
+    unsafe fn grow(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: the caller's obligations.
+        unsafe { self.change(block, old, new) }
+    }
+
+    unsafe fn grow_zeroed(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: the caller's obligations.
+        unsafe { self.change_zeroed(block, old, new) }
+    }
+
+    unsafe fn shrink(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: the caller's obligations.
+        unsafe { self.change(block, old, new) }
+    }
+}

@@ -1,0 +1,112 @@
+//! Stripes: a few values, made as they are wanted, of which a thread takes one that nobody holds.
+//!
+//! ```text
+//!   places  │ ▪ │ ▪ │ ▪ │   │   │ …          known: 3
+//!             ▲ each thread begins its search at a place of its own
+//! ```
+//!
+//! 1. A place is filled once and never emptied while the stripes are shared, so reading needs no protection.
+//! 2. Values are entered when all known ones are held: there are as many as threads were ever inside at once.
+
+use core::ptr::{self, NonNull};
+
+use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// How many values there may be.
+pub const STRIPES: usize = if cfg!(any(rast_loom, rast_shuttle)) {
+    2
+} else {
+    64
+};
+
+/// A table that only grows.
+#[derive(Debug)]
+pub struct Stripes<T> {
+    places: [AtomicPtr<T>; STRIPES],
+    known: AtomicUsize,
+}
+
+impl<T> Stripes<T> {
+    /// A table without values.
+    #[cfg(not(any(rast_loom, rast_shuttle)))]
+    #[expect(
+        clippy::new_without_default,
+        reason = "hidden: for the heaps and the models alone"
+    )]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            places: [const { AtomicPtr::new(ptr::null_mut()) }; STRIPES],
+            known: AtomicUsize::new(0),
+        }
+    }
+
+    /// A table without values.
+    #[cfg(any(rast_loom, rast_shuttle))]
+    #[expect(
+        clippy::new_without_default,
+        reason = "hidden: for the heaps and the models alone"
+    )]
+    pub fn new() -> Self {
+        Self {
+            places: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            known: AtomicUsize::new(0),
+        }
+    }
+
+    /// Enters a value; `false` if the table is full; lock-free.
+    ///
+    /// # Safety
+    ///
+    /// 1. `value` was not entered before, and lives as long as the table, or until [`Stripes::clear`].
+    #[must_use]
+    pub unsafe fn enter(&self, value: NonNull<T>) -> bool {
+        for (index, place) in self.places.iter().enumerate() {
+            // Release: pairs with the Acquire in `find`; publishes the value. [AS1]
+            let entered = place.compare_exchange(
+                ptr::null_mut(),
+                value.as_ptr(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
+            if entered.is_ok() {
+                // Relaxed: a hint how far to look; the place itself publishes the value. [AS2]
+                self.known.fetch_max(index + 1, Ordering::Relaxed);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether no value can be entered any more; wait-free.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        // Relaxed: as for [AS2]. [AS6]
+        self.known.load(Ordering::Relaxed) == STRIPES
+    }
+
+    /// Calls `f` on the values, beginning with one that `from` chooses, until it breaks off with something; wait-free but
+    /// for `f`.
+    pub fn find<R>(&self, from: usize, mut f: impl FnMut(&T) -> Option<R>) -> Option<R> {
+        // Relaxed: as for [AS2]; a value that is not known yet is not found. [AS3]
+        let known = self.known.load(Ordering::Relaxed);
+        (0..known).find_map(|step| {
+            let place = &self.places[from.wrapping_add(step) % known];
+            // Acquire: pairs with the Release in `enter`; the value is whole. [AS4]
+            let value = place.load(Ordering::Acquire);
+            // SAFETY: entered values live as long as the table is shared.
+            unsafe { value.as_ref() }.and_then(&mut f)
+        })
+    }
+
+    /// Takes all values out, for their end.
+    pub fn clear(&mut self, mut f: impl FnMut(NonNull<T>)) {
+        for place in &self.places {
+            // Relaxed: whoever has the table for itself is ordered after all that shared it. [AS5]
+            let value = place.swap(ptr::null_mut(), Ordering::Relaxed);
+            if let Some(value) = NonNull::new(value) {
+                f(value);
+            }
+        }
+    }
+}
