@@ -36,6 +36,17 @@ impl Spread {
         }
     }
 
+    /// The spread of the values' inverses, which are above zero.
+    pub fn recip(&self) -> Self {
+        Self {
+            min: self.max.recip(),
+            q1: self.q3.recip(),
+            median: self.median.recip(),
+            q3: self.q1.recip(),
+            max: self.min.recip(),
+        }
+    }
+
     /// Tells whether the sample is too wide to quote without its extremes (max / min over 1.5).
     pub fn is_noisy(&self) -> bool {
         self.max > self.min * 1.5

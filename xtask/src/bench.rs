@@ -39,8 +39,9 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
 }
 
 /// The programs of the allocators, ours first: each with the feature that brings its rival.
-const PROGRAMS: [(&str, Option<&str>); 5] = [
+const PROGRAMS: [(&str, Option<&str>); 6] = [
     ("alloc-rast", None),
+    ("alloc-hardened", Some("hardened")),
     ("alloc-system", None),
     ("alloc-mimalloc", Some("mimalloc")),
     ("alloc-snmalloc", Some("snmalloc")),

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use super::{BASE_MIB, IDLE_MIB, LEFT_MIB, PEAK_MIB};
 use crate::harness::{Figures, Outcome};
-use crate::layers::alloc::LAYER;
+use crate::layers::alloc::{HARDENED, LAYER};
 use crate::report::quoted;
 use crate::stats::Spread;
 
@@ -25,7 +25,7 @@ fn compared(outcomes: &[Outcome]) -> impl Iterator<Item = &Outcome> {
 fn rivals(outcomes: &[Outcome]) -> Vec<&'static str> {
     let mut rivals = Vec::new();
     for figures in compared(outcomes).flat_map(|outcome| &outcome.figures[1..]) {
-        if !rivals.contains(&figures.name) {
+        if !figures.ours && !rivals.contains(&figures.name) {
             rivals.push(figures.name);
         }
     }
@@ -85,6 +85,7 @@ pub fn tables(outcomes: &[Outcome]) -> String {
         ratios_table(&mut text, outcomes, &rivals, title, ratio);
     }
     return_table(&mut text, outcomes);
+    hardened_table(&mut text, outcomes);
     text
 }
 
@@ -171,6 +172,40 @@ fn return_table(text: &mut String, outcomes: &[Outcome]) {
     }
     let sums: Vec<String> = sums.iter().map(shares).collect();
     writeln!(text, "| all | {} |", sums.join(" | ")).expect("a string takes it");
+}
+
+/// What hardening costs: that build's time and peak over the plain one's.
+fn hardened_table(text: &mut String, outcomes: &[Outcome]) {
+    let over_plain = |ratio: Ratio| -> Vec<(&str, Spread)> {
+        compared(outcomes)
+            .filter_map(|outcome| Some((outcome.name, ratio(outcome, HARDENED)?)))
+            .map(|(name, plain_over)| (name, plain_over.recip()))
+            .collect()
+    };
+    let (time, peak) = (over_plain(time), over_plain(peak));
+    if time.is_empty() {
+        return;
+    }
+    text.push_str(
+        "\n| hardened over plain, lower is better | time | peak resident memory |\n|---|---|---|\n",
+    );
+    let show = |of: &Spread| format!("{:.2} [{:.2}..{:.2}]", of.median, of.min, of.max);
+    for (name, time) in &time {
+        let peak = peak.iter().find(|peak| peak.0 == *name);
+        let peak = peak.map_or("-".to_owned(), |peak| show(&peak.1));
+        writeln!(text, "| {name} | {} | {peak} |", show(time)).expect("a string takes it");
+    }
+    let mean = |of: &[(&str, Spread)]| {
+        let medians: Vec<f64> = of.iter().map(|one| one.1.median).collect();
+        geometric_mean(&medians).map_or("-".to_owned(), |mean| format!("{mean:.3}"))
+    };
+    writeln!(
+        text,
+        "| geometric mean | {} | {} |",
+        mean(&time),
+        mean(&peak)
+    )
+    .expect("a string takes it");
 }
 
 fn shares(back: &[f64; 3]) -> String {

@@ -13,6 +13,9 @@ use crate::workers::Sample;
 /// The layer's name, by which the summary finds its outcomes.
 pub(crate) const LAYER: &str = "alloc";
 
+/// Ours that detects misuse, as the tables name it.
+pub(crate) const HARDENED: &str = "RastAlloc hardened";
+
 /// The rivals, as the tables name them and by the names of their programs.
 const RIVALS: [(&str, &str); 4] = [
     ("std System", "alloc-system"),
@@ -31,6 +34,10 @@ pub(crate) fn scenarios(options: &Options) -> Vec<Scenario> {
             let ours = program(&programs, "alloc-rast");
             let mut scenario = Scenario::new(LAYER, name, workload.ops, workload.smoke_ops)
                 .ours("RastAlloc", move |ops| run(&ours, name, ops));
+            let hardened = program(&programs, "alloc-hardened");
+            if hardened.exists() {
+                scenario = scenario.ours(HARDENED, move |ops| run(&hardened, name, ops));
+            }
             for (rival, file) in RIVALS {
                 let file = program(&programs, file);
                 if file.exists() {
