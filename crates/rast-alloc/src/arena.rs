@@ -34,6 +34,8 @@ use crate::span::{GRAIN, Span, SpanIndex, bytes_for};
 use crate::tally::Tally;
 
 mod call;
+#[cfg(test)]
+mod fragmentation;
 mod purge;
 #[cfg(test)]
 mod tests;
