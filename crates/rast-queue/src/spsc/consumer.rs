@@ -288,6 +288,7 @@ impl<T, A: Allocator> Consumer<T, A> {
 }
 
 impl<T, A: Allocator> Drop for Consumer<T, A> {
+    #[inline(always)]
     fn drop(&mut self) {
         // A chunk's iterator that was forgotten has left the true head ahead.
         self.publish();

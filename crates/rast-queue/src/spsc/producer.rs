@@ -68,8 +68,8 @@ pub struct Producer<T, A: Allocator = Global> {
     block: Block<T, A>,
     /// The true tail; the published one is behind it only inside a batch.
     tail: Cell<usize>,
-    /// A past value of the consumer's published head.
-    head: Cell<usize>,
+    /// A past value of the consumer's published head, plus the capacity: where the tail must stop.
+    limit: Cell<usize>,
 }
 
 // SAFETY: what a producer reaches on another thread are items of type T, which are moved or dropped there, and the
@@ -88,9 +88,9 @@ impl<T, A: Allocator> Producer<T, A> {
     /// 2. Both indices of the block are `start`.
     pub(super) unsafe fn new(block: Block<T, A>, start: usize) -> Self {
         Self {
-            block,
             tail: Cell::new(start),
-            head: Cell::new(start),
+            limit: Cell::new(start.wrapping_add(block.capacity())),
+            block,
         }
     }
 
@@ -181,7 +181,8 @@ impl<T, A: Allocator> Producer<T, A> {
     /// The consumer can only make it more, so this many pushes will succeed.
     #[inline]
     pub fn room(&self) -> usize {
-        self.head.set(self.block.load_head());
+        let head = self.block.load_head();
+        self.limit.set(head.wrapping_add(self.capacity()));
         self.cached_room()
     }
 
@@ -215,9 +216,9 @@ impl<T, A: Allocator> Producer<T, A> {
 
     #[inline(always)]
     fn cached_room(&self) -> usize {
-        let len = self.tail.get().wrapping_sub(self.head.get());
-        debug_assert!(len <= self.capacity(), "spsc: rule 1");
-        self.capacity() - len
+        let room = self.limit.get().wrapping_sub(self.tail.get());
+        debug_assert!(room <= self.capacity(), "spsc: rule 1");
+        room
     }
 
     /// The room, looked at afresh if the copy shows less than `wanted`.
@@ -294,6 +295,7 @@ impl<T, A: Allocator> Producer<T, A> {
 }
 
 impl<T, A: Allocator> Drop for Producer<T, A> {
+    #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: (1) the producer ends here; (2) every method publishes the tail before it returns.
         unsafe { self.block.close(Side::Producer, self.tail.get()) };

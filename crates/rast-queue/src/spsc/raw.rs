@@ -53,7 +53,6 @@ struct Cold<A> {
 /// A handle on the shared block; two exist per ring, and the half that leaves second frees it.
 pub(super) struct Block<T, A> {
     header: NonNull<Header<A>>,
-    slots: NonNull<T>,
     /// Capacity - 1.
     mask: usize,
     /// The block owns items of type `T`, and what one half puts in the other takes out: `T` is invariant.
@@ -202,7 +201,6 @@ impl<T, A> Block<T, A> {
     pub(super) fn duplicate(&self) -> Self {
         Self {
             header: self.header,
-            slots: self.slots,
             mask: self.mask,
             owns: PhantomData,
         }
@@ -217,7 +215,7 @@ impl<T, A> Block<T, A> {
     #[inline(always)]
     fn slot(&self, index: usize) -> NonNull<T> {
         // SAFETY: `index & mask` is below the capacity, so the address lies inside the block's array of slots.
-        unsafe { self.slots.add(index & self.mask) }
+        unsafe { self.slots().add(index & self.mask) }
     }
 
     /// Where the slot of `index` is.
@@ -233,7 +231,7 @@ impl<T, A> Block<T, A> {
         Span {
             first: self.slot(index),
             first_len: len.min(self.capacity() - (index & self.mask)),
-            second: self.slots,
+            second: self.slots(),
             len,
         }
     }
@@ -261,6 +259,15 @@ impl<T, A> Block<T, A> {
             // SAFETY: every mark was initialised by `new` and lives as long as the block.
             each(unsafe { mark.as_ref() });
         }
+    }
+
+    /// Where the slots begin: at a distance from the header that the compiler knows.
+    #[inline(always)]
+    fn slots(&self) -> NonNull<T> {
+        let offset = const { size_of::<Header<A>>().next_multiple_of(align_of::<T>()) };
+        // SAFETY: `layout` puts the slots behind the header, at the next address that is aligned for them, inside the block
+        // or at its end if they take no room.
+        unsafe { self.header.cast::<u8>().add(offset) }.cast()
     }
 
     fn marks(&self) -> NonNull<Mark> {
@@ -349,6 +356,7 @@ impl<T, A> Block<T, A> {
     }
 
     /// Says that `side` is gone; true if the other was gone before, and the caller now owns the block alone.
+    #[inline(always)]
     fn leave(&self, side: Side) -> bool {
         // AcqRel: pairs with itself in the other half; all that the first to leave did with the block comes before the
         // second frees it, and the second finds the first's last index. [RG6]
@@ -356,7 +364,7 @@ impl<T, A> Block<T, A> {
             .header()
             .cold
             .gone
-            .fetch_or(side as u8, Ordering::AcqRel);
+            .fetch_add(side as u8, Ordering::AcqRel);
         debug_assert!(gone & side as u8 == 0, "spsc: a half leaves once");
         gone & side.other() as u8 != 0
     }
@@ -369,12 +377,10 @@ impl<T, A: Allocator> Block<T, A> {
             capacity.is_power_of_two(),
             "spsc: the capacity is a power of two"
         );
-        let (layout, slots, marks) = Self::layout(capacity);
+        let (layout, _, marks) = Self::layout(capacity);
         let memory = alloc.allocate(layout)?.cast::<u8>();
         let header = memory.cast::<Header<A>>();
-        // SAFETY: the offset lies inside the block, or at its end if the slots take no room.
-        let slots = unsafe { memory.add(slots) }.cast::<T>();
-        // SAFETY: likewise.
+        // SAFETY: the offset lies inside the block, or at its end if the marks take no room.
         let marks = unsafe { memory.add(marks) }.cast::<Mark>();
         let value = Header {
             tail: CachePadded::new(AtomicUsize::new(start)),
@@ -397,7 +403,6 @@ impl<T, A: Allocator> Block<T, A> {
         }
         Ok(Self {
             header,
-            slots,
             mask: capacity - 1,
             owns: PhantomData,
         })
@@ -406,14 +411,30 @@ impl<T, A: Allocator> Block<T, A> {
     /// Ends the use of this handle by `side`, whose own index is `own`; the second to leave drops what stands and frees
     /// the block.
     ///
+    /// It is inlined down to the one read-modify-write, and what follows takes a copy of the handle: a half whose address
+    /// is given to no function can live in registers, in loops that may unwind too.
+    ///
     /// # Safety
     ///
     /// 1. The caller is the half `side`, and neither it nor this handle is used again.
     /// 2. `own` is the true index of that half, and it is published.
+    #[inline(always)]
     pub(super) unsafe fn close(&self, side: Side, own: usize) {
-        if !self.leave(side) {
-            return;
+        if self.leave(side) {
+            // SAFETY: (1) the other half was gone before, and by (1) this one is now; (2) by (2).
+            unsafe { self.duplicate().end(side, own) };
         }
+    }
+
+    /// Drops what stands and frees the block.
+    ///
+    /// # Safety
+    ///
+    /// 1. Both halves are gone, `side` last, and no handle is used again.
+    /// 2. `own` is the true index of that half.
+    #[cold]
+    #[inline(never)]
+    unsafe fn end(self, side: Side, own: usize) {
         let (head, tail) = match side {
             Side::Producer => (self.load_head(), own),
             Side::Consumer => (own, self.load_tail()),
@@ -430,25 +451,25 @@ impl<T, A: Allocator> Block<T, A> {
 }
 
 /// The end of a block: items still to be dropped, then memory to be freed.
-struct Rest<'a, T, A: Allocator> {
-    block: &'a Block<T, A>,
+struct Rest<T, A: Allocator> {
+    block: Block<T, A>,
     head: usize,
     tail: usize,
 }
 
-impl<T, A: Allocator> Rest<'_, T, A> {
+impl<T, A: Allocator> Rest<T, A> {
     fn drop_items(&mut self) {
         while self.head != self.tail {
             let index = self.head;
             self.head = index.wrapping_add(1);
-            // SAFETY: `close` runs with both halves gone, so the caller is the consumer now; (1) `head` was advanced
+            // SAFETY: `end` runs with both halves gone, so the caller is the consumer now; (1) `head` was advanced
             // first, so no other read of this item follows; (2) `tail` is the producer's last.
             drop(unsafe { self.block.read(index) });
         }
     }
 }
 
-impl<T, A: Allocator> Drop for Rest<'_, T, A> {
+impl<T, A: Allocator> Drop for Rest<T, A> {
     fn drop(&mut self) {
         self.drop_items();
         let capacity = self.block.capacity();
