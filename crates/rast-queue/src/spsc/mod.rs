@@ -16,7 +16,7 @@
 //!   │ own line     │ own line     │ own line                 │       │       │     │ mask  │
 //!   └──────▲───────┴──────▲───────┴──────▲───────────────────┴───────┴───────┴─────┴───────┘
 //!          │ stores       │ stores       │ each sets its bit once, in drop
-//!   Producer { tail, cached head }       Consumer { head, cached tail }
+//!   Producer { tail, limit }             Consumer { head, cached tail, pace }
 //! ```
 //!
 //! | field | written by | read by | when |
@@ -25,7 +25,8 @@
 //! | header `head` | consumer | producer | after the slots before it are moved out |
 //! | header `gone` | each half, once | both | as the last act of a half |
 //! | `Producer::tail`, `Consumer::head` | its half | its half | the truth; `head` is ahead of the header's while an iterator holds a chunk |
-//! | `Producer::head`, `Consumer::tail` | its half | its half | a past value of the other's header word |
+//! | `Producer::limit`, `Consumer::tail` | its half | its half | a past value of the other's header word, for `limit` plus the capacity |
+//! | `Consumer::pace` | consumer | consumer | when it finds nothing |
 //! | slot `i & mask` | producer while `i - head < capacity` and `i >= tail`; consumer while `head <= i < tail` | | |
 //!
 //! Rules:
@@ -64,6 +65,7 @@
 //! ```
 
 mod consumer;
+mod pace;
 mod producer;
 mod raw;
 mod read_chunk;

@@ -26,7 +26,7 @@ const MOST: usize = 16;
 /// All methods are wait-free; none allocates; none is an atomic read-modify-write.
 /// Dropping it closes the ring for the consumer, who still gets all that was pushed.
 ///
-/// The half is five words and holds its own index and a copy of the other's; two halves for two threads that stand side
+/// The half is four words and holds its own index and a copy of the other's; two halves for two threads that stand side
 /// by side in one struct share a cache line, so pad them there, or better, keep each with its owner.
 ///
 /// ```
@@ -111,7 +111,7 @@ impl<T, A: Allocator> Producer<T, A> {
         unsafe { self.write_next(item) };
         self.publish();
         if self.tail.get().is_multiple_of(Self::LINE) {
-            self.prefetch(1);
+            self.prefetch(self.cached_room(), 1);
         }
         Ok(())
     }
@@ -165,8 +165,9 @@ impl<T, A: Allocator> Producer<T, A> {
     /// ```
     #[inline]
     pub fn write_chunk(&mut self, max: usize) -> WriteChunk<'_, T, A> {
-        let len = self.room_for(max).min(max);
-        self.prefetch(len.div_ceil(Self::LINE).min(MOST));
+        let room = self.room_for(max);
+        let len = room.min(max);
+        self.prefetch(room, len);
         WriteChunk::new(self, len)
     }
 
@@ -253,18 +254,23 @@ impl<T, A: Allocator> Producer<T, A> {
         size => 1 << (64 / size).ilog2(),
     };
 
-    /// Asks for the next `lines` of slots past those that were asked for before, so that they are here to be written
-    /// when the tail comes to them; those that the copy of the head does not show to be free are left.
+    /// Asks for as many lines of slots as `len` items take, past those that were asked for before, so that they are here
+    /// to be written when the tail comes to them; those that the copy of the head does not show to be free, by the `room`
+    /// after the tail, are left.
     #[inline(always)]
-    fn prefetch(&self, lines: usize) {
-        if size_of::<T>() == 0 {
+    fn prefetch(&self, room: usize, len: usize) {
+        let Some(ahead) = AHEAD.checked_mul(Self::LINE) else {
+            return;
+        };
+        if room <= ahead {
             return;
         }
-        let room = self.cached_room();
-        for line in AHEAD..AHEAD + lines {
-            let ahead = line * Self::LINE;
-            if ahead < room {
-                prefetch_write(self.block.address(self.tail.get().wrapping_add(ahead)));
+        let next = self.tail.get().wrapping_add(ahead);
+        prefetch_write(self.block.address(next));
+        if len > Self::LINE {
+            let lines = len.min(room - ahead).div_ceil(Self::LINE).min(MOST);
+            for line in 1..lines {
+                prefetch_write(self.block.address(next.wrapping_add(line * Self::LINE)));
             }
         }
     }

@@ -182,13 +182,17 @@ impl<T> Span<T> {
 }
 
 impl<T, A> Block<T, A> {
-    /// The layout of a block of `capacity` slots, and where the slots and the marks begin.
-    pub(super) fn layout(capacity: usize) -> (Layout, usize, usize) {
+    /// Where the slots begin; as a constant, so that the halves need no word for it.
+    const SLOTS: usize = size_of::<Header<A>>().next_multiple_of(align_of::<T>());
+
+    /// The layout of a block of `capacity` slots, and where the marks begin.
+    pub(super) fn layout(capacity: usize) -> (Layout, usize) {
         let parts = || {
             let (layout, slots) =
                 Layout::new::<Header<A>>().extend(Layout::array::<T>(capacity)?)?;
             let (layout, marks) = layout.extend(Layout::array::<Mark>(capacity)?)?;
-            Ok::<_, LayoutError>((layout, slots, marks))
+            debug_assert!(slots == Self::SLOTS, "spsc: the slots follow the header");
+            Ok::<_, LayoutError>((layout, marks))
         };
         parts().expect("spsc: the size of the ring overflows isize")
     }
@@ -261,17 +265,14 @@ impl<T, A> Block<T, A> {
         }
     }
 
-    /// Where the slots begin: at a distance from the header that the compiler knows.
     #[inline(always)]
     fn slots(&self) -> NonNull<T> {
-        let offset = const { size_of::<Header<A>>().next_multiple_of(align_of::<T>()) };
-        // SAFETY: `layout` puts the slots behind the header, at the next address that is aligned for them, inside the block
-        // or at its end if they take no room.
-        unsafe { self.header.cast::<u8>().add(offset) }.cast()
+        // SAFETY: `layout` puts the slots there, inside the block, or at its end if they take no room.
+        unsafe { self.header.cast::<u8>().add(Self::SLOTS) }.cast()
     }
 
     fn marks(&self) -> NonNull<Mark> {
-        let offset = Self::layout(self.capacity()).2;
+        let offset = Self::layout(self.capacity()).1;
         // SAFETY: the offset lies inside the block, by its layout.
         unsafe { self.header.cast::<u8>().add(offset) }.cast()
     }
@@ -377,7 +378,7 @@ impl<T, A: Allocator> Block<T, A> {
             capacity.is_power_of_two(),
             "spsc: the capacity is a power of two"
         );
-        let (layout, _, marks) = Self::layout(capacity);
+        let (layout, marks) = Self::layout(capacity);
         let memory = alloc.allocate(layout)?.cast::<u8>();
         let header = memory.cast::<Header<A>>();
         // SAFETY: the offset lies inside the block, or at its end if the marks take no room.

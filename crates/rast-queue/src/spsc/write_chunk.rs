@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
+use core::ptr::NonNull;
 
 use super::Producer;
 use super::raw::Span;
@@ -108,15 +109,13 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
             producer: self.producer,
             count: 0,
         };
-        'all: for (slots, len) in self.span.parts() {
-            for n in 0..len {
-                let Some(item) = items.next() else { break 'all };
-                // SAFETY: `n` is below the length of this stretch of slots.
-                let slot = unsafe { slots.add(n) };
-                // SAFETY: the slot is one of the chunk: past the tail, before the capacity, ours alone, and empty.
-                unsafe { slot.write(item) };
-                written.count += 1;
-            }
+        let [(first, first_len), (second, second_len)] = self.span.parts();
+        // SAFETY: (1) the slots of a stretch lie in a row in the block; (2) they are past the tail, before the capacity,
+        // ours alone, and empty.
+        let more = unsafe { written.fill(first, first_len, &mut items) };
+        if more && second_len > 0 {
+            // SAFETY: likewise.
+            unsafe { written.fill(second, second_len, &mut items) };
         }
         written.count
     }
@@ -244,6 +243,35 @@ impl<T, A: Allocator> fmt::Debug for WriteChunk<'_, T, A> {
 struct Written<'a, T, A: Allocator> {
     producer: &'a Producer<T, A>,
     count: usize,
+}
+
+impl<T, A: Allocator> Written<'_, T, A> {
+    /// Moves items of `items` into the stretch of `len` slots that begins at `slots`, until either ends; false if the
+    /// items did.
+    ///
+    /// # Safety
+    ///
+    /// 1. So many slots lie there in a row.
+    /// 2. They are what follows in the chunk on those that were counted.
+    #[inline(always)]
+    unsafe fn fill(
+        &mut self,
+        slots: NonNull<T>,
+        len: usize,
+        items: &mut impl Iterator<Item = T>,
+    ) -> bool {
+        for n in 0..len {
+            let Some(item) = items.next() else {
+                return false;
+            };
+            // SAFETY: `n` is below the length of this stretch of slots.
+            let slot = unsafe { slots.add(n) };
+            // SAFETY: the slot is one of the chunk: past the tail, before the capacity, ours alone, and empty.
+            unsafe { slot.write(item) };
+            self.count += 1;
+        }
+        true
+    }
 }
 
 impl<T, A: Allocator> Drop for Written<'_, T, A> {
