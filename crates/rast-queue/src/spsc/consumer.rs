@@ -20,7 +20,7 @@ use crate::alloc::{Allocator, Global};
 /// So, when it has taken 64 items or more since it last did, a `pop`, `pop_*` or `read_chunk` that finds nothing pauses
 /// once, with 4 to 64 of the processor's spin hints (10 ns each where it was measured), and looks again.
 /// If that brings few items, as from a producer that is slow, done, or on the same thread, the next pause comes after
-/// twice as many items, up to 65,536, so that it costs nothing that could be measured there.
+/// twice as many items, up to 65,536.
 /// `peek`, `len` and `is_empty` never pause.
 ///
 /// ```
