@@ -15,9 +15,11 @@
 //! | ARMED | arm | the timer will fire if nobody cancels it |
 //! | FIRED | the owner, when it takes the due value out of its store | a cancel comes too late |
 //! | CANCELLED | the canceller | the owner drops the value instead of handing it out |
+//! | GONE | the owner's end, when it drops the value unfired | nothing is left to cancel |
 //!
 //! 1. The word leaves ARMED once, by a compare-exchange, so exactly one of
-//!    firing and cancelling happens, and a canceller knows at once which.
+//!    firing, cancelling and leaving with the owner happens, and a canceller
+//!    knows at once which.
 //! 2. Commands only save work: a Cancel lets the owner drop a value before its
 //!    time, so that cancelled far deadlines do not pile up. The word alone
 //!    decides.
@@ -34,12 +36,13 @@
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::queue::{Closed, Queue};
-use crate::{DeadlineStore, Expired, Handle, HeapStore, Instant, Swept};
+use crate::{CalendarStore, DeadlineStore, Expired, Handle, Instant, Swept};
 use core::fmt;
 
 const ARMED: u32 = 0;
 const FIRED: u32 = 1;
 const CANCELLED: u32 = 2;
+const GONE: u32 = 3;
 
 /// What a timer's two ends share.
 struct Ticket {
@@ -52,10 +55,24 @@ struct Ticket {
 /// No handle: the store's last slot index is never used.
 const UNSTORED: u64 = u64::MAX;
 
+/// The owner's share of a ticket: where it is dropped, nothing will fire.
+struct Stub(Arc<Ticket>);
+
+impl Drop for Stub {
+    fn drop(&mut self) {
+        // Relaxed: whoever finds it gone learns nothing else; a state that was
+        // left before stays as it is. [RT5]
+        let _ = self
+            .0
+            .state
+            .compare_exchange(ARMED, GONE, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
 /// A remotely armed value in the owner's store.
 pub struct Entry<T> {
     value: T,
-    ticket: Arc<Ticket>,
+    stub: Stub,
 }
 
 enum Command<T> {
@@ -70,7 +87,8 @@ struct Shared<T, W> {
     wake: W,
 }
 
-/// Opens a door to timers that the caller owns, kept in a [`HeapStore`].
+/// Opens a door to timers that the caller owns, kept in a
+/// [`CalendarStore`].
 ///
 /// `wake` is called by the arming thread after each accepted timer, and must
 /// leave a token: if the owner is about to sleep, that sleep ends at once.
@@ -97,7 +115,7 @@ struct Shared<T, W> {
 /// assert!(first.cancel().is_err());
 /// ```
 pub fn channel<T, W: Fn()>(wake: W) -> (RemoteTimers<T, W>, TimerOwner<T, W>) {
-    channel_with(HeapStore::new(), wake)
+    channel_with(CalendarStore::new(), wake)
 }
 
 /// As [`channel`], with a store of the caller's choice.
@@ -126,8 +144,8 @@ impl<T, W: Fn()> RemoteTimers<T, W> {
     ///
     /// A deadline in the past fires at the owner's next poll;
     /// [`Instant::MAX`] never does, but can be cancelled. One allocation, one
-    /// push and one call of the owner's wake; its progress is that of
-    /// [`Queue::push`], which is blocking for now.
+    /// push and one call of the owner's wake; lock-free but for the
+    /// allocator, as [`Queue::push`] is.
     ///
     /// # Errors
     ///
@@ -139,7 +157,7 @@ impl<T, W: Fn()> RemoteTimers<T, W> {
         });
         let entry = Entry {
             value,
-            ticket: Arc::clone(&ticket),
+            stub: Stub(Arc::clone(&ticket)),
         };
         match self.shared.commands.push(Command::Arm(at, entry)) {
             Ok(()) => {
@@ -182,17 +200,26 @@ pub struct RemoteTimer<T, W> {
     ticket: Arc<Ticket>,
 }
 
-/// The refusal of a cancel that came too late: the timer has fired.
+/// Why a cancel came too late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AlreadyFired;
+pub enum TooLate {
+    /// The owner has taken the value out: the timer has fired.
+    Fired,
+    /// The value is gone and will not fire: it was cancelled before, or its
+    /// owner dropped it.
+    AlreadyGone,
+}
 
-impl fmt::Display for AlreadyFired {
+impl fmt::Display for TooLate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the timer has fired already")
+        f.write_str(match self {
+            Self::Fired => "the timer has fired already",
+            Self::AlreadyGone => "the timer is gone already, without having fired",
+        })
     }
 }
 
-impl core::error::Error for AlreadyFired {}
+impl core::error::Error for TooLate {}
 
 impl<T, W> RemoteTimer<T, W> {
     /// Cancels the timer, decided on the spot.
@@ -204,9 +231,11 @@ impl<T, W> RemoteTimer<T, W> {
     ///
     /// # Errors
     ///
-    /// [`AlreadyFired`] if the owner was first. Then everything the owner did
+    /// [`TooLate::Fired`] if the owner was first. Then everything the owner did
     /// before it took the value happened before this call returns.
-    pub fn cancel(self) -> Result<(), AlreadyFired> {
+    /// [`TooLate::AlreadyGone`] if a clone of this handle has cancelled it, or
+    /// if the owner is gone and the value with it.
+    pub fn cancel(&self) -> Result<(), TooLate> {
         // Release: pairs with the Acquire of RT2, where the owner finds the
         // timer cancelled; what the canceller did before is seen by the drop
         // of the value. On failure Acquire: pairs with the Release of RT2, so
@@ -217,15 +246,28 @@ impl<T, W> RemoteTimer<T, W> {
             Ordering::Release,
             Ordering::Acquire,
         );
-        if won.is_err() {
-            return Err(AlreadyFired);
+        match won {
+            Ok(_) => {}
+            Err(FIRED) => return Err(TooLate::Fired),
+            Err(_) => return Err(TooLate::AlreadyGone),
         }
-        let refused = self.shared.commands.push(Command::Cancel(self.ticket));
+        let ticket = Arc::clone(&self.ticket);
+        let refused = self.shared.commands.push(Command::Cancel(ticket));
         if let Err(Closed(Command::Cancel(ticket))) = refused {
             // Refused as well once the owner is gone: no work is left to save.
             let _ = self.shared.late.push(ticket);
         }
         Ok(())
+    }
+}
+
+impl<T, W> Clone for RemoteTimer<T, W> {
+    /// Another handle to the same timer; one of them at most cancels it.
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            ticket: Arc::clone(&self.ticket),
+        }
     }
 }
 
@@ -239,8 +281,8 @@ impl<T, W> fmt::Debug for RemoteTimer<T, W> {
 ///
 /// Used by one thread at a time and may move between threads. Dropping it
 /// closes the door and drops every value that has not fired; a cancel after
-/// that says `Ok`, because the timer will not fire.
-pub struct TimerOwner<T, W, S = HeapStore<Entry<T>>>
+/// that says [`TooLate::AlreadyGone`].
+pub struct TimerOwner<T, W, S = CalendarStore<Entry<T>>>
 where
     S: DeadlineStore<Entry<T>>,
 {
@@ -253,7 +295,8 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// returns how many; fewer than `budget` means the queue was found empty.
     ///
     /// Poll after every wake-up and before [`next_deadline`](Self::next_deadline).
-    /// O(log n) for each command.
+    /// What the store's insert and cancel cost for each command: O(1) with the
+    /// default one.
     pub fn poll(&mut self, budget: usize) -> usize {
         let mut done = 0;
         while done < budget {
@@ -267,7 +310,7 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
             done += 1;
             match command {
                 Command::Arm(at, entry) => {
-                    let ticket = Arc::clone(&entry.ticket);
+                    let ticket = Arc::clone(&entry.stub.0);
                     let handle = self.store.insert(at, entry).to_word();
                     // Relaxed: only the owner reads and writes the handle; a
                     // move of the owner to another thread orders it. [RT3]
@@ -286,9 +329,10 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         done
     }
 
-    /// Returns the earliest deadline in the store, `None` if nothing there
-    /// will ever be due. It may be that of a timer cancelled since the last
-    /// poll: to wake for it is useless and harmless.
+    /// Returns when to look at the store next, as the store says: no timer
+    /// there is due before it; `None` if none will ever be. It may be that of a
+    /// timer cancelled since the last poll: to wake for it is useless and
+    /// harmless.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.store.next_deadline()
     }
@@ -303,11 +347,11 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         }
     }
 
-    /// Takes up to `budget` due timers out, hands those that are not
-    /// cancelled to `each`, and returns how many it took out.
+    /// Spends up to `budget` steps of the store on what is due at `now` and
+    /// hands those that are not cancelled to `each`; cancelled ones count as
+    /// fired in the answer.
     ///
-    /// A return value equal to `budget` says to come back soon. If `each`
-    /// panics, the value it was given is gone and all others stay.
+    /// If `each` panics, the value it was given is gone and all others stay.
     pub fn expire(
         &mut self,
         now: Instant,
@@ -350,12 +394,13 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
 /// Decides a due timer: its value, or `None` and the value dropped if it was
 /// cancelled.
 fn fire<T>(expired: Expired<Entry<T>>) -> Option<(Instant, T)> {
-    let Entry { value, ticket } = expired.value;
+    let Entry { value, stub } = expired.value;
     // Release: pairs with the Acquire of a failed RT1; what the owner did
     // before firing is seen by the canceller that comes too late. On failure
     // Acquire: pairs with the Release of RT1; what the canceller did before is
     // seen by the drop of the value below. [RT2]
-    let won = ticket
+    let won = stub
+        .0
         .state
         .compare_exchange(ARMED, FIRED, Ordering::Release, Ordering::Acquire);
     won.is_ok().then_some((expired.at, value))

@@ -3,7 +3,7 @@
 
 use rast_timers::primitive::sync::Arc;
 use rast_timers::queue::Closed;
-use rast_timers::remote::{self, AlreadyFired, RemoteTimer, RemoteTimers, TimerOwner};
+use rast_timers::remote::{self, RemoteTimer, RemoteTimers, TimerOwner, TooLate};
 use rast_timers::{
     CalendarStore, Clock, DeadlineStore, Expired, Handle, HeapStore, Instant, ManualClock, Missed,
     MonotonicClock, Nanos, PeriodicTimer, StartFinishTimer, Step, Tick, TimerConfig, WaitingTimer,
@@ -200,7 +200,21 @@ fn a_dropped_owner_drops_what_it_has() {
     let queued = timers.arm(at(1), Arc::clone(&drops)).unwrap();
     drop(owner);
     assert_eq!(Arc::strong_count(&drops), 1);
-    assert_eq!((stored.cancel(), queued.cancel()), (Ok(()), Ok(())));
+    let gone = Err(TooLate::AlreadyGone);
+    assert_eq!((stored.cancel(), queued.cancel()), (gone, gone));
+}
+
+#[test]
+fn one_handle_of_many_cancels() {
+    let (timers, mut owner) = remote::channel(|| ());
+    let timer = timers.arm(at(1), "gone").unwrap();
+    let other = timer.clone();
+    assert_eq!(timer.cancel(), Ok(()));
+    assert_eq!(other.cancel(), Err(TooLate::AlreadyGone));
+    owner.poll(9);
+    assert_eq!(owner.pop_due(at(9)), None);
+    drop(owner);
+    assert_eq!(other.cancel(), Err(TooLate::AlreadyGone));
 }
 
 #[test]
@@ -248,7 +262,7 @@ fn cancelled_timers_count_in_the_budget_and_fire_nothing() {
     );
     assert_eq!(fired, [2]);
     assert_eq!(owner.pop_due(at(9)), Some((at(3), 3)));
-    assert_eq!(armed.next().unwrap().cancel(), Err(AlreadyFired));
+    assert_eq!(armed.next().unwrap().cancel(), Err(TooLate::Fired));
     assert_eq!(owner.poll(9), 2);
 }
 

@@ -70,6 +70,23 @@ fn cancel_or_fire_never_both() {
     });
 }
 
+/// A cancel against an owner that leaves: the value is dropped once, and the
+/// answer is that it was cancelled or that it is gone, never that it fired.
+#[test]
+fn cancel_against_a_leaving_owner() {
+    model(|| {
+        let (timers, mut owner) = remote::channel(|| ());
+        let value = Arc::new(());
+        let timer = timers.arm(at(1), Arc::clone(&value)).unwrap();
+        let canceller = thread::spawn(move || timer.cancel());
+        owner.poll(1);
+        drop(owner);
+        let cancelled = canceller.join().unwrap();
+        assert_ne!(cancelled, Err(remote::TooLate::Fired));
+        assert_eq!(Arc::strong_count(&value), 1);
+    });
+}
+
 /// A cancel that comes too late sees what the owner did before it fired.
 #[test]
 fn late_cancel_sees_what_the_owner_did() {
