@@ -743,3 +743,25 @@ impl<T> fmt::Debug for CalendarStore<T> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_rests_when_its_generations_are_used_up() {
+        let mut store = CalendarStore::new();
+        let at = Instant::from_nanos;
+        let first = store.insert(at(1), 1);
+        assert_eq!(store.cancel(first), Some(1));
+        store.cells[0].generation = u32::MAX;
+        let last = store.insert(at(1), 2);
+        assert_eq!((last.slot(), last.generation()), (first.slot(), u32::MAX));
+        assert_eq!(store.cancel(last), Some(2));
+        let next = store.insert(at(1), 3);
+        assert_eq!(next.slot(), first.slot() + 1);
+        assert_eq!(store.cancel(last), None);
+        assert_eq!(store.reschedule(last, at(9)), None);
+        store.check_invariants();
+    }
+}

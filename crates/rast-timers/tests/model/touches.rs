@@ -75,6 +75,33 @@ fn jump(case: &str, rule: impl Fn(u64) -> u64) {
     // A value moves at most once a level, eight in a step.
     assert!(counted.calls <= POPULATION * 4 + 1_000, "{case}");
     counted.settle(case);
+    sweep(case, rule);
+}
+
+/// The same by `expire`, a budget of 64 steps a call.
+fn sweep(case: &str, rule: impl Fn(u64) -> u64) {
+    const BUDGET: usize = 64;
+    let mut counted = Counted::new();
+    for index in 0..POPULATION {
+        let time = rule(index);
+        counted.store.insert(at(time), time);
+    }
+    let (mut fired, mut last, mut more) = (0, 0, true);
+    while more {
+        let swept = counted.call(|store| {
+            store.expire(at(u64::MAX), BUDGET, |due| {
+                assert!(last <= due.value, "in order");
+                last = due.value;
+            })
+        });
+        assert!(swept.fired <= BUDGET);
+        fired += swept.fired as u64;
+        more = swept.more;
+    }
+    assert_eq!(fired, POPULATION);
+    let most = counted.most;
+    println!("{case}: at most {most} touches in a call with a budget of {BUDGET}");
+    assert!(most <= CalendarStore::<u64>::TOUCHES * BUDGET as u64);
 }
 
 const SECOND: u64 = 1_000_000_000;

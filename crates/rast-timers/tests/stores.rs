@@ -1,0 +1,154 @@
+//! What every deadline store promises, one test a promise, for each store.
+#![cfg(not(rast_loom))]
+
+use rast_timers::{
+    CalendarStore, DeadlineStore, FiringStore, HeapStore, Instant, LaneStore, Nanos, Step,
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+fn at(nanos: u64) -> Instant {
+    Instant::from_nanos(nanos)
+}
+
+const HOUR: u64 = 3_600_000_000_000;
+
+fn the_last_instant_is_never(mut store: impl DeadlineStore<u32>) {
+    let never = store.insert(Instant::MAX, 1);
+    store.insert(at(u64::MAX - 1), 2);
+    assert_eq!(store.pop_due(Instant::MAX).map(|due| due.value), Some(2));
+    assert_eq!(store.step(Instant::MAX), Step::Idle);
+    assert_eq!(store.next_deadline(), None);
+    let moved = store.reschedule(never, at(3)).unwrap();
+    let due = store.pop_due(Instant::MAX).unwrap();
+    assert_eq!((due.at, due.handle, due.value), (at(3), moved, 1));
+    assert!(store.is_empty());
+}
+
+fn hours_pass_at_once(mut store: impl DeadlineStore<u64>) {
+    for hour in (0..1000).rev() {
+        store.insert(at(hour * HOUR), hour);
+    }
+    for hour in 0..10 {
+        assert_eq!(store.pop_due(at(hour * HOUR)).unwrap().value, hour);
+        assert_eq!(store.pop_due(at(hour * HOUR)), None);
+    }
+    // Back, and far ahead.
+    assert_eq!(store.pop_due(at(0)), None);
+    for hour in 10..1000 {
+        assert_eq!(store.pop_due(at(5000 * HOUR)).unwrap().value, hour);
+    }
+    assert_eq!(store.pop_due(Instant::MAX), None);
+}
+
+fn time_goes_back(mut store: impl DeadlineStore<u32>) {
+    store.insert(at(2 * HOUR), 1);
+    assert_eq!(store.pop_due(at(HOUR)), None);
+    // Before what has been seen: due at its own time nevertheless.
+    store.insert(at(5), 2);
+    store.insert(at(4), 3);
+    assert_eq!(store.pop_due(at(3)), None);
+    assert_eq!(store.pop_due(at(4)).map(|due| due.value), Some(3));
+    assert_eq!(store.pop_due(at(4)), None);
+    assert!(store.next_deadline().unwrap() <= at(5));
+    assert_eq!(store.pop_due(at(5)).map(|due| due.value), Some(2));
+}
+
+fn a_value_is_armed_again(mut store: impl DeadlineStore<u32>) {
+    store.insert(at(1), 7);
+    let mut times = Vec::new();
+    while let Some(due) = store.pop_due(at(25)) {
+        times.push(due.at);
+        store.insert(due.at.saturating_add(Nanos::from_nanos(10)), due.value);
+    }
+    assert_eq!(times, [at(1), at(11), at(21)]);
+    assert_eq!(store.next_deadline(), Some(at(31)));
+}
+
+fn a_due_value_cancels_the_next(mut store: impl DeadlineStore<u32>) {
+    let handles: Vec<_> = (0..100).map(|value| store.insert(at(9), value)).collect();
+    let mut fired = Vec::new();
+    while let Some(due) = store.pop_due(at(9)) {
+        fired.push(due.value);
+        let other = due.value + 1;
+        if let Some(&handle) = handles.get(other as usize) {
+            assert_eq!(store.cancel(handle), Some(other));
+        }
+        assert_eq!(store.cancel(due.handle), None);
+        assert_eq!(store.reschedule(due.handle, at(20)), None);
+    }
+    assert_eq!(fired, (0..100).step_by(2).collect::<Vec<_>>());
+}
+
+fn a_panic_loses_one_value(mut store: impl DeadlineStore<u32>) {
+    for value in 0..50 {
+        store.insert(at(u64::from(value % 25) * 1_000), value);
+    }
+    let mut fired = Vec::new();
+    loop {
+        let swept = catch_unwind(AssertUnwindSafe(|| {
+            store.expire(at(HOUR), 7, |due| {
+                fired.push(due.value);
+                assert!(due.value % 10 != 3, "this one fails");
+            })
+        }));
+        if swept.is_ok_and(|swept| !swept.more) {
+            break;
+        }
+    }
+    let order = (0..25).flat_map(|value| [value, value + 25]);
+    assert_eq!(fired, order.collect::<Vec<_>>());
+    assert!(store.is_empty());
+}
+
+fn slack_makes_deadlines_meet(mut store: impl DeadlineStore<u32>) {
+    for value in 0..100 {
+        let from = 1_000_000 + u64::from(value) * 1_000;
+        store.insert_within(at(from), Nanos::from_nanos(200_000), value);
+    }
+    let mut times = Vec::new();
+    while let Some(due) = store.pop_due(at(HOUR)) {
+        let from = 1_000_000 + u64::from(due.value) * 1_000;
+        assert!(from <= due.at.as_nanos() && due.at.as_nanos() <= from + 200_000);
+        times.push(due.at);
+    }
+    times.dedup();
+    assert!(times.len() <= 3, "{times:?}");
+}
+
+macro_rules! each_store {
+    ($($test:ident)*) => {$(
+        mod $test {
+            use super::*;
+
+            #[test]
+            fn calendar() {
+                super::$test(CalendarStore::new());
+            }
+
+            #[test]
+            fn heap() {
+                super::$test(HeapStore::new());
+            }
+
+            #[test]
+            fn lanes() {
+                super::$test(LaneStore::new());
+            }
+
+            #[test]
+            fn firing() {
+                super::$test(FiringStore::new());
+            }
+        }
+    )*};
+}
+
+each_store! {
+    the_last_instant_is_never
+    hours_pass_at_once
+    time_goes_back
+    a_value_is_armed_again
+    a_due_value_cancels_the_next
+    a_panic_loses_one_value
+    slack_makes_deadlines_meet
+}
