@@ -5,7 +5,7 @@
 
 mod support;
 
-use rast_alloc::{Allocator, Layout, RastAlloc};
+use rast_alloc::{Allocator, Layout, RastAlloc, SharedHeap};
 use std::ptr::NonNull;
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread;
@@ -223,6 +223,10 @@ fn blocks_go_from_hand_to_hand() {
     for is_watched in [true, false] {
         exchange(RastAlloc, is_watched, 3);
         exchange(GlobalFace, is_watched, 3);
+        let heap = SharedHeap::new();
+        exchange(&heap, is_watched, 3);
+        let stats = heap.stats();
+        assert_eq!((stats.bytes_current, stats.live()), (0, 0), "{stats}");
     }
     // All threads have ended and every block was freed: nothing is left, to the byte and to the block.
     let stats = RastAlloc::stats();

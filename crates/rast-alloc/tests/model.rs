@@ -5,7 +5,7 @@ mod support;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use rast_alloc::{Allocator, Heap, Layout, RastAlloc};
+use rast_alloc::{Allocator, Heap, Layout, RastAlloc, SharedHeap};
 use std::ptr::NonNull;
 use support::{BORDERS, GlobalFace, Map};
 
@@ -263,6 +263,17 @@ proptest! {
         prop_assert_eq!(heap.stats().live(), 0);
         heap.purge();
         prop_assert_eq!(heap.stats().bytes_reserved, 0);
+    }
+
+    #[test]
+    fn so_they_are_in_a_shared_heap(ops in vec(op(), 0..80)) {
+        let heap = SharedHeap::new();
+        let mut shadow = Shadow::new(&heap, usize::MAX);
+        shadow.run(&ops)?;
+        prop_assert_eq!(heap.stats().bytes_current, shadow.requested);
+        drop(shadow);
+        prop_assert_eq!(heap.stats().bytes_current, 0);
+        prop_assert_eq!(heap.stats().live(), 0);
     }
 
     #[test]
