@@ -56,7 +56,7 @@ pub(crate) fn run(names: &[String]) -> Result {
     let mut lines = Vec::new();
     let mut errors = Vec::new();
     for (krate, targets) in chosen {
-        let mut cmd = Cmd::cargo().args(["test", "-p", &krate.name]);
+        let mut cmd = Cmd::cargo().args(["test", "-p", &krate.name, "--all-features"]);
         for target in targets {
             cmd = cmd.args(["--test", target]);
         }

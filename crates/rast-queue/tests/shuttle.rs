@@ -18,6 +18,9 @@ mod list;
 mod mpsc;
 #[path = "shuttle/queue.rs"]
 mod queue;
+#[cfg(feature = "async")]
+#[path = "shuttle/queue_async.rs"]
+mod queue_async;
 #[path = "shuttle/segmented.rs"]
 mod segmented;
 #[path = "shuttle/spmc.rs"]

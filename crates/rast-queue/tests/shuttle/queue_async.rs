@@ -1,0 +1,121 @@
+//! `Queue`, waited for by futures and a stream. A future is polled again only when it was woken, so that a wake-up that
+//! is lost is a deadlock, which the scheduler reports.
+
+use crate::history::{Clock, assert_sound};
+use futures_core::Stream;
+use rast_queue::Queue;
+use rast_queue::primitive::model::model;
+use rast_queue::primitive::sync::Arc;
+use rast_queue::primitive::{Parker, Unparker, thread};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+struct Unpark(Unparker);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let parker = Parker::new();
+    let waker = Waker::from(Arc::new(Unpark(parker.unparker())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        parker.park();
+    }
+}
+
+/// How a consumer asks for its next item.
+type Ask = fn(&Queue<u64>) -> Option<u64>;
+
+fn by_future(queue: &Queue<u64>) -> Option<u64> {
+    block_on(queue.pop_async())
+}
+
+/// The stream's place in the line goes with each item.
+fn by_stream(queue: &Queue<u64>) -> Option<u64> {
+    let mut stream = queue.stream();
+    block_on(poll_fn(|cx| Pin::new(&mut stream).poll_next(cx)))
+}
+
+/// After one future that is polled once and dropped, maybe woken.
+fn by_second_future(queue: &Queue<u64>) -> Option<u64> {
+    let mut early = queue.pop_async();
+    match Pin::new(&mut early).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(item) => item,
+        Poll::Pending => {
+            thread::yield_now();
+            drop(early);
+            by_future(queue)
+        }
+    }
+}
+
+/// Two consumers and two producers, one of which pushes batches: all items come. Who has the last one closes, so that a
+/// wake-up that is lost before leaves somebody asleep.
+fn all_items_come(name: &'static str, asks: [Ask; 2]) {
+    const EACH: u64 = 6;
+    model(move || {
+        let queue = Arc::new(Queue::with_segment_slots(2));
+        let popped = Arc::new(AtomicU64::new(0));
+        let clock = Clock::default();
+        let consumers = [0, 1].map(|number| {
+            let (queue, mut log) = (Arc::clone(&queue), clock.log(number));
+            let (ask, popped) = (asks[number], Arc::clone(&popped));
+            thread::spawn(move || {
+                while log.pop_wait(|| ask(&queue)).is_some() {
+                    if popped.fetch_add(1, Ordering::Relaxed) + 1 == 2 * EACH {
+                        log.close(|| queue.close());
+                    }
+                }
+                log.into_events()
+            })
+        });
+        let producers = [2, 3].map(|number| {
+            let (queue, mut log) = (Arc::clone(&queue), clock.log(number));
+            thread::spawn(move || {
+                let values = |from: u64| [from, from + 1].map(|n| (number as u64) << 32 | n);
+                for from in (0..EACH).step_by(2) {
+                    if number == 2 {
+                        for value in values(from) {
+                            log.push(value, || queue.push(value).is_ok());
+                        }
+                    } else {
+                        let batch = values(from);
+                        log.push_batch(&batch, || {
+                            queue.push_slice(&batch).map_or(0, |()| batch.len())
+                        });
+                    }
+                }
+                log.into_events()
+            })
+        });
+        let producers = producers.map(|thread| thread.join().unwrap());
+        let consumers = consumers.map(|thread| thread.join().unwrap());
+        let history: Vec<_> = consumers.into_iter().chain(producers).collect();
+        assert_sound(name, &history);
+    });
+}
+
+#[test]
+fn queue_futures_are_woken() {
+    all_items_come("futures", [by_future, by_future]);
+}
+
+#[test]
+fn queue_streams_are_woken() {
+    all_items_come("streams", [by_stream, by_future]);
+}
+
+#[test]
+fn queue_dropped_futures_hand_their_wake_up_on() {
+    all_items_come("dropped futures", [by_second_future, by_second_future]);
+}
