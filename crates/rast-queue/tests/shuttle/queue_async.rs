@@ -1,7 +1,7 @@
 //! `Queue`, waited for by futures and a stream. A future is polled again only when it was woken, so that a wake-up that
 //! is lost is a deadlock, which the scheduler reports.
 
-use crate::history::{Clock, assert_sound};
+use crate::history::{Clock, Log, assert_sound};
 use futures_core::Stream;
 use rast_queue::Queue;
 use rast_queue::primitive::model::model;
@@ -46,35 +46,45 @@ fn by_stream(queue: &Queue<u64>) -> Option<u64> {
     block_on(poll_fn(|cx| Pin::new(&mut stream).poll_next(cx)))
 }
 
-/// After one future that is polled once and dropped, maybe woken.
-fn by_second_future(queue: &Queue<u64>) -> Option<u64> {
-    let mut early = queue.pop_async();
-    match Pin::new(&mut early).poll(&mut Context::from_waker(Waker::noop())) {
+/// Polls a future once and drops it, maybe woken.
+fn in_passing(queue: &Queue<u64>) -> Option<u64> {
+    let mut future = queue.pop_async();
+    let polled = Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop()));
+    thread::yield_now();
+    match polled {
         Poll::Ready(item) => item,
-        Poll::Pending => {
-            thread::yield_now();
-            drop(early);
-            by_future(queue)
+        Poll::Pending => None,
+    }
+}
+
+/// What each producer pushes.
+const EACH: u64 = 6;
+
+/// Counts items, and closes after the last.
+#[derive(Clone, Default)]
+struct Counted(Arc<AtomicU64>);
+
+impl Counted {
+    fn one(&self, log: &mut Log, queue: &Queue<u64>) {
+        if self.0.fetch_add(1, Ordering::Relaxed) + 1 == 2 * EACH {
+            log.close(|| queue.close());
         }
     }
 }
 
 /// Two consumers and two producers, one of which pushes batches: all items come. Who has the last one closes, so that a
-/// wake-up that is lost before leaves somebody asleep.
-fn all_items_come(name: &'static str, asks: [Ask; 2]) {
-    const EACH: u64 = 6;
+/// wake-up that is lost before leaves somebody asleep. Another thread asks `passes` times in passing.
+fn all_items_come(name: &'static str, asks: [Ask; 2], passes: u32) {
     model(move || {
         let queue = Arc::new(Queue::with_segment_slots(2));
-        let popped = Arc::new(AtomicU64::new(0));
+        let counted = Counted::default();
         let clock = Clock::default();
         let consumers = [0, 1].map(|number| {
             let (queue, mut log) = (Arc::clone(&queue), clock.log(number));
-            let (ask, popped) = (asks[number], Arc::clone(&popped));
+            let (ask, counted) = (asks[number], counted.clone());
             thread::spawn(move || {
                 while log.pop_wait(|| ask(&queue)).is_some() {
-                    if popped.fetch_add(1, Ordering::Relaxed) + 1 == 2 * EACH {
-                        log.close(|| queue.close());
-                    }
+                    counted.one(&mut log, &queue);
                 }
                 log.into_events()
             })
@@ -98,24 +108,34 @@ fn all_items_come(name: &'static str, asks: [Ask; 2]) {
                 log.into_events()
             })
         });
+        let (theirs, mut log) = (Arc::clone(&queue), clock.log(4));
+        let passer = thread::spawn(move || {
+            for _ in 0..passes {
+                if log.pop(|| in_passing(&theirs)).is_some() {
+                    counted.one(&mut log, &theirs);
+                }
+            }
+            log.into_events()
+        });
         let producers = producers.map(|thread| thread.join().unwrap());
         let consumers = consumers.map(|thread| thread.join().unwrap());
-        let history: Vec<_> = consumers.into_iter().chain(producers).collect();
+        let mut history: Vec<_> = consumers.into_iter().chain(producers).collect();
+        history.push(passer.join().unwrap());
         assert_sound(name, &history);
     });
 }
 
 #[test]
 fn queue_futures_are_woken() {
-    all_items_come("futures", [by_future, by_future]);
+    all_items_come("futures", [by_future, by_future], 0);
 }
 
 #[test]
 fn queue_streams_are_woken() {
-    all_items_come("streams", [by_stream, by_future]);
+    all_items_come("streams", [by_stream, by_future], 0);
 }
 
 #[test]
 fn queue_dropped_futures_hand_their_wake_up_on() {
-    all_items_come("dropped futures", [by_second_future, by_second_future]);
+    all_items_come("dropped futures", [by_future, by_stream], 4);
 }
