@@ -61,6 +61,7 @@ mod abort;
 mod error;
 pub mod list;
 pub mod mpsc;
+mod popping;
 mod queue;
 pub mod spmc;
 pub mod spsc;
