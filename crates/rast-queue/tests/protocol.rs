@@ -28,7 +28,7 @@ use std::env;
 use std::time::Instant;
 
 use explore::{Explored, Fault, Limits, explore};
-use machine::Operation::{Close, IsEmpty, Pop, PopBatch, Push, PushBack, PushBatch};
+use machine::Operation::{Close, IsEmpty, Pop, PopBatch, Push, PushBack, PushBatch, PushVain};
 use machine::{Model, Operation};
 use mutant::Mutant;
 use state::{At, State};
@@ -208,6 +208,21 @@ fn batches() {
             (3, &[&[PushBatch, PushBatch], &[PopBatch, Pop]]),
             (2, &[&[PushBatch], &[PopBatch], &[Push]]),
             (3, &[&[PushBatch, Push], &[PopBatch, Close]]),
+        ],
+    );
+}
+
+/// What the allocator refuses leaves nothing behind.
+#[test]
+fn vain_pushes() {
+    all_hold(
+        "vain_pushes",
+        &[
+            (1, &[&[Push, PushVain, PushVain, Pop], &[Pop, Push]]),
+            (1, &[&[Push, PushVain, PushVain], &[Push, Pop]]),
+            (2, &[&[Push, Push, PushVain], &[PushVain], &[Pop]]),
+            (1, &[&[Push, PushVain], &[PushVain], &[Close]]),
+            (1, &[&[Push, PushVain], &[Push], &[Pop]]),
         ],
     );
 }
@@ -410,6 +425,24 @@ fn a_full_segment_is_pinned() {
         Mutant::NoPin,
         (1, &[&[Push, Push, Pop, Pop], &[Push]]),
         "is freed while thread",
+    );
+}
+
+#[test]
+fn vain_pushes_leave_no_index_behind() {
+    mutant(
+        Mutant::PinToSegment,
+        (1, &[&[Push, PushVain, PushVain], &[Pop]]),
+        "the index of tail is 3, above 2",
+    );
+}
+
+#[test]
+fn a_pin_goes_back_where_it_is_counted() {
+    mutant(
+        Mutant::PinAnywhere,
+        (2, &[&[Push, Push, Push, Push], &[Pop]]),
+        "is written over",
     );
 }
 

@@ -21,12 +21,14 @@ pub(crate) enum Operation {
     IsEmpty,
     /// One item that was in the queue before and is taken also when the queue is closed.
     PushBack,
+    /// A push for which the allocator refuses.
+    PushVain,
 }
 
 impl Operation {
     pub(crate) fn items(self) -> u8 {
         match self {
-            Self::Push | Self::PushBack | Self::Pop => 1,
+            Self::Push | Self::PushBack | Self::PushVain | Self::Pop => 1,
             Self::PushBatch | Self::PopBatch => 2,
             Self::Close | Self::IsEmpty => 0,
         }
@@ -35,7 +37,7 @@ impl Operation {
     /// The first access of the operation.
     pub(crate) fn first(self) -> At {
         match self {
-            Self::Push | Self::PushBatch | Self::PushBack => At::PushLoad,
+            Self::Push | Self::PushBatch | Self::PushBack | Self::PushVain => At::PushLoad,
             Self::Pop | Self::PopBatch => At::PopHead,
             Self::Close => At::CloseLoad,
             Self::IsEmpty => At::EmptyRetired,
@@ -43,7 +45,10 @@ impl Operation {
     }
 
     pub(super) fn is_push(self) -> bool {
-        matches!(self, Self::Push | Self::PushBatch | Self::PushBack)
+        matches!(
+            self,
+            Self::Push | Self::PushBatch | Self::PushBack | Self::PushVain
+        )
     }
 
     pub(super) fn is_pop(self) -> bool {
@@ -307,6 +312,11 @@ impl Step<'_> {
                 }
             }
             At::Pay => self.pay(),
+            At::PinLoad => {
+                let tail = self.s.tail;
+                self.pin_back_by(tail)
+            }
+            At::PinBack => self.pin_back(),
             At::Leave => self.left_by_one(),
             At::PopHead
             | At::PopHint

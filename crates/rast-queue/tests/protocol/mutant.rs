@@ -24,6 +24,10 @@ pub(crate) enum Mutant {
     NoOvershoot,
     /// Who meets a full segment goes on without a pin.
     NoPin,
+    /// A pin of `tail` always goes to the segment, also where `tail` counts it still.
+    PinToSegment,
+    /// A pin of `tail` goes back into that word wherever it leads.
+    PinAnywhere,
     /// A full last segment is closed by the flag alone.
     NoTerminal,
     /// An item that comes back is linked over the end before CLOSED is set.

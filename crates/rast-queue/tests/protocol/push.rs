@@ -148,6 +148,10 @@ impl Step<'_> {
 
     pub(super) fn push_allocate(&mut self) -> Outcome {
         let fresh = match self.s.spare {
+            0 if self.operation == Operation::PushVain => {
+                self.t().then = Then::NoMemory;
+                return self.leave();
+            }
             0 => match (1..=POOL as u8).find(|&free| self.s.allocated() & bit(free) == 0) {
                 Some(free) => free,
                 None => return Err("the pool is too small for this program".into()),

@@ -73,7 +73,36 @@ impl Step<'_> {
             self.t().held = 0;
             return self.after_leaving();
         }
+        self.go(if self.operation.is_pop() {
+            At::Leave
+        } else {
+            At::PinLoad
+        })
+    }
+
+    /// What who gives a pin of `tail` back does with a tail that it has seen.
+    pub(super) fn pin_back_by(&mut self, tail: Word) -> Outcome {
+        let is_counted = tail.segment == self.t().word.segment;
+        if is_counted && tail.index <= self.slots() {
+            return Err("tail does not count a pin that is out".into());
+        }
+        if (is_counted || self.is(Mutant::PinAnywhere)) && !self.is(Mutant::PinToSegment) {
+            self.t().seen = tail;
+            return self.go(At::PinBack);
+        }
+        self.t().seen = Word::default();
         self.go(At::Leave)
+    }
+
+    pub(super) fn pin_back(&mut self) -> Outcome {
+        let (seen, tail) = (self.t().seen, self.s.tail);
+        if tail != seen {
+            return self.pin_back_by(tail);
+        }
+        self.s.tail.index -= 1;
+        self.t().held = 0;
+        self.t().seen = Word::default();
+        self.after_leaving()
     }
 
     pub(super) fn left_by_one(&mut self) -> Outcome {
@@ -104,6 +133,7 @@ impl Step<'_> {
             }
             Then::Refused if self.s.oracle.closed => self.finish(),
             Then::Refused => Err("an open queue refuses".into()),
+            Then::NoMemory => self.finish(),
             Then::Empty => self.found_empty(),
             Then::ClosedByMe => self.closed(true),
             Then::ClosedByOther => self.closed(false),
