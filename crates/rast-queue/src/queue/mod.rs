@@ -374,7 +374,7 @@ impl<T, A: Allocator> Queue<T, A> {
         }
         step!("release: due");
         // SAFETY: until the change is made, the segment is live.
-        let is_last = unsafe { (*segment).settle(change) };
+        let is_last = unsafe { Segment::settle(segment, change) };
         if is_last {
             step!("release: alone");
             // SAFETY: control came to zero by the caller: it holds the segment alone.

@@ -10,7 +10,7 @@ use super::pause::{
     pause,
 };
 use super::push::Admission;
-use super::segment::{SOURCE, Segment};
+use super::segment::{SOURCE, Segment, Slot};
 use super::word::{self, Word, advanced, index, same_segment};
 use crate::alloc::Allocator;
 use crate::primitive::hint::spin_loop;
@@ -99,9 +99,10 @@ impl<T, A: Allocator> Queue<T, A> {
     unsafe fn take(&self, claimed: Word<T>, ticket: usize) -> Option<T> {
         // SAFETY: a segment is live while one of its tickets is not DONE, and this one is not.
         let slot = unsafe { Segment::slot(claimed.ptr(), ticket) };
-        if slot.is_written() {
+        // SAFETY: the ticket is the caller's, and has not been taken.
+        if unsafe { Slot::is_written(slot) } {
             // SAFETY: the ticket is the caller's; the value stands.
-            return Some(unsafe { slot.take() });
+            return Some(unsafe { Slot::take(slot) });
         }
         // SAFETY: the caller's obligation.
         unsafe { self.take_slow(claimed, ticket) }
@@ -121,16 +122,18 @@ impl<T, A: Allocator> Queue<T, A> {
         self.set_bound(Word::null(), 0);
         for _ in 0..PATIENCE {
             spin_loop();
-            if slot.is_written() {
+            // SAFETY: the ticket is the caller's, and has not been taken.
+            if unsafe { Slot::is_written(slot) } {
                 // SAFETY: the ticket is the caller's; the value stands.
-                return Some(unsafe { slot.take() });
+                return Some(unsafe { Slot::take(slot) });
             }
         }
         step!("take: given up");
-        let is_written = slot.abandon();
+        // SAFETY: the ticket is the caller's, and is given up once.
+        let is_written = unsafe { Slot::abandon(slot) };
         step!("take: abandoned");
         // SAFETY: the ticket is the caller's; the value stands if this is true.
-        is_written.then(|| unsafe { slot.take() })
+        is_written.then(|| unsafe { Slot::take(slot) })
     }
 
     /// Looks at both words. `head` has been read as `word`.

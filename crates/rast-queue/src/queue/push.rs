@@ -4,7 +4,7 @@ use core::mem::ManuallyDrop;
 use core::ptr;
 
 use super::pause::{CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, PREFETCH, pause};
-use super::segment::{SOURCE, Segment, terminal};
+use super::segment::{SOURCE, Segment, Slot, terminal};
 use super::word::{self, CLOSED, WAITING, Word, advanced, index};
 use super::{Held, Queue};
 use crate::alloc::Allocator;
@@ -157,9 +157,9 @@ impl<T, A: Allocator> Queue<T, A> {
             // SAFETY: the claim made the ticket the caller's, so its segment is live until the slot is DONE; the claim
             // was below the slots.
             let slot = unsafe { Segment::slot(word.ptr(), index(word)) };
-            prefetch_write(ptr::from_ref(slot).wrapping_add(PREFETCH));
+            prefetch_write(slot.wrapping_add(PREFETCH));
             // SAFETY: the ticket's one fill; the item is valid and given up if it is taken, by the caller.
-            if unsafe { slot.fill(item) } {
+            if unsafe { Slot::fill(slot, item) } {
                 return Ok(Pushed::seen_in(word));
             }
         }
@@ -242,6 +242,8 @@ impl<T, A: Allocator> Queue<T, A> {
             step!("push slow: segment in hand");
             // SAFETY: the segment is the caller's alone, and has a slot.
             let slot = unsafe { Segment::slot(fresh, 0) };
+            // SAFETY: as above.
+            let slot = unsafe { &*slot };
             // SAFETY: nobody else knows the segment; the item is valid by the caller's obligations.
             unsafe { slot.prefill(item) };
             step!("push slow: segment filled");
@@ -301,7 +303,7 @@ impl<T, A: Allocator> Queue<T, A> {
         // SAFETY: the claim made the ticket the caller's.
         let slot = unsafe { Segment::slot(word.ptr(), index(word)) };
         // SAFETY: the ticket's one fill; the item is valid and given up if it is taken.
-        unsafe { slot.fill(item) }.then(|| Ok(Pushed::seen_in(word)))
+        unsafe { Slot::fill(slot, item) }.then(|| Ok(Pushed::seen_in(word)))
     }
 
     /// Copies the items at `items` from index `taken` to `count` into the queue, in order, and moves `taken` on with
@@ -364,12 +366,12 @@ impl<T, A: Allocator> Queue<T, A> {
             for ticket in index(word)..index(word) + tickets {
                 // SAFETY: the claim made these tickets the caller's; all are below the slots.
                 let slot = unsafe { Segment::slot(word.ptr(), ticket) };
-                prefetch_write(ptr::from_ref(slot).wrapping_add(PREFETCH));
+                prefetch_write(slot.wrapping_add(PREFETCH));
                 // SAFETY: there are as many tickets as items, and each takes one at most: the item is in range.
                 let item = unsafe { items.add(*taken) };
                 // SAFETY: the ticket's one fill. An abandoned ticket takes nothing; its item goes to the next one, so
                 // that the order holds.
-                *taken += usize::from(unsafe { slot.fill(item) });
+                *taken += usize::from(unsafe { Slot::fill(slot, item) });
             }
         }
         // If a waker panicked, all the same the items are pushed, and the others woken.

@@ -14,6 +14,10 @@
 //! | ABANDONED | the consumer, added when it waited long enough | the producer keeps its value and comes again |
 //! | DONE | stored by the last of the two to be here | neither touches the slot again |
 //!
+//! Whoever is done with a slot or a pin may see the segment go at once, freed by another, while its own call has not
+//! returned. So what gives a segment up takes its address, and borrows a field for one access at a time: a reference to
+//! the whole, as an argument, would promise that the memory lasts as long as the call.
+//!
 //! `control` is a signed sum, zero when nobody can reach the segment by a pin any more:
 //! it starts with two SOURCEs, the words `tail` and `head`; the exchange that takes a word away from the segment adds
 //! the pins that were taken through it and takes one SOURCE; each pin takes one when it leaves.
@@ -75,22 +79,27 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Copies the value at `item` here and publishes it. False: the ticket was abandoned, and the value is not here.
+    /// Copies the value at `item` into the slot and publishes it. False: the ticket was abandoned, and the value is not
+    /// there. The slot may be gone when this returns.
     ///
     /// # Safety
     ///
     /// 1. The caller claimed the slot's ticket as its producer, and this is its one call for it.
     /// 2. `item` is valid for reads of `T`; the caller gives the value up if this returns true.
     #[inline]
-    pub(super) unsafe fn fill(&self, item: *const T) -> bool {
-        self.value.with_mut(|value| {
+    pub(super) unsafe fn fill(slot: *const Self, item: *const T) -> bool {
+        // SAFETY: by (1) the slot is not DONE before this says so, or says WRITTEN; until then it is live.
+        let value = unsafe { &(*slot).value };
+        value.with_mut(|value| {
             // SAFETY: by (1) nobody else writes here, and the ticket's consumer reads only after WRITTEN; by (2).
             unsafe { ptr::copy_nonoverlapping(item, value.cast::<T>(), 1) };
         });
         step!("fill: value copied");
+        // SAFETY: as above.
+        let state = unsafe { &(*slot).state };
         // AcqRel: publishes the value to the Acquire of a consumer; if the ticket was abandoned, what that consumer did
         // here comes before DONE. [QU1]
-        let before = self.state.fetch_add(WRITTEN, Ordering::AcqRel);
+        let before = state.fetch_add(WRITTEN, Ordering::AcqRel);
         step!("fill: written");
         if before == 0 {
             return true;
@@ -100,7 +109,7 @@ impl<T> Slot<T> {
             "one producer and one consumer per ticket"
         );
         // Release: pairs with the Acquire of the sweep; the copy above comes before the slot's next use. [QU2]
-        self.state.store(DONE, Ordering::Release);
+        state.store(DONE, Ordering::Release);
         step!("fill: abandoned and done");
         false
     }
@@ -126,34 +135,51 @@ impl<T> Slot<T> {
     }
 
     /// Whether the value stands.
+    ///
+    /// # Safety
+    ///
+    /// The caller claimed the slot's ticket as its consumer, and has not called `take`, nor `abandon` in vain.
     #[inline]
-    pub(super) fn is_written(&self) -> bool {
+    pub(super) unsafe fn is_written(slot: *const Self) -> bool {
+        // SAFETY: the slot is not DONE before its consumer has gone; until then it is live.
+        let state = unsafe { &(*slot).state };
         // Acquire: pairs with the AcqRel of fill; the value is visible. [QU5]
-        self.state.load(Ordering::Acquire) & WRITTEN != 0
+        state.load(Ordering::Acquire) & WRITTEN != 0
     }
 
-    /// Moves the value out; the slot is done.
+    /// Moves the value out; the slot is done, and may be gone when this returns.
     ///
     /// # Safety
     ///
     /// 1. The caller claimed the slot's ticket as its consumer, and this is its one call for it.
     /// 2. `is_written` or `abandon` has returned true.
     #[inline]
-    pub(super) unsafe fn take(&self) -> T {
+    pub(super) unsafe fn take(slot: *const Self) -> T {
+        // SAFETY: by (1) the slot is not DONE before this says so; until then it is live.
+        let value = unsafe { &(*slot).value };
         // SAFETY: by (2) the producer has written the value and does not come back; by (1) it is moved out once.
-        let item = self.value.with(|value| unsafe { value.cast::<T>().read() });
+        let item = value.with(|value| unsafe { value.cast::<T>().read() });
         step!("take: value out");
+        // SAFETY: as above.
+        let state = unsafe { &(*slot).state };
         // Release: pairs with the Acquire of the sweep; the move above comes before the slot's next use. [QU6]
-        self.state.store(DONE, Ordering::Release);
+        state.store(DONE, Ordering::Release);
         step!("take: done");
         item
     }
 
-    /// Gives the ticket up. True: the value came in the last moment and is the caller's after all.
-    pub(super) fn abandon(&self) -> bool {
+    /// Gives the ticket up. True: the value came in the last moment and is the caller's after all. False: the slot may
+    /// be gone when this returns.
+    ///
+    /// # Safety
+    ///
+    /// The caller claimed the slot's ticket as its consumer, and this is its one call for it; it has not called `take`.
+    pub(super) unsafe fn abandon(slot: *const Self) -> bool {
+        // SAFETY: the slot is not DONE before its consumer has gone; until then it is live.
+        let state = unsafe { &(*slot).state };
         // AcqRel: the value is visible if it came; otherwise the producer, which reads this, does its last act here
         // after the caller's. [QU7]
-        self.state.fetch_add(ABANDONED, Ordering::AcqRel) & WRITTEN != 0
+        state.fetch_add(ABANDONED, Ordering::AcqRel) & WRITTEN != 0
     }
 }
 
@@ -227,28 +253,32 @@ impl<T> Segment<T> {
         unsafe { alloc.deallocate(block, layout) };
     }
 
-    /// The slot of a ticket.
+    /// The slot of a ticket. It was initialised by `allocate`, and is shared from then on.
     ///
     /// # Safety
     ///
-    /// 1. `segment` is live for `'a`: the caller holds the ticket `index`, or the segment alone.
+    /// 1. `segment` is live: the caller holds the ticket `index`, or the segment alone.
     /// 2. `index` is below its number of slots.
     #[inline]
-    pub(super) unsafe fn slot<'a>(segment: *mut Self, index: usize) -> &'a Slot<T> {
+    pub(super) unsafe fn slot(segment: *mut Self, index: usize) -> *const Slot<T> {
         // SAFETY: the slots follow the header, in the same block.
         let slots = unsafe { segment.add(1) }.cast::<Slot<T>>();
         // SAFETY: by (2) the slot lies inside the block.
-        let slot = unsafe { slots.add(index) };
-        // SAFETY: by (1) it is live; slots were initialised by `allocate` and are shared from then on.
-        unsafe { &*slot }
+        unsafe { slots.add(index) }
     }
 
     /// Adds to `control`, modulo the word; true when it came to zero: the segment is the caller's alone, except for
-    /// holders of tickets that are not DONE.
-    pub(super) fn settle(&self, change: usize) -> bool {
+    /// holders of tickets that are not DONE. False: it may be gone when this returns.
+    ///
+    /// # Safety
+    ///
+    /// `segment` is live until `change` is made.
+    pub(super) unsafe fn settle(segment: *const Self, change: usize) -> bool {
+        // SAFETY: the caller's obligation.
+        let control = unsafe { &(*segment).control };
         // AcqRel: what the others did through their pins and moves comes before the zero; what the caller did, before
         // the zero of another. [QU8]
-        self.control
+        control
             .fetch_add(change, Ordering::AcqRel)
             .wrapping_add(change)
             == 0
@@ -267,6 +297,8 @@ impl<T> Segment<T> {
         while swept < slots {
             // SAFETY: the segment is held; the index is below its slots.
             let slot = unsafe { Self::slot(segment, swept) };
+            // SAFETY: as above, and nobody frees the segment but its holder.
+            let slot = unsafe { &*slot };
             // Acquire: pairs with the Releases of DONE; what producer and consumer did here comes before the next use,
             // or before the memory is freed. [QU9]
             if slot.state.load(Ordering::Acquire) & DONE == 0 {
