@@ -68,6 +68,7 @@ const STEPS: &[Step] = &[
     step("plain allocator", || {
         cargo("test -p rast-alloc --no-fail-fast")
     }),
+    step("system segments", system_segments),
     step("global", global),
     quick("doc tests", || {
         cargo("test --workspace --all-features --no-fail-fast --doc")
@@ -206,6 +207,24 @@ fn checked(name: &str, result: Result<bool>) -> Result<Outcome> {
 fn tests() -> Result<Outcome> {
     cargo("build --workspace --all-features --examples")?;
     cargo("test --workspace --all-features --no-fail-fast --lib --bins --tests")
+}
+
+/// The allocator as it is built where the system is not unix.
+fn system_segments() -> Result<Outcome> {
+    let target = Workspace::load(tree::root())?.target_dir.join("segments");
+    Cmd::cargo()
+        .args([
+            "test",
+            "--lib",
+            "--tests",
+            "-p",
+            "rast-alloc",
+            "--no-fail-fast",
+        ])
+        .rustflags("--cfg rast_system_segments")
+        .env("CARGO_TARGET_DIR", &target)
+        .run()?;
+    Ok(Outcome::Passed)
 }
 
 /// The layers above the allocator, whose tests take all of their memory from it then.
