@@ -94,6 +94,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
     ),
     (
         "rast-timers",
+        "hdrhistogram",
+        Kind::Normal,
+        "percentiles of latencies, under the feature histogram alone",
+    ),
+    (
+        "rast-timers",
         "libc",
         Kind::Normal,
         "the clock that counts suspension, which std has no face for",

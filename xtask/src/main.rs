@@ -13,6 +13,7 @@ mod orderings;
 mod outside;
 mod package;
 mod shuttle;
+mod soak;
 mod source;
 mod stall;
 mod tidy;
@@ -37,6 +38,7 @@ commands:
                                 LABEL may be `all`
   shuttle [-p CRATE]            run the same models, and longer ones, in random schedules
   stall                         stop a thread of the queue at each step, while others go on
+  soak                          hold the clock by counter against the system's, three minutes
   bench [LAYER] [--only PART] [--stall] [--smoke] [--rounds N] [--json FILE] [--rivals]
                                 run the benches; rivals run too unless --smoke is given without --rivals
                                 --only: the scenarios whose name contains PART
@@ -75,6 +77,7 @@ fn dispatch(args: &[String]) -> Result<bool> {
         "tidy" => tidy::command(rest),
         "loom" => loom::command(rest),
         "shuttle" => shuttle::command(rest),
+        "soak" => soak::command(rest),
         "stall" => stall::command(rest),
         "bench" => bench::command(rest),
         "package" => package::command(rest),

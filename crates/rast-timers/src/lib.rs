@@ -18,6 +18,8 @@
 //! - [`PeriodicTimer`]: the time since the last call.
 //! - [`StartFinishTimer`]: how long pairs of calls take in sum, with an error
 //!   bar.
+//! - `LatencyHistogram` (feature `histogram`): percentiles of pairs, always on.
+//! - [`at_site!`]: each place in the code its own timer.
 //! - [`WaitingTimer`]: whether a period is over; never early.
 //! - [`DeadlineStore`]: values that wait for their time, with cancellation;
 //!   [`CalendarStore`] at constant cost, [`LaneStore`] for timeouts of a few
@@ -100,8 +102,10 @@
 //! # Features and platforms
 //!
 //! - `std` (default): [`MonotonicClock`], [`BootClock`] on Linux and Android
-//!   (brings `libc` there), [`TscClock`], [`Ticker`]. Without it the crate is `no_std` with
+//!   (brings `libc` there), [`TscClock`], [`Ticker`],
+//!   [`at_site!`]. Without it the crate is `no_std` with
 //!   `alloc`.
+//! - `histogram`: `LatencyHistogram`; brings `hdrhistogram`.
 //!
 //! Runs wherever `rast-primitive` does; 64-bit atomics come from there.
 #![no_std]
@@ -126,7 +130,11 @@ mod tick;
 #[cfg(feature = "std")]
 mod tsc;
 
+#[cfg(feature = "histogram")]
+mod latency;
 mod periodic;
+#[cfg(feature = "std")]
+mod site;
 mod start_finish;
 mod waiting;
 
@@ -143,6 +151,8 @@ pub use config::TimerConfig;
 pub use counter::{Counter, NoCounter, Tsc};
 pub use guard::Guard;
 pub use interval::Interval;
+#[cfg(feature = "histogram")]
+pub use latency::LatencyHistogram;
 pub use periodic::PeriodicTimer;
 pub use start_finish::StartFinishTimer;
 pub use store::{
@@ -160,3 +170,11 @@ pub use waiting::{Missed, WaitingTimer};
 // The layers beneath: signatures here name their types, and one version serves all.
 #[doc(no_inline)]
 pub use rast_queue::{self as queue, alloc, primitive};
+
+/// What the macros name; not for use by hand.
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::primitive::thread_local as local;
+    pub use core::cell::RefCell;
+}

@@ -152,8 +152,11 @@ impl<C: Clock> StartFinishTimer<C> {
     }
 
     /// Closes the open pair and counts it; does nothing if none is open.
+    ///
+    /// Returns how long the pair took if it is one that was read at both ends:
+    /// one of a batch, drawn at random.
     #[inline]
-    pub fn finish(&mut self, guard: &(impl Guard + ?Sized)) {
+    pub fn finish(&mut self, guard: &(impl Guard + ?Sized)) -> Option<Nanos> {
         let word = guard.word();
         if self.pair != Pair::Guessed || word != self.word {
             return self.finish_slow(word);
@@ -162,6 +165,7 @@ impl<C: Clock> StartFinishTimer<C> {
         self.cap -= counted;
         self.count += 1;
         self.pair = Pair::Closed;
+        None
     }
 
     /// Reads the clock at a start: because the tick moved, or to read a pair.
@@ -201,9 +205,9 @@ impl<C: Clock> StartFinishTimer<C> {
     /// Reads the clock at a finish: of a pair that is read, or because the
     /// tick moved inside the pair.
     #[cold]
-    fn finish_slow(&mut self, word: u64) {
-        match core::mem::replace(&mut self.pair, Pair::Closed) {
-            Pair::Closed => return,
+    fn finish_slow(&mut self, word: u64) -> Option<Nanos> {
+        let read = match core::mem::replace(&mut self.pair, Pair::Closed) {
+            Pair::Closed => return None,
             Pair::Read => {
                 let now = self.clock.now();
                 let duration = now.saturating_since(self.read_at);
@@ -212,6 +216,7 @@ impl<C: Clock> StartFinishTimer<C> {
                 self.settled = self.settled.saturating_add(duration.saturating_sub(repaid));
                 self.learn(duration);
                 self.read_at = now;
+                Some(duration)
             }
             Pair::Guessed => {
                 // The start is guessed from the place of the pair behind the
@@ -226,9 +231,11 @@ impl<C: Clock> StartFinishTimer<C> {
                 self.word = word;
                 self.countdown_read = self.countdown;
                 self.read_at = now;
+                None
             }
-        }
+        };
         self.count += 1;
+        read
     }
 
     /// Ends the window since the last reading; `last` is the guess for a pair

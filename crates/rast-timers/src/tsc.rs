@@ -31,7 +31,7 @@ pub use track::{Track, Word};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::{Clock, Counter, Instant, Interval, MonotonicClock, Nanos, NoCounter, Tsc};
 use core::fmt;
-use segment::{Anchor, FIELDS, FRACTION_BITS, Pace, Segment};
+use segment::{Anchor, FIELDS, FRACTION_BITS, LAST_NS, Pace, Segment};
 use track::Leaves;
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 use track::{Track, Word};
@@ -491,7 +491,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         let budget = u128::from(2 * longest * u64::from(self.config.drift_ppm) / 1_000_000 + 200)
             << FRACTION_BITS;
         let (mean, error) = (u128::from(rate.mean), u128::from(rate.error));
-        if u128::from(anchor.slack) * mean > budget {
+        if u128::from(anchor.slack) * mean > budget || anchor.nanos > LAST_NS {
             return None;
         }
         let counts = (u128::from(longest) << FRACTION_BITS) / mean.max(1);

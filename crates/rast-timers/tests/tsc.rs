@@ -344,6 +344,27 @@ fn a_guard_of_the_counter_keeps_its_period() {
     assert!(!guard.vouches(guard.word(), clock.now()));
 }
 
+/// At the end of the range the reference is read.
+#[test]
+fn the_end_of_the_range_is_the_references() {
+    let (machine, clock) = counting();
+    // Not a step that the clock would take for a fault, but a new clock there.
+    machine
+        .shown
+        .set((machine.time.get(), u64::MAX - 9_000_000_000));
+    drop(clock);
+    let clock = machine.clock(TscConfig::new());
+    let mut last = Instant::ORIGIN;
+    for _ in 0..8_000 {
+        machine.pass(MS);
+        let now = clock.now();
+        assert!(now >= last);
+        last = now;
+        checked(&machine, &clock);
+    }
+    assert!(!matches!(clock.status(), TscStatus::Left(_)));
+}
+
 /// What happens next.
 #[derive(Clone, Debug)]
 enum Step {

@@ -13,6 +13,10 @@ pub(super) const FRACTION_BITS: u32 = 32;
 /// a word, and the slew takes up to twice the pace.
 pub(super) const LONGEST_NS: u64 = 1 << 30;
 
+/// Nearer to the end of the range than this, 8 s, no segment is made: so no
+/// segment's sum leaves the range.
+pub(super) const LAST_NS: u64 = u64::MAX - (8 << 30);
+
 /// The reference and the counter, compared.
 ///
 /// At the count `count` the reference showed `nanos`, within `slack` counts and
@@ -157,7 +161,7 @@ impl Segment {
     /// What the clock shows `run` counts after `begin`; at most `full`.
     #[inline(always)]
     pub(super) fn shows(nanos: u64, pace: u64, run: u64) -> u64 {
-        nanos.saturating_add((run * pace) >> FRACTION_BITS)
+        nanos + ((run * pace) >> FRACTION_BITS)
     }
 
     /// What the clock shows at a count that is covered.

@@ -4,7 +4,7 @@
 //! ```text
 //!          word                      ring of four records
 //!  ┌──────────────┬──┬──┐    ┌────────┬────────┬────────┬────────┐
-//!  │ sequence  62 │L │E │    │  s     │  s + 1 │ s − 2  │ s − 1  │
+//!  │ sequence  57 │L │E │    │  s     │  s + 1 │ s − 2  │ s − 1  │
 //!  └──────────────┴──┴──┘    └────────┴────────┴────────┴────────┘
 //!                              current   next    unread   previous
 //! ```
@@ -44,8 +44,9 @@ use crate::primitive::sync::atomic::{AtomicU64, Ordering, fence};
 /// Records in the ring.
 const SLOTS: usize = 4;
 
-/// Bits of the word below the sequence.
-const SHIFT: u32 = 2;
+/// Bits of the word below the sequence: two flags, and so many unused ones that
+/// the sequence, cut to the ring, is the offset of a slot of 128 bytes.
+const SHIFT: u32 = 7;
 
 /// The value of the word at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
