@@ -94,9 +94,18 @@ fn check_length(block: *mut u8, size: usize) {
     }
 }
 
-/// A block of `slot` is given back to the arena that has it: ends the process unless it is in use.
+/// A block of a class is given back to the arena that has it: ends the process unless it is in use.
 #[inline(always)]
-pub(crate) fn retire(block: *mut u8, slot: usize, size: usize) {
+pub(crate) fn retire(block: *mut u8, class: usize, size: usize) {
+    if marks::read(block) != live(class) || !marks::is_place(block) {
+        end(block, class, size);
+    }
+    marks::write(block, FREED);
+    poison::write(block, class);
+}
+
+/// A block of any level is given back to the arena that has it: ends the process unless it is in use.
+pub(crate) fn retire_any(block: *mut u8, slot: usize, size: usize) {
     check_used(block, slot, size);
     marks::write(block, FREED);
     poison::write(block, slot);
@@ -109,9 +118,16 @@ pub(crate) fn revive(block: *mut u8, slot: usize) {
 }
 
 /// A block of a class is given out, from a list in which `next` follows.
+///
+/// That `next` is a free block is looked at when it is given out itself; by then its mark is at hand.
 #[inline(always)]
 pub(crate) fn revive_listed(block: *mut Block, next: *mut Block, class: usize) {
-    check_link(block, next);
+    if !next.is_null() && !is_in_segment(next) {
+        damaged(block, next);
+    }
+    if marks::read(block.cast()) != FREED {
+        astray(block);
+    }
     if !poison::is_intact(block.cast(), class) {
         written(block);
     }
@@ -166,10 +182,20 @@ pub(crate) fn accept(arena: &Arena, block: *mut Block) {
 }
 
 #[inline(always)]
+fn is_in_segment(block: *mut Block) -> bool {
+    marks::is_place(block) && units::kind(block.addr()) != Kind::None as u8
+}
+
+#[inline(always)]
 fn is_marked(block: *mut Block, mark: u8) -> bool {
-    marks::is_place(block)
-        && units::kind(block.addr()) != Kind::None as u8
-        && marks::read(block.cast()) == mark
+    is_in_segment(block) && marks::read(block.cast()) == mark
+}
+
+#[cold]
+fn astray(block: *mut Block) -> ! {
+    misuse::end(format_args!(
+        "a link of a free block is damaged: it leads to {block:p}, which is none; was it written to after it was freed?"
+    ))
 }
 
 #[cold]

@@ -331,8 +331,32 @@ mod hardened {
         ends(test, "the link in the free block 0x", || {
             let block = take(64);
             give(block, 64);
-            write(block, 2);
+            for at in 0..8 {
+                write(block, at);
+            }
             take(64);
+        });
+    }
+
+    /// What the link leads to is in a segment, but no free block.
+    #[test]
+    fn a_link_of_a_free_block_is_bent() {
+        let test = "hardened::a_link_of_a_free_block_is_bent";
+        ends(test, "is damaged: it leads to 0x", || {
+            let blocks: Vec<_> = (0..8).map(|_| take(64)).collect();
+            for block in blocks {
+                give(block, 64);
+            }
+            let block = take(64);
+            give(block, 64);
+            let place = block.as_ptr().wrapping_add(1);
+            // SAFETY: none: the block is free, which the allocator has to notice.
+            let byte = unsafe { place.read() };
+            // SAFETY: as above.
+            unsafe { place.write_volatile(byte ^ 0x80) };
+            for _ in 0..2 {
+                take(64);
+            }
         });
     }
 
@@ -342,7 +366,7 @@ mod hardened {
         ends(test, "was written to after it was freed", || {
             let block = take(64);
             give(block, 64);
-            write(block, 63);
+            write(block, 31);
             take(64);
         });
     }

@@ -215,7 +215,7 @@ impl Arena {
         self.requested.subtract(layout.size() as u64);
         if level == Level::Span {
             if HARDENED {
-                hardened::retire(block.as_ptr(), SPANS, layout.size());
+                hardened::retire_any(block.as_ptr(), SPANS, layout.size());
             } else if cfg!(debug_assertions) {
                 // SAFETY: obligation 1: the block lies in a mapped segment.
                 unsafe { check_span(block, layout.size()) };
