@@ -280,16 +280,17 @@ fn a_late_segment_starts_above_the_reference() {
         clock.now();
         cost.store(1, Ordering::Relaxed);
         time.read(15_900);
-        // Nearly over: the first to read makes the next segment.
+        // Nearly over: this thread makes the next segment, in time, while the
+        // other one finds the current one at its end.
         let other = clock.clone();
-        let extender = thread::spawn(move || {
+        let reader = thread::spawn(move || {
+            time.read(1_000);
             let first = other.now();
-            assert!(other.now() >= first);
+            let second = other.now();
+            assert!(second >= first, "back from {first:?} to {second:?}");
         });
-        time.read(1_000);
         let first = clock.now();
-        let second = clock.now();
-        assert!(second >= first, "back from {first:?} to {second:?}");
-        extender.join().unwrap();
+        assert!(clock.now() >= first);
+        reader.join().unwrap();
     });
 }
