@@ -1,11 +1,12 @@
 //! Waiting for an item as a future or a stream, bound to no runtime: the same line as for threads, with wakers in it.
 
 use core::fmt;
+use core::mem;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
 use super::Queue;
-use super::wait::{Turn, Wake};
+use super::wait::{HandOn, Turn, Wake};
 use crate::alloc::{Allocator, Global};
 
 /// Gives the next item, or `None` when the queue is closed and empty; made by [`Queue::pop_async`].
@@ -70,9 +71,12 @@ impl<T, A: Allocator> Pop<'_, T, A> {
         {
             return Poll::Pending;
         }
+        // A wake-up that came since the look above is used by the look below, unless a waker panics before it.
+        let hand_on = HandOn(self.queue);
         self.leave();
         let turn = Turn::enter(self.queue, Wake::Task(cx.waker().clone()));
         self.turn = Some((turn, cx.waker().clone()));
+        mem::forget(hand_on);
         // The look after the flag.
         match self.queue.pop_or_closed() {
             Some(end) => {

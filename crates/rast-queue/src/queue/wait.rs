@@ -529,7 +529,7 @@ enum Unused {
 }
 
 /// Wakes one as a panic goes up.
-struct HandOn<'a, T, A: Allocator>(&'a Queue<T, A>);
+pub(super) struct HandOn<'a, T, A: Allocator>(pub(super) &'a Queue<T, A>);
 
 impl<T, A: Allocator> Drop for HandOn<'_, T, A> {
     fn drop(&mut self) {
@@ -577,11 +577,12 @@ impl<T, A: Allocator> Drop for Turn<'_, T, A> {
 #[cfg(all(test, feature = "async", not(any(rast_loom, rast_shuttle))))]
 mod tests {
     use super::*;
+    use core::ptr;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::pin::Pin;
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize as Count;
-    use std::task::{Context, Poll};
+    use std::task::{Context, Poll, RawWakerVTable};
 
     struct Counted {
         wakes: Count,
@@ -634,6 +635,30 @@ mod tests {
         assert!(catch_unwind(AssertUnwindSafe(|| turn.leave_looking())).is_err());
         assert_eq!(last.wakes(), 1, "the look did not come about");
         drop((panicking, sleeping, turn));
+        assert!(is_at_rest(&queue));
+    }
+
+    #[test]
+    fn a_wake_up_is_handed_on_although_a_clone_of_a_waker_panics() {
+        static PANICS: RawWakerVTable =
+            RawWakerVTable::new(|_| panic!("a clone that panics"), |_| (), |_| (), |_| ());
+        let queue = Queue::new();
+        let woken = Waker::from(Counted::new(false));
+        let mut pop = queue.pop_async();
+        let polled = Pin::new(&mut pop).poll(&mut Context::from_waker(&woken));
+        assert_eq!(polled, Poll::Pending);
+        let last = Counted::new(false);
+        let sleeping = enter(&queue, &last);
+        // As if another thread pushed as soon as the poll below has looked.
+        queue.wake(1);
+        // SAFETY: none of the functions uses the null.
+        let panicking = unsafe { Waker::new(ptr::null(), &PANICS) };
+        let mut cx = Context::from_waker(&panicking);
+        let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut pop).poll(&mut cx)));
+        assert!(polled.is_err());
+        drop(pop);
+        assert_eq!(last.wakes(), 1, "the second look did not come about");
+        drop(sleeping);
         assert!(is_at_rest(&queue));
     }
 
