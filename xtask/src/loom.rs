@@ -3,7 +3,7 @@
 //! Each model prints `loom: NAME executions=N bound=B` when it is through; a crate with models that prints none fails.
 
 use crate::cmd::Cmd;
-use crate::metadata::{Package, Workspace};
+use crate::metadata::Workspace;
 use crate::{Result, weak};
 
 /// The least number of preemptions that a model explores.
@@ -19,40 +19,23 @@ struct Explored {
 
 /// The command.
 pub(crate) fn command(args: &[String]) -> Result<bool> {
-    let mut crates = Vec::new();
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "-p" | "--package" => {
-                crates.push(args.next().ok_or("-p needs the name of a crate")?.clone())
-            }
-            "--weak" => {
-                let label = args.next().ok_or("--weak needs a label, or `all`")?;
-                let rest: Vec<String> = args.cloned().collect();
-                crate::no_more(&rest)?;
-                if !crates.is_empty() {
-                    return Err("--weak knows the crate from the label; leave out -p".into());
-                }
-                return weak::command(label);
-            }
-            other => crate::no_more(&[other.to_string()])?,
-        }
+    if let [flag, rest @ ..] = args
+        && flag == "--weak"
+    {
+        let (label, rest) = rest
+            .split_first()
+            .ok_or("--weak needs a label, or `all`; it knows the crate from the label")?;
+        crate::no_more(rest)?;
+        return weak::command(label);
     }
-    run(&crates).map(|()| true)
+    run(&crate::packages(args)?).map(|()| true)
 }
 
 /// Runs the models of `names`, or of every crate when it is empty.
 pub(crate) fn run(names: &[String]) -> Result {
     let workspace = Workspace::load(crate::tree::root())?;
-    for name in names {
-        if !workspace.crates().any(|k| k.name == *name) {
-            return Err(format!("no crate `{name}` under crates/"));
-        }
-    }
-    let chosen: Vec<&Package> = workspace
-        .crates()
-        .filter(|k| k.has_target("test", "loom") && (names.is_empty() || names.contains(&k.name)))
-        .collect();
+    let mut chosen = workspace.chosen(names)?;
+    chosen.retain(|krate| krate.has_target("test", "loom"));
     if chosen.is_empty() {
         return Err("no crate among the chosen has a tests/loom.rs".into());
     }

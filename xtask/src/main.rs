@@ -93,6 +93,22 @@ fn no_more(args: &[String]) -> Result {
     }
 }
 
+/// The names that follow each `-p`, if nothing else is there.
+fn packages(args: &[String]) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    let mut rest = args;
+    while let [flag, after @ ..] = rest
+        && ["-p", "--package"].contains(&flag.as_str())
+    {
+        let [name, after @ ..] = after else {
+            return Err("-p needs the name of a crate".into());
+        };
+        names.push(name.clone());
+        rest = after;
+    }
+    no_more(rest).map(|()| names)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,5 +128,16 @@ mod tests {
             let message = dispatch(&strings(&[command, "--frobnicate"])).unwrap_err();
             assert!(message.contains("--frobnicate"), "{command}: {message}");
         }
+    }
+    #[test]
+    fn packages_are_named_and_nothing_else() {
+        let names = |args: &[&str]| packages(&strings(args));
+        assert_eq!(names(&[]), Ok(vec![]));
+        assert_eq!(
+            names(&["-p", "a", "--package", "b"]),
+            Ok(strings(&["a", "b"]))
+        );
+        assert!(names(&["-p"]).is_err());
+        assert!(names(&["-p", "a", "b"]).is_err());
     }
 }

@@ -89,6 +89,15 @@ impl Workspace {
             .filter(|p| p.dir.starts_with("crates/"))
     }
 
+    /// The crates called `names`, or all of them when it is empty.
+    pub(crate) fn chosen(&self, names: &[String]) -> Result<Vec<&Package>> {
+        if let Some(name) = names.iter().find(|n| self.crates().all(|k| k.name != **n)) {
+            return Err(format!("no crate `{name}` under crates/"));
+        }
+        let chosen = |krate: &&Package| names.is_empty() || names.contains(&krate.name);
+        Ok(self.crates().filter(chosen).collect())
+    }
+
     /// The package called `name`.
     pub(crate) fn package(&self, name: &str) -> Option<&Package> {
         self.packages.iter().find(|p| p.name == name)

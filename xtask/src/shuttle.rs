@@ -20,30 +20,15 @@ struct Ran {
 
 /// The command.
 pub(crate) fn command(args: &[String]) -> Result<bool> {
-    let mut crates = Vec::new();
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "-p" | "--package" => {
-                crates.push(args.next().ok_or("-p needs the name of a crate")?.clone())
-            }
-            other => crate::no_more(&[other.to_string()])?,
-        }
-    }
-    run(&crates).map(|()| true)
+    run(&crate::packages(args)?).map(|()| true)
 }
 
 /// Runs the scenarios of `names`, or of every crate when it is empty.
 pub(crate) fn run(names: &[String]) -> Result {
     let workspace = Workspace::load(tree::root())?;
-    for name in names {
-        if !workspace.crates().any(|k| k.name == *name) {
-            return Err(format!("no crate `{name}` under crates/"));
-        }
-    }
     let chosen: Vec<(&Package, Vec<&str>)> = workspace
-        .crates()
-        .filter(|krate| names.is_empty() || names.contains(&krate.name))
+        .chosen(names)?
+        .into_iter()
         .map(|krate| {
             let has = |target: &&str| krate.has_target("test", target);
             (krate, TARGETS.into_iter().filter(has).collect())
