@@ -194,12 +194,22 @@ impl<T> Node<T> {
     }
 
     /// Gives one reference back; returns whether the node has ended: no source is left and nobody holds a reference.
+    ///
+    /// If it has not, another may end it before this returns: so this takes the address, and borrows a field at a time.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds a reference to the node, and this is what gives it back.
     #[inline]
     #[must_use]
-    pub(super) fn release(&self) -> bool {
-        self.used();
+    pub(super) unsafe fn release(node: *const Self) -> bool {
+        // SAFETY: the reference keeps the node until the subtraction below.
+        let life = unsafe { &(*node).life };
+        life.with(|_| ());
+        // SAFETY: as above.
+        let state = unsafe { &(*node).state };
         // AcqRel: pairs with itself; whoever ends the node comes after all that others did with it. [LQ6]
-        let before = self.state.fetch_sub(Self::REFERENCE, Ordering::AcqRel);
+        let before = state.fetch_sub(Self::REFERENCE, Ordering::AcqRel);
         before == Self::REFERENCE
     }
 

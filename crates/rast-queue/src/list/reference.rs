@@ -47,7 +47,9 @@ impl<T, A: Allocator> Deref for Reference<'_, T, A> {
 impl<T, A: Allocator> Drop for Reference<'_, T, A> {
     #[inline]
     fn drop(&mut self) {
-        if !self.release() {
+        let node = self.queue.resolve(self.place);
+        // SAFETY: this is the reference, which ends here.
+        if !unsafe { Node::release(node.as_ptr()) } {
             return;
         }
         let Place::Allocated(node) = self.place else {
