@@ -1,7 +1,7 @@
 //! Pushing many items with one claim.
 
 use core::fmt;
-use core::iter::FusedIterator;
+use core::iter::{Fuse, FusedIterator};
 use core::mem::MaybeUninit;
 
 use std_alloc::vec::{self, Vec};
@@ -45,7 +45,8 @@ impl<T, A: Allocator> Queue<T, A> {
         I: IntoIterator<Item = T>,
         I::IntoIter: ExactSizeIterator,
     {
-        let mut items = items.into_iter();
+        // What has ended is asked no more, by the rest of it either.
+        let mut items = items.into_iter().fuse();
         if self.is_closed() {
             return Err(Closed(Rest::new(Vec::new(), items)));
         }
@@ -70,7 +71,10 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    fn push_each<I: Iterator<Item = T>>(&self, mut items: I) -> Result<usize, Closed<Rest<I>>> {
+    fn push_each<I: Iterator<Item = T>>(
+        &self,
+        mut items: Fuse<I>,
+    ) -> Result<usize, Closed<Rest<I>>> {
         let mut pushed = 0;
         while let Some(item) = items.next() {
             if let Err(Closed(item)) = self.push(item) {
@@ -188,11 +192,11 @@ impl<T, A: Allocator> Drop for Gathered<'_, T, A> {
 pub struct Rest<I: Iterator> {
     /// Taken from the iterator and refused by the queue.
     refused: vec::IntoIter<I::Item>,
-    items: I,
+    items: Fuse<I>,
 }
 
 impl<I: Iterator> Rest<I> {
-    fn new(refused: Vec<I::Item>, items: I) -> Self {
+    fn new(refused: Vec<I::Item>, items: Fuse<I>) -> Self {
         Self {
             refused: refused.into_iter(),
             items,
@@ -218,7 +222,7 @@ impl<I: Iterator> Iterator for Rest<I> {
 }
 
 impl<I: ExactSizeIterator> ExactSizeIterator for Rest<I> {}
-impl<I: FusedIterator> FusedIterator for Rest<I> {}
+impl<I: Iterator> FusedIterator for Rest<I> {}
 
 impl<I: Iterator> fmt::Debug for Rest<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

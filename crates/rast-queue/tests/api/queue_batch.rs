@@ -2,6 +2,7 @@
 
 use crate::support::{Counting, Ledger};
 use rast_queue::{Closed, Queue};
+use std::iter;
 use std::thread;
 
 const SEGMENTS: [usize; 4] = [2, 4, 64, 4096];
@@ -40,6 +41,28 @@ fn batches_of_every_size_in_segments_of_every_size() {
             next += size;
         }
     }
+}
+
+#[test]
+fn an_iterator_that_has_ended_is_asked_no_more() {
+    fn items<T>(make: fn(u8) -> T) -> impl ExactSizeIterator<Item = T> {
+        let mut asked = 0;
+        let items = iter::from_fn(move || {
+            asked += 1;
+            assert!(asked <= 4, "asked after its end");
+            (asked < 4).then(|| make(asked))
+        });
+        Lying(items, 3)
+    }
+    let small = Queue::new();
+    assert_eq!(small.push_batch(items(|n| n)).unwrap(), 3);
+    let large = Queue::new();
+    assert_eq!(large.push_batch(items(|n| [n; 256])).unwrap(), 3);
+    small.close();
+    let rest = small.push_batch(items(|n| n)).unwrap_err().into_inner();
+    assert_eq!(rest.chain([9]).collect::<Vec<_>>(), [1, 2, 3, 9]);
+    let mut rest = small.push_batch(items(|n| n)).unwrap_err().into_inner();
+    assert_eq!((rest.by_ref().count(), rest.next()), (3, None));
 }
 
 #[test]
