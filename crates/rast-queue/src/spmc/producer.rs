@@ -16,7 +16,7 @@ use crate::alloc::{AllocError, Allocator, Global};
 /// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and neither `Sync` nor
 /// `Clone`.
 /// Its methods are wait-free, but for the allocator that is asked for a block now and then; none is an atomic
-/// read-modify-write, but for one per block.
+/// read-modify-write, but for one per block, and [`consumer`](Self::consumer).
 /// Dropping it publishes what is pending and closes the queue for the consumers, who still get all that was pushed.
 ///
 /// ```
