@@ -89,7 +89,7 @@ impl<T: Entered> Registry<T> {
         loop {
             // SAFETY: the value is not published yet, by obligation 1, so nobody reads its link.
             value.entry().0.with_mut(|next| unsafe { *next = first });
-            // Release: pairs with the Acquire in `each`; publishes the link and the value. [AR2]
+            // Release: pairs with the Acquire in `find`; publishes the link and the value. [AR2]
             match self.first.compare_exchange_weak(
                 first,
                 ptr::from_ref(value).cast_mut(),

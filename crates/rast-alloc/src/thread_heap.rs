@@ -11,7 +11,7 @@
 //!
 //! | field | used by |
 //! | --- | --- |
-//! | `arena`, `parcels`, `arrived`, `turns`, `told`, `is_shedding`, `is_sweeping` | whoever holds the mailbox: the thread, or who tends a heap without one |
+//! | `arena`, `parcels`, `arrived`, `turns`, `told`, `is_shedding`, `sweep_from` | whoever holds the mailbox: the thread, or who tends a heap without one |
 //! | `mailbox` | any thread |
 //! | the sums of `arena`, `foreign` | written by the holder, read by any thread |
 //! | `received_*`, `is_purge_asked` | any thread |
@@ -73,8 +73,8 @@ pub(crate) struct ThreadHeap {
     told: Cell<u64>,
     /// Whether some of what is unneeded has not gone back yet.
     is_shedding: Cell<bool>,
-    /// Whether heaps without a thread may have memory that is unneeded.
-    is_sweeping: Cell<bool>,
+    /// How many heaps of the registry have been passed on the way through those that nobody holds, during one.
+    sweep_from: Cell<Option<usize>>,
     /// Blocks of other owners that this thread freed, by slot.
     pub(crate) foreign: [Tally; SLOTS],
     entry: Entry<Self>,
@@ -111,7 +111,7 @@ impl ThreadHeap {
             turns: Cell::new(0),
             told: Cell::new(0),
             is_shedding: Cell::new(false),
-            is_sweeping: Cell::new(false),
+            sweep_from: Cell::new(None),
             foreign: [const { Tally::new() }; SLOTS],
             entry: Entry::new(),
             mailbox: CachePadded::new(Mailbox::new()),
@@ -293,23 +293,33 @@ impl ThreadHeap {
             return;
         }
         let now_ms = os::now_ms();
+        // Both at one look: a thread whose looks are the delay apart is due at each.
+        let sweep_from = self.sweep_from.get();
         if self.is_due(now_ms, delay_ms) {
             self.is_shedding.set(!self.age(now_ms));
-            self.is_sweeping.set(true);
-        } else if self.is_sweeping.get() {
-            let swept = HEAPS.find(|heap| {
-                if !heap.is_due(now_ms, delay_ms) || !heap.mailbox.claim() {
-                    return None;
-                }
-                let mut is_all = heap.age(now_ms);
-                while !is_all {
-                    is_all = heap.arena.shed_aged();
-                }
-                heap.leave();
-                Some(())
-            });
-            self.is_sweeping.set(swept.is_some());
+            self.sweep_from.set(Some(sweep_from.unwrap_or(0)));
         }
+        if let Some(from) = sweep_from {
+            self.sweep_from.set(Self::sweep(from, now_ms, delay_ms));
+        }
+    }
+
+    /// Looks for what is unneeded in the first heap that nobody holds, past so many of the registry; returns how many were
+    /// passed, `None` at the end.
+    fn sweep(from: usize, now_ms: u64, delay_ms: u64) -> Option<usize> {
+        let mut passed = 0;
+        HEAPS.find(|heap| {
+            passed += 1;
+            if passed <= from || !heap.is_due(now_ms, delay_ms) || !heap.mailbox.claim() {
+                return None;
+            }
+            let mut is_all = heap.age(now_ms);
+            while !is_all {
+                is_all = heap.arena.shed_aged();
+            }
+            heap.leave();
+            Some(passed)
+        })
     }
 
     /// Whether it is time to look for what is unneeded.

@@ -199,3 +199,27 @@ fn memory_of_idle_threads_goes_back_by_itself() {
         idler.join().unwrap();
     });
 }
+
+#[test]
+fn memory_of_ended_threads_goes_back_without_a_delay() {
+    in_child("memory_of_ended_threads_goes_back_without_a_delay", || {
+        // Each look of the working thread finds its own heap due, and all others at once.
+        RastAlloc::set_purge_delay(Some(Duration::ZERO));
+        let start = resident();
+        let together = Arc::new(Barrier::new(4));
+        let threads: Vec<_> = (0..4)
+            .map(|id| {
+                let together = Arc::clone(&together);
+                thread::spawn(move || {
+                    let blocks = fill(16 << 20, id);
+                    together.wait();
+                    blocks
+                })
+            })
+            .collect();
+        let left: Vec<_> = threads.into_iter().map(|one| one.join().unwrap()).collect();
+        let peak = resident();
+        drop(left);
+        work_until_returned("ended threads' memory", start, peak);
+    });
+}
