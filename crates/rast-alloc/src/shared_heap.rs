@@ -267,7 +267,13 @@ impl SharedHeap {
             None::<()>
         });
         let mut stats = sums.stats();
-        stats.bytes_peak = self.budget.seen(stats.bytes_current);
+        if self.budget.bound() == usize::MAX {
+            stats.bytes_peak = self.budget.seen(stats.bytes_current);
+        } else {
+            // The budget knows it; what was read while blocks went from stripe to stripe may be more than there ever was.
+            stats.bytes_peak = self.budget.seen(0);
+            stats.bytes_current = stats.bytes_current.min(stats.bytes_peak);
+        }
         stats
     }
 

@@ -125,6 +125,30 @@ fn threads_share_a_bound() {
 }
 
 #[test]
+fn figures_read_meanwhile_stay_under_the_bound() {
+    let heap = SharedHeap::bounded(8 << 10);
+    let is_over = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    if let Ok(block) = (&heap).allocate(layout(4 << 10, 8)) {
+                        // SAFETY: the block is this heap's and has this layout.
+                        unsafe { (&heap).deallocate(block.cast(), layout(4 << 10, 8)) };
+                    }
+                }
+                is_over.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            });
+        }
+        while is_over.load(std::sync::atomic::Ordering::Relaxed) < 3 {
+            let stats = heap.stats();
+            assert!(stats.bytes_current <= stats.bytes_peak && stats.bytes_peak <= 8 << 10);
+        }
+    });
+    assert_eq!(heap.stats().bytes_current, 0);
+}
+
+#[test]
 fn containers_live_in_it() {
     let heap = SharedHeap::new();
     std::thread::scope(|scope| {
