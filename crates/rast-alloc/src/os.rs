@@ -12,10 +12,13 @@ pub(crate) const GUARD: usize = if crate::hardened::HARDENED { PAGE } else { 0 }
 ///
 /// Other processors than these run with pages of 4, 16 or 64 KiB, chosen by the kernel; the greatest serves all.
 pub(crate) const PAGE: usize = if cfg!(any(target_arch = "x86", target_arch = "x86_64")) {
-    4096
+    LEAST_PAGE
 } else {
     64 * 1024
 };
+
+/// No kernel's pages are shorter.
+const LEAST_PAGE: usize = 4096;
 
 #[cfg(all(unix, not(rast_system_segments)))]
 pub(crate) use unix::{discard, map, now_ms, protect, remap, unmap};
@@ -138,7 +141,17 @@ mod unix {
         (time.tv_sec as u64).wrapping_mul(1000) + time.tv_nsec as u64 / 1_000_000
     }
 
-    /// Changes the length of a mapping, moving it if need be; `None` if the system cannot, and nothing has changed.
+    /// Whether a mapping that is lengthened may be moved. Where the kernel's pages may be shorter than [`PAGE`] it may not:
+    /// the kernel chooses a multiple of its own page, which is too little for the alignments up to `PAGE`.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const MAY_MOVE: libc::c_int = if PAGE == super::LEAST_PAGE {
+        libc::MREMAP_MAYMOVE
+    } else {
+        0
+    };
+
+    /// Changes the length of a mapping, moving it if need be and allowed; `None` if the system cannot, and nothing has
+    /// changed.
     ///
     /// # Safety
     ///
@@ -147,14 +160,7 @@ mod unix {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) unsafe fn remap(start: NonNull<u8>, old: usize, new: usize) -> Option<NonNull<u8>> {
         // SAFETY: obligation 1; pages that move are not referred to under the old address, by obligation 2.
-        let moved = unsafe {
-            libc::mremap(
-                start.as_ptr().cast::<c_void>(),
-                old,
-                new,
-                libc::MREMAP_MAYMOVE,
-            )
-        };
+        let moved = unsafe { libc::mremap(start.as_ptr().cast::<c_void>(), old, new, MAY_MOVE) };
         if moved == libc::MAP_FAILED {
             return None;
         }
@@ -254,6 +260,7 @@ mod tests {
                 Some(moved) => (moved, 64 * PAGE),
                 None => (start, 4 * PAGE),
             };
+            assert_eq!(start.addr().get() % PAGE, 0);
             // SAFETY: the mapping is this long and ours.
             let bytes = unsafe { core::slice::from_raw_parts(start.as_ptr(), length) };
             assert!(bytes[..4 * PAGE].iter().all(|byte| *byte == 9));
