@@ -295,7 +295,7 @@ impl Arena {
             // SAFETY: the span is new and this arena's.
             unsafe { Block::set_next(block, ptr::null_mut()) };
             if HARDENED {
-                hardened::prepare(block, class);
+                hardened::prepare(block);
             }
             slot.head.set(block);
             slot.brought(1);

@@ -10,8 +10,8 @@
 //! | a free block written to | its link leads to no free block ([`link`]), or its poison is damaged ([`poison`]) |
 //! | a write past a segment or a large block, or down into a header | a page that nobody may touch |
 //!
-//! All of it is exact but for the link and the poison, which see what was written where they stand: in the first
-//! [`poison::BYTES`] bytes of a block.
+//! All of it is exact but for the link and the poison, which see what was written where they stand: in the first two
+//! words of a block that its owner has.
 //!
 //! 1. A mark is a byte for each 16 bytes of a segment, in its header: what begins there.
 //! 2. Who frees a block of its own heap changes the mark by a load and a store; who frees another's, by an exchange. If
@@ -101,14 +101,14 @@ pub(crate) fn retire(block: *mut u8, class: usize, size: usize) {
         end(block, class, size);
     }
     marks::write(block, FREED);
-    poison::write(block, class);
+    poison::write(block);
 }
 
 /// A block of any level is given back to the arena that has it: ends the process unless it is in use.
 pub(crate) fn retire_any(block: *mut u8, slot: usize, size: usize) {
     check_used(block, slot, size);
     marks::write(block, FREED);
-    poison::write(block, slot);
+    poison::write(block);
 }
 
 /// A block is given out.
@@ -128,7 +128,7 @@ pub(crate) fn revive_listed(block: *mut Block, next: *mut Block, class: usize) {
     if marks::read(block.cast()) != FREED {
         astray(block);
     }
-    if !poison::is_intact(block.cast(), class) {
+    if !poison::is_intact(block.cast()) {
         written(block);
     }
     marks::write(block.cast(), live(class));
@@ -136,9 +136,9 @@ pub(crate) fn revive_listed(block: *mut Block, next: *mut Block, class: usize) {
 
 /// A block that was never in use, or not as this one, is about to stand in a list.
 #[inline]
-pub(crate) fn prepare(block: *mut Block, class: usize) {
+pub(crate) fn prepare(block: *mut Block) {
     marks::write(block.cast(), FREED);
-    poison::write(block.cast(), class);
+    poison::write(block.cast());
 }
 
 /// Ends the process unless `next`, which `block` links to, is a free block or none.
@@ -149,7 +149,7 @@ pub(crate) fn check_link(block: *mut Block, next: *mut Block) {
     }
 }
 
-/// A block of another heap goes into a parcel: ends the process unless it is in use.
+/// A block of another heap goes into a parcel: ends the process unless it is in use. Its memory is not touched.
 pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
     let found = marks::exchange(block, POSTED);
     if found != live(slot) || !marks::is_place(block) {
@@ -159,7 +159,6 @@ pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
     if slot == SPANS {
         check_length(block, size);
     }
-    poison::write(block, slot);
 }
 
 /// Ends the process unless a block that arrived is on its way, and this arena's.
@@ -179,6 +178,7 @@ pub(crate) fn check_posted(arena: &Arena, block: *mut Block) {
 pub(crate) fn accept(arena: &Arena, block: *mut Block) {
     check_posted(arena, block);
     marks::write(block.cast(), FREED);
+    poison::write(block.cast());
 }
 
 #[inline(always)]

@@ -11,14 +11,15 @@
 //!
 //! 1. Neighbours are joined, so that what a growing block gave back serves the next one whole.
 //! 2. At most [`BYTES`] in [`RANGES`] ranges are kept by an owner; what does not fit goes back at once.
-//! 3. What stood unused between two beats of [`BEAT`] ranges put in goes back; at a purge and at the end of a thread all
+//! 3. In a hardened build nobody may touch what is kept, and a block is taken with the page that guards it, its last.
+//! 4. What stood unused between two beats of [`BEAT`] ranges put in goes back; at a purge and at the end of a thread all
 //!    of it does.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::hardened::HARDENED;
-use crate::os::{self, PAGE};
+use crate::os::{self, Access, GUARD, PAGE};
 
 /// Bytes that an owner keeps at most: as much as glibc serves from its heap before it maps.
 const BYTES: usize = 32 << 20;
@@ -27,9 +28,8 @@ const RANGES: usize = 8;
 /// Ranges put in between two beats.
 const BEAT: u32 = 64;
 
-/// Whether ranges are kept: only where a mapping may be given back in parts, two that adjoin be used as one, and no page
-/// that guards stands behind each.
-pub(crate) const KEEPS: bool = cfg!(all(unix, not(any(miri, rast_system_segments)))) && !HARDENED;
+/// Whether ranges are kept: only where a mapping may be given back in parts, and two that adjoin be used as one.
+pub(crate) const KEEPS: bool = cfg!(all(unix, not(any(miri, rast_system_segments))));
 
 /// A range; empty if it has no bytes.
 struct Range {
@@ -82,11 +82,18 @@ impl Kept {
             .iter()
             .filter(|range| range.bytes.get() >= bytes);
         let range = fits.min_by_key(|range| range.bytes.get())?;
+        // SAFETY: a range that is not empty is not at null.
+        let start = unsafe { NonNull::new_unchecked(range.start.get()) };
+        if HARDENED && !allow(start, bytes - GUARD) {
+            return None;
+        }
+        range.cut(bytes);
         self.left(bytes);
-        NonNull::new(range.cut(bytes))
+        Some(start)
     }
 
-    /// Takes the `bytes` that start at `start`; false, and nothing has changed, if they are not kept.
+    /// Takes the `bytes` that start at `start`, behind a block that was taken before and the page that guards it; false,
+    /// and nothing has changed, if they are not kept.
     pub(crate) fn take_at(&self, start: *mut u8, bytes: usize) -> bool {
         let range = self
             .ranges
@@ -94,6 +101,13 @@ impl Kept {
             .find(|range| range.bytes.get() >= bytes && range.start.get() == start);
         match range {
             Some(range) => {
+                if HARDENED {
+                    // The block ends with what is allowed now; a guard stands behind it again.
+                    let guard = NonNull::new(start.wrapping_sub(GUARD));
+                    if !guard.is_some_and(|guard| allow(guard, bytes)) {
+                        return false;
+                    }
+                }
                 range.cut(bytes);
                 self.left(bytes);
                 true
@@ -121,6 +135,10 @@ impl Kept {
             // SAFETY: obligation 1.
             unsafe { os::unmap(start, bytes, PAGE) };
             return beaten + bytes;
+        }
+        if HARDENED {
+            // SAFETY: obligation 1. Where the system refuses, a write to what was freed is not seen.
+            let _ = unsafe { os::protect(start, bytes, Access::Forbidden) };
         }
         self.bytes.set(self.bytes.get() + bytes);
         beaten
@@ -184,6 +202,12 @@ impl Kept {
         self.left(shed);
         shed
     }
+}
+
+/// Allows access to kept pages that are about to be a block's; false if the system refuses.
+fn allow(start: NonNull<u8>, bytes: usize) -> bool {
+    // SAFETY: whole pages of a kept range and the guard before it, which nobody uses, by the obligation of `put`.
+    unsafe { os::protect(start, bytes, Access::Allowed) }
 }
 
 #[cfg(all(test, unix, not(any(miri, rast_system_segments))))]

@@ -131,7 +131,7 @@ impl Larges {
         self.unlink(start);
         // SAFETY: the mapping is whole, and nobody uses it, obligation 1.
         unsafe { os::unmap(start, bytes + GUARD, align) };
-        bytes
+        bytes + GUARD
     }
 
     /// Whether the register knows a block of this layout as this list's.
@@ -155,6 +155,11 @@ impl Larges {
             .size()
             .checked_next_multiple_of(PAGE)?
             .checked_add(self.offset(layout))
+    }
+
+    /// The length of the mapping of a block with what guards it; `None` past the address space.
+    pub(crate) fn mapped(&self, layout: Layout) -> Option<usize> {
+        self.bytes(layout)?.checked_add(GUARD)
     }
 
     /// Maps a block; its bytes are zero.
@@ -228,9 +233,7 @@ impl Larges {
             guard(start, bytes, Access::Forbidden);
             // SAFETY: the offset is less than the mapping's length.
             let block = unsafe { start.add(self.offset(layout)) };
-            if !self.enter(block, layout) {
-                misuse::end(format_args!("more mappings than can be watched over"));
-            }
+            self.enter_again(block, layout);
         }
         match moved {
             Some(moved) => {
@@ -254,13 +257,21 @@ impl Larges {
         }
     }
 
-    fn enter(&self, block: NonNull<u8>, layout: Layout) -> bool {
+    /// Notes a block in use; `false` if no more can be watched over.
+    pub(crate) fn enter(&self, block: NonNull<u8>, layout: Layout) -> bool {
         let bytes = layout.size().next_multiple_of(PAGE);
         register::enter(block.addr().get(), bytes, self.register_name())
     }
 
+    /// Notes a block that was in use under another layout or at another place.
+    pub(crate) fn enter_again(&self, block: NonNull<u8>, layout: Layout) {
+        if !self.enter(block, layout) {
+            misuse::end(format_args!("more mappings than can be watched over"));
+        }
+    }
+
     /// Ends the process unless a block with this layout is in use, and this list's.
-    fn retire(&self, block: NonNull<u8>, layout: Layout) {
+    pub(crate) fn retire(&self, block: NonNull<u8>, layout: Layout) {
         let bytes = layout.size().next_multiple_of(PAGE);
         if !register::take(block.addr().get(), bytes, self.register_name()) {
             end(block.as_ptr(), LARGE, layout.size());
@@ -329,5 +340,5 @@ fn guard(start: NonNull<u8>, bytes: usize, access: Access) {
     // SAFETY: a mapping is longer than its bytes by the guard.
     let page = unsafe { start.add(bytes) };
     // SAFETY: the page is the mapping's, and no part of the block.
-    unsafe { os::protect(page, access) };
+    let _ = unsafe { os::protect(page, GUARD, access) };
 }

@@ -49,7 +49,7 @@
 //! - `std` (default): [`RastAlloc`], [`Heap`], [`SharedHeap`] and [`Stats`]; brings `libc` on unix. Without it: the trait, [`Global`],
 //!   [`boxed`] and [`vec`](mod@vec).
 //! - `hardened`: misuse ends the process with a message that names it: a double free, a pointer that is no block's or is
-//!   another heap's, a layout of another class, a free block that was written to in its first 32 bytes. Links of free
+//!   another heap's, a layout of another class, a free block that was written to in its first 16 bytes. Links of free
 //!   blocks are encoded; pages without access stand at both ends of a segment's spans and behind each large block.
 //!   It costs a sixteenth of the memory for marks, 16 bytes for the smallest blocks, and time: see
 //!   `docs/algorithms/alloc.md`.

@@ -112,18 +112,19 @@ mod unix {
         done == 0 && cfg!(any(target_os = "linux", target_os = "android"))
     }
 
-    /// Forbids or allows all access to a [`GUARD`]; where the system refuses, the page stays as it was.
+    /// Forbids or allows all access to pages; returns whether the system did so, else some of them may be as they were.
     ///
     /// # Safety
     ///
-    /// 1. The page at `start` is part of a mapping of this module, and nobody uses it.
-    pub(crate) unsafe fn protect(start: NonNull<u8>, access: Access) {
+    /// 1. The `bytes` at `start` are whole pages of mappings of this module, and nobody uses them.
+    pub(crate) unsafe fn protect(start: NonNull<u8>, bytes: usize, access: Access) -> bool {
         let rights = match access {
             Access::Forbidden => libc::PROT_NONE,
             Access::Allowed => libc::PROT_READ | libc::PROT_WRITE,
         };
         // SAFETY: obligation 1.
-        let _ = unsafe { libc::mprotect(start.as_ptr().cast::<c_void>(), super::GUARD, rights) };
+        let done = unsafe { libc::mprotect(start.as_ptr().cast::<c_void>(), bytes, rights) };
+        done == 0
     }
 
     /// Milliseconds since some moment, to within a tick of the system; it never goes back.
@@ -212,12 +213,14 @@ mod portable {
         false
     }
 
-    /// Does nothing: the system's allocator protects no pages.
+    /// Does nothing, and says so: the system's allocator protects no pages.
     ///
     /// # Safety
     ///
     /// None are needed where nothing is done.
-    pub(crate) unsafe fn protect(_: NonNull<u8>, _: Access) {}
+    pub(crate) unsafe fn protect(_: NonNull<u8>, _: usize, _: Access) -> bool {
+        false
+    }
 
     /// As on unix, but by a clock that may be set back; where std has none and would panic, no time passes.
     pub(crate) fn now_ms() -> u64 {

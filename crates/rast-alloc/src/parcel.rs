@@ -18,7 +18,7 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::block::Block;
-use crate::hardened::{HARDENED, poison};
+use crate::hardened::HARDENED;
 use crate::misuse;
 
 /// The bit of a link to a carrier.
@@ -188,9 +188,6 @@ pub(crate) unsafe fn unpack(
             // SAFETY: blocks are never null.
             accept(unsafe { NonNull::new_unchecked(carried) });
         }
-    }
-    if HARDENED && link.addr() & CARRIES != 0 {
-        poison::restore(block.cast(), HEAD + count);
     }
     // Last, since its words may be written now.
     // SAFETY: blocks are never null.

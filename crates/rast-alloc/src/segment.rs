@@ -166,7 +166,7 @@ fn guard(start: NonNull<u8>, kind: Kind) -> bool {
         // SAFETY: the page lies in the segment.
         let page = unsafe { start.add(at) };
         // SAFETY: the segment is new; neither its header nor its spans have the page.
-        unsafe { os::protect(page, Access::Forbidden) };
+        let _ = unsafe { os::protect(page, GUARD, Access::Forbidden) };
     }
     units::note(start.addr().get(), kind)
 }

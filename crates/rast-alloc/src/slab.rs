@@ -115,7 +115,7 @@ impl Slab {
             // SAFETY: the block was never given out since the slab was opened; a class is a multiple of a word.
             unsafe { Block::set_next(block, first) };
             if HARDENED {
-                hardened::prepare(block, usize::from(self.class.get()) - 1);
+                hardened::prepare(block);
             }
             first = block;
         }

@@ -366,7 +366,7 @@ mod hardened {
         ends(test, "was written to after it was freed", || {
             let block = take(64);
             give(block, 64);
-            write(block, 31);
+            write(block, 15);
             take(64);
         });
     }
@@ -408,10 +408,42 @@ mod hardened {
     /// Behind a large block nothing can be written: the system ends the process.
     #[test]
     fn a_write_past_a_large_block() {
-        const CHILD: &str = "RAST_ALLOC_GUARD";
-        let test = "hardened::a_write_past_a_large_block";
-        if std::env::var_os(CHILD).is_some() {
+        faults("hardened::a_write_past_a_large_block", || {
             write(take(5 << 20), 5 << 20);
+        });
+    }
+
+    /// Behind the part that grew, too, where what was kept is in use again.
+    #[test]
+    fn a_write_past_a_large_block_that_grew() {
+        faults("hardened::a_write_past_a_large_block_that_grew", || {
+            give(take(9 << 20), 9 << 20);
+            let block = take(5 << 20);
+            // SAFETY: the block was taken with this layout and is forgotten.
+            let grown = unsafe { RastAlloc.grow(block, layout(5 << 20), layout(6 << 20)) };
+            let block: NonNull<u8> = grown.unwrap().cast();
+            write(block, (6 << 20) - 1);
+            write(block, 6 << 20);
+        });
+    }
+
+    /// A large block that is kept for the next is nobody's.
+    #[test]
+    fn a_large_free_block_is_written_to() {
+        faults("hardened::a_large_free_block_is_written_to", || {
+            let block = take(5 << 20);
+            write(block, 0);
+            give(block, 5 << 20);
+            write(block, 0);
+        });
+    }
+
+    const CHILD: &str = "RAST_ALLOC_GUARD";
+
+    /// Runs the test again in a process of its own, which the system has to end.
+    fn faults(test: &str, misuse: impl FnOnce()) {
+        if std::env::var_os(CHILD).is_some() {
+            misuse();
             return;
         }
         let status = Command::new(std::env::current_exe().unwrap())

@@ -161,7 +161,7 @@ impl Arena {
             let block = self.larges.map(layout);
             if block.is_some() {
                 self.reserved
-                    .add(self.larges.bytes(layout).unwrap_or_default() as u64);
+                    .add(self.larges.mapped(layout).unwrap_or_default() as u64);
             }
             block.map(|block| (block, Contents::Zero))
         };
@@ -180,7 +180,15 @@ impl Arena {
         if !self.larges.keeps(layout) {
             return None;
         }
-        self.kept.take(self.larges.bytes(layout)?)
+        let bytes = self.larges.mapped(layout)?;
+        let block = self.kept.take(bytes)?;
+        if HARDENED && !self.larges.enter(block, layout) {
+            // SAFETY: the pages were taken above, and nobody knows them.
+            let unmapped = unsafe { self.kept.put(block, bytes) };
+            self.reserved.subtract(unmapped as u64);
+            return None;
+        }
+        Some(block)
     }
 
     /// Gives a block back.
@@ -225,8 +233,11 @@ impl Arena {
             self.give_span(span);
             return;
         }
-        let bytes = self.larges.bytes(layout).unwrap_or_default();
+        let bytes = self.larges.mapped(layout).unwrap_or_default();
         let unmapped = if self.larges.keeps(layout) {
+            if HARDENED {
+                self.larges.retire(block, layout);
+            }
             // SAFETY: the block is whole pages of its own, as `keeps` says, and obligation 1.
             unsafe { self.kept.put(block, bytes) }
         } else {
@@ -287,14 +298,23 @@ impl Arena {
 
     /// Lengthens a large block by what is kept behind it; false, and nothing has changed, if that is not enough.
     fn grow_into_kept(&self, block: NonNull<u8>, old: Layout, new: Layout) -> bool {
-        let (Some(from), Some(to)) = (self.larges.bytes(old), self.larges.bytes(new)) else {
+        let (Some(from), Some(to)) = (self.larges.mapped(old), self.larges.mapped(new)) else {
             return false;
         };
-        self.larges.keeps(new)
-            && to > from
-            && self
-                .kept
-                .take_at(block.as_ptr().wrapping_add(from), to - from)
+        if !self.larges.keeps(new) || to <= from {
+            return false;
+        }
+        if HARDENED {
+            self.larges.retire(block, old);
+        }
+        let is_grown = self
+            .kept
+            .take_at(block.as_ptr().wrapping_add(from), to - from);
+        if HARDENED {
+            self.larges
+                .enter_again(block, if is_grown { new } else { old });
+        }
+        is_grown
     }
 
     /// Changes the length of the span beneath a block to what its new level wants.
