@@ -8,6 +8,7 @@ pub mod harness;
 pub mod histogram;
 pub mod layers;
 pub mod options;
+mod processors;
 pub mod report;
 #[cfg(unix)]
 pub mod signals;

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::processors;
+
 /// What one run of a contender did.
 #[derive(Clone, Debug)]
 pub struct Sample {
@@ -69,13 +71,27 @@ pub fn alone(work: impl FnOnce() -> u64) -> Sample {
 
 /// Runs each job on a thread of its own and sums what they count.
 pub fn together(jobs: Vec<Job<'_>>) -> Sample {
+    on(&[], jobs)
+}
+
+/// As [`together`], each job on a processor of its own as far as there are so many.
+pub fn apart(jobs: Vec<Job<'_>>) -> Sample {
+    on(&processors::allowed(), jobs)
+}
+
+/// Runs the jobs on threads of their own, by turns on these processors if there are any.
+fn on(processors: &[usize], jobs: Vec<Job<'_>>) -> Sample {
     let awaited = AtomicUsize::new(jobs.len());
     let spans: Vec<(Instant, Instant, u64)> = thread::scope(|scope| {
         let awaited = &awaited;
         let threads: Vec<_> = jobs
             .into_iter()
-            .map(|job| {
+            .enumerate()
+            .map(|(index, job)| {
                 scope.spawn(move || {
+                    if !processors.is_empty() {
+                        processors::stand_on(processors[index % processors.len()]);
+                    }
                     awaited.fetch_sub(1, Ordering::AcqRel);
                     let mut patience = Patience::new();
                     while awaited.load(Ordering::Acquire) != 0 {

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use super::block::Block;
 use super::random::Random;
-use crate::workers::{Job, Sample, alone, together};
+use crate::workers::{Job, Sample, alone, apart};
 
 /// Takes 64 bytes and gives them back.
 pub(super) fn pairs(ops: u64) -> Sample {
@@ -106,7 +106,7 @@ pub(super) fn simple_threads(ops: u64) -> Sample {
         }
         ops / 2
     };
-    together(vec![
+    apart(vec![
         Box::new(|| work(0)) as Job<'_>,
         Box::new(|| work(1)) as Job<'_>,
     ])

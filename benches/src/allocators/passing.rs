@@ -7,7 +7,7 @@ use rast::queue::spsc;
 
 use super::block::Block;
 use super::random::Random;
-use crate::workers::{Job, Patience, Sample, together};
+use crate::workers::{Job, Patience, Sample, apart};
 
 /// One thread takes blocks of 64 bytes, the other frees them; a ring of 1024 between them.
 pub(super) fn one_way(ops: u64) -> Sample {
@@ -39,7 +39,7 @@ pub(super) fn one_way(ops: u64) -> Sample {
         }
         done
     };
-    together(vec![
+    apart(vec![
         Box::new(send) as Job<'_>,
         Box::new(receive) as Job<'_>,
     ])
@@ -67,7 +67,7 @@ pub(super) fn swapped(ops: u64) -> Sample {
         }
         ops / 2
     };
-    together(vec![
+    apart(vec![
         Box::new(|| work(1)) as Job<'_>,
         Box::new(|| work(2)) as Job<'_>,
     ])
@@ -96,7 +96,7 @@ pub(super) fn handed_on(ops: u64) -> Sample {
         }
         lives * LIFE
     };
-    together(vec![
+    apart(vec![
         Box::new(|| lane(0)) as Job<'_>,
         Box::new(|| lane(1)) as Job<'_>,
     ])
@@ -151,7 +151,7 @@ pub(super) fn both_ways(ops: u64) -> Sample {
         }
         rounds * BATCH
     };
-    together(vec![
+    apart(vec![
         Box::new(move || work(0, send_a, receive_b)) as Job<'_>,
         Box::new(move || work(1, send_b, receive_a)) as Job<'_>,
     ])

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::block::Block;
 use super::random::Random;
-use crate::workers::{Job, Sample, together};
+use crate::workers::{Job, Sample, apart};
 
 /// A batch of sh6bench and sh8bench.
 const BATCH: usize = 2000;
@@ -45,7 +45,7 @@ fn sh(ops: u64, swaps: bool) -> Sample {
         drop(stays);
         rounds * BATCH as u64
     };
-    let sample = together(vec![
+    let sample = apart(vec![
         Box::new(|| work(0)) as Job<'_>,
         Box::new(|| work(1)) as Job<'_>,
     ]);
@@ -112,7 +112,7 @@ pub(super) fn stress(ops: u64) -> Sample {
     let mut done = 0;
     for generation in 0..GENERATIONS {
         let jobs = [0, 1].map(|lane| Box::new(move || work(2 * generation + lane)) as Job<'_>);
-        let sample = together(jobs.into());
+        let sample = apart(jobs.into());
         elapsed += sample.elapsed;
         done += sample.done;
     }
@@ -155,7 +155,7 @@ pub(super) fn lists(ops: u64) -> Sample {
         }
         rounds * COUNT as u64
     };
-    let sample = together(vec![
+    let sample = apart(vec![
         Box::new(|| work(0)) as Job<'_>,
         Box::new(|| work(1)) as Job<'_>,
     ]);

@@ -1,0 +1,42 @@
+//! Processors: each worker of a run on one of its own, where the system can be told so.
+//!
+//! Two threads that wait for each other by yielding are often put on one processor, all the more if something else keeps
+//! another busy. Then nothing crosses between processors, and the run shows what both threads do one after the other.
+
+/// The processors that this process may use; empty where the system cannot say.
+#[cfg(target_os = "linux")]
+pub(crate) fn allowed() -> Vec<usize> {
+    // SAFETY: a set is plain words, for which zeroes are a value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is writable and this long; 0 is the calling thread.
+    let refused = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
+    if refused != 0 {
+        return Vec::new();
+    }
+    (0..libc::CPU_SETSIZE as usize)
+        // SAFETY: the set was written above, and each number is below its size.
+        .filter(|number| unsafe { libc::CPU_ISSET(*number, &set) })
+        .collect()
+}
+
+/// The processors that this process may use; empty where the system cannot say.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn allowed() -> Vec<usize> {
+    Vec::new()
+}
+
+/// Puts the calling thread, and those that it starts from now on, on one processor; nothing where that is refused.
+#[cfg(target_os = "linux")]
+pub(crate) fn stand_on(number: usize) {
+    // SAFETY: a set is plain words, for which zeroes are a value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the number came from `allowed`, so it is below the size of a set.
+    unsafe { libc::CPU_SET(number, &mut set) };
+    // A refusal leaves the thread where the system puts it.
+    // SAFETY: the set is this long; 0 is the calling thread.
+    let _ = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
+}
+
+/// Puts the calling thread on one processor: not here.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn stand_on(_: usize) {}
