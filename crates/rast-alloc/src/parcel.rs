@@ -47,8 +47,6 @@ pub(crate) struct Packed<'a, O> {
     /// The link to the first block, of a list that the last one ends.
     pub(crate) first: *mut Block,
     pub(crate) last: *mut Block,
-    /// Bytes that were asked for with the blocks.
-    pub(crate) bytes: usize,
 }
 
 impl<O> Parcel<O> {
@@ -145,11 +143,11 @@ impl<O> Parcel<O> {
         self.seal();
         self.carried.set(0);
         self.count.set(0);
+        self.bytes.set(0);
         Some(Packed {
             owner,
             first: self.first.replace(ptr::null_mut()),
             last: self.last.replace(ptr::null_mut()),
-            bytes: self.bytes.replace(0),
         })
     }
 }

@@ -14,7 +14,7 @@
 //! | `arena`, `parcels`, `arrived`, `turns`, `told`, `is_shedding`, `sweep_from` | whoever holds the mailbox: the thread, or who tends a heap without one |
 //! | `mailbox` | any thread |
 //! | the sums of `arena`, `foreign` | written by the holder, read by any thread |
-//! | `received_*`, `is_purge_asked` | any thread |
+//! | `is_purge_asked` | any thread |
 //! | `looked_ms` | written by the holder, read by any thread |
 //! | `is_parked` | written by the heap's thread, read by any thread |
 //!
@@ -85,10 +85,6 @@ pub(crate) struct ThreadHeap {
     is_parked: AtomicBool,
     /// When somebody looked last for what is unneeded, in milliseconds.
     looked_ms: AtomicU64,
-    /// Bytes asked for of the blocks that arrived.
-    pub(crate) received_bytes: AtomicU64,
-    /// Bytes asked for of the blocks that were delivered elsewhere.
-    pub(crate) sent_bytes: Tally,
 }
 
 // SAFETY: the table above says who uses what: cells only the holder of the mailbox, whose claim acquires what the last
@@ -118,8 +114,6 @@ impl ThreadHeap {
             is_purge_asked: AtomicBool::new(false),
             is_parked: AtomicBool::new(false),
             looked_ms: AtomicU64::new(0),
-            received_bytes: AtomicU64::new(0),
-            sent_bytes: Tally::new(),
         }
     }
 
@@ -251,13 +245,6 @@ impl ThreadHeap {
         let Some(packed) = parcel.take() else {
             return;
         };
-        let bytes = packed.bytes as u64;
-        self.sent_bytes.add(bytes);
-        // Relaxed: a sum of its own; publishes nothing. [AT1]
-        packed
-            .owner
-            .received_bytes
-            .fetch_add(bytes, Ordering::Relaxed);
         // SAFETY: the parcel's blocks are free, in a list from the first to the last, and this thread's alone.
         if unsafe { packed.owner.mailbox.deliver(packed.first, packed.last) } {
             packed.owner.leave();
