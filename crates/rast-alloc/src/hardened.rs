@@ -8,7 +8,7 @@
 //! | a layout of another class or length | the mark says which class the block is of; spans know their length |
 //! | a large block freed twice, or not a block, or of another length | the register of mappings ([`register`]) |
 //! | a free block written to | its link leads to no free block ([`link`]), or its poison is damaged ([`poison`]) |
-//! | a write past a segment or a large block, or down into a header | a page that nobody may touch |
+//! | a write past a segment or a large block, into a header, or to a large block that is kept | pages nobody may touch |
 //!
 //! All of it is exact but for the link and the poison, which see what was written where they stand: in the first two
 //! words of a block that its owner has.
