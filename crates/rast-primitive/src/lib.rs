@@ -17,6 +17,7 @@
 //! | [`Backoff`], [`WaitStrategy`] | waiting a little; how to wait long |
 //! | [`TaggedPtr`], [`AtomicTaggedPtr`] | a pointer and a count in one word, changed together |
 //! | [`WideTaggedPtr`], [`AtomicWideTaggedPtr`] | the same with a count of full width, in a double word |
+//! | [`asymmetric`] | a pair of fences of which only the seldom one costs |
 //! | [`Parker`], [`Unparker`] | the sleep of one thread, with a token |
 //! | [`Signal`] | a one-slot event |
 //! | [`EventCount`] | sleep until a condition holds that changes without a lock |
@@ -68,8 +69,8 @@
 //!
 //! # Features and private cfgs
 //!
-//! - `std` (default): threads, locks, parking, [`Snapshot`]; brings `parking_lot`
-//!   and `crossbeam-epoch`. Without it: atomics, cells, [`Backoff`],
+//! - `std` (default): threads, locks, parking, [`Snapshot`], cheap [`asymmetric`]
+//!   fences; brings `parking_lot`, `crossbeam-epoch`, and on Linux `libc`. Without it: atomics, cells, [`Backoff`],
 //!   [`TaggedPtr`], for `no_std` with `alloc`.
 //! - `--cfg rast_loom`: everything from loom. Constructors are not `const` there,
 //!   timed waits run out at once, and there are no scoped threads.
@@ -94,6 +95,7 @@ extern crate alloc as std_alloc;
 #[cfg(any(feature = "std", rast_loom, rast_shuttle))]
 extern crate std;
 
+pub mod asymmetric;
 pub mod cell;
 pub mod hint;
 pub mod sync;

@@ -72,6 +72,9 @@ pub use error::{Closed, Full, NoMemory, TryPushError};
 #[cfg(feature = "std")]
 pub use queue::PopError;
 pub use queue::{Drain, IntoIter, Queue, Rest};
+// For the model of this protocol alone.
+#[doc(hidden)]
+pub use queue::{GivenUp, Id, TakeBack, Verdict};
 #[cfg(feature = "async")]
 pub use queue::{Pop, Stream};
 

@@ -4,6 +4,8 @@
 //! `docs/verification.md` says which one catches what.
 #![cfg(feature = "std")]
 
+#[path = "loom/given_up.rs"]
+mod given_up;
 #[path = "support/history/mod.rs"]
 mod history;
 #[path = "loom/list.rs"]

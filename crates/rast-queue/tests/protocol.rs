@@ -71,8 +71,12 @@ fn holds(name: &str, model: &Model, preemptions: Option<u8>) -> Explored {
 
 fn all_hold(name: &str, programs: &[Program]) -> Explored {
     let mut most = Explored::default();
-    for (slots, threads) in programs {
-        let explored = holds(name, &Model::new(*slots, threads), None);
+    for ((slots, threads), buffered) in programs.iter().flat_map(|p| [(p, false), (p, true)]) {
+        let model = Model {
+            buffered,
+            ..Model::new(*slots, threads)
+        };
+        let explored = holds(name, &model, None);
         most.recycled = most.recycled.max(explored.recycled);
         most.tail_over = most.tail_over.max(explored.tail_over);
         most.head_over = most.head_over.max(explored.head_over);
@@ -87,9 +91,11 @@ fn is_caught(model: &Model, what: &str) -> Fault {
             model.mutant,
             Mutant::KeepHint | Mutant::HintForPins | Mutant::NoDone
         );
+    // A segment has to come back meanwhile: only few switches away from a thread inside of an operation.
+    let preemptions = (model.mutant == Mutant::NoNumber).then_some(2);
     let limits = Limits {
         probes,
-        ..limits(None)
+        ..limits(preemptions)
     };
     match explore(model, limits) {
         Ok(explored) => panic!("{:?} is not caught: {explored}", model.mutant),
@@ -333,6 +339,68 @@ fn nobody_waits_for_a_producer() {
         Mutant::Wait,
         (2, &[&[Push, Push], &[Pop], &[Pop]]),
         "step for ever",
+    );
+}
+
+/// A mutant that shows only while stores wait in buffers.
+fn buffered_mutant(mutant: Mutant, (slots, threads): Program, what: &str) {
+    let model = Model {
+        mutant,
+        buffered: true,
+        ..Model::new(slots, threads)
+    };
+    is_caught(&model, what);
+}
+
+#[test]
+fn the_heavy_fence_empties_store_buffers() {
+    buffered_mutant(
+        Mutant::NoHeavy,
+        (2, &[&[Push, Push], &[Pop, Pop]]),
+        "was pushed and is given up",
+    );
+}
+
+#[test]
+fn a_producer_asks_whether_its_ticket_was_given_up() {
+    mutant(
+        Mutant::NoQuiet,
+        (2, &[&[Push, Push], &[Pop, Pop]]),
+        "was pushed and is given up",
+    );
+}
+
+#[test]
+fn a_ticket_is_entered_before_the_fence() {
+    mutant(
+        Mutant::EnterLate,
+        (2, &[&[Push, Push], &[Pop, Pop]]),
+        "was pushed and is given up",
+    );
+}
+
+#[test]
+fn a_ticket_is_named_by_the_use_of_its_segment() {
+    mutant(
+        Mutant::NoNumber,
+        (
+            2,
+            &[
+                &[Push, Pop, Pop, Push, Pop, Push, Push, Pop, Pop, Pop],
+                &[Push],
+                &[Push],
+            ],
+        ),
+        "is pushed twice",
+    );
+}
+
+#[test]
+fn the_cell_decides_who_has_the_value() {
+    mutant(
+        Mutant::NoDecision,
+        (2, &[&[Push, Push], &[Pop, Pop]]),
+        "was never in the queue",
     );
 }
 

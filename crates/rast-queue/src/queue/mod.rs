@@ -33,6 +33,7 @@ mod stall;
 mod batch;
 #[cfg(feature = "async")]
 mod future;
+mod given_up;
 mod iter;
 mod pause;
 mod pop;
@@ -56,6 +57,8 @@ use word::{CLOSED, MOST_SLOTS, index, same_segment};
 pub use batch::Rest;
 #[cfg(feature = "async")]
 pub use future::{Pop, Stream};
+#[doc(hidden)]
+pub use given_up::{GivenUp, Id, TakeBack, Verdict};
 pub use iter::{Drain, IntoIter};
 #[cfg(feature = "std")]
 use wait::Held;
@@ -108,6 +111,8 @@ pub struct Queue<T, A: Allocator = Global> {
     cold: CachePadded<Cold<T>>,
     #[cfg(feature = "std")]
     waiters: wait::Waiters,
+    /// Read by each push, beside `slots`, which is too.
+    given_up: GivenUp,
     /// In each segment, a power of two.
     slots: usize,
     alloc: A,
@@ -234,6 +239,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 }),
                 #[cfg(feature = "std")]
                 waiters: wait::Waiters::new(),
+                given_up: GivenUp::new(),
                 slots,
                 alloc,
                 owns: PhantomData,
@@ -334,11 +340,14 @@ impl<T, A: Allocator> Queue<T, A> {
         // Acquire: pairs with the Release of keep_or_free; the segment is as new. [QU64]
         let spare = self.cold.spare.swap(ptr::null_mut(), Ordering::Acquire);
         step!("fresh: spare taken");
-        if spare.is_null() {
-            Segment::allocate(&self.alloc, self.slots)
+        let segment = if spare.is_null() {
+            Segment::allocate(&self.alloc, self.slots)?
         } else {
-            Ok(spare)
-        }
+            spare
+        };
+        // SAFETY: nobody else knows the segment.
+        unsafe { Segment::set_number(segment, self.given_up.next_number()) };
+        Ok(segment)
     }
 
     /// Keeps a segment as the spare one, or gives its memory back.
@@ -511,6 +520,8 @@ impl<T, A: Allocator> Drop for End<'_, T, A> {
         // Nobody else is here: every ticket is DONE and every pin given back. What is left is the spare segment, what
         // is in limbo, and the chain from head.
         let free = |segment: *mut Segment<T>| {
+            // SAFETY: the segment is one of this queue's, which nobody else uses.
+            queue.given_up.clear(unsafe { Segment::number(segment) });
             // SAFETY: the segment came from this allocator with this many slots; each is in one of the three places.
             unsafe { Segment::deallocate(segment, &queue.alloc, queue.slots) };
         };

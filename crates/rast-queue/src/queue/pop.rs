@@ -4,6 +4,7 @@ use core::mem::ManuallyDrop;
 use core::ops::Range;
 
 use super::Queue;
+use super::given_up::{Id, Verdict};
 use super::pause::{
     BUSY_PAUSES, CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, DISTANCE, IS_MODEL, NEAR,
     PACE_CREDIT, PACE_GAIN, PACE_PAUSES, PACE_PROBE_FIRST, PACE_PROBE_MOST, PACE_STEPS, PATIENCE,
@@ -120,20 +121,33 @@ impl<T, A: Allocator> Queue<T, A> {
         let slot = unsafe { Segment::slot(claimed.ptr(), ticket) };
         // The bound may be of an earlier use of this segment's memory.
         self.set_bound(Word::null(), 0);
-        for _ in 0..PATIENCE {
-            spin_loop();
-            // SAFETY: the ticket is the caller's, and has not been taken.
-            if unsafe { Slot::is_written(slot) } {
-                // SAFETY: the ticket is the caller's; the value stands.
-                return Some(unsafe { Slot::take(slot) });
+        // SAFETY: the ticket is the caller's and not DONE, so the segment is live.
+        let number = unsafe { Segment::number(claimed.ptr()) };
+        loop {
+            for _ in 0..PATIENCE {
+                spin_loop();
+                // SAFETY: the ticket is the caller's, and has not been taken.
+                if unsafe { Slot::is_written(slot) } {
+                    // SAFETY: the ticket is the caller's; the value stands, and nobody gave the ticket up.
+                    return Some(unsafe { Slot::take(slot) });
+                }
+            }
+            step!("take: to be given up");
+            // SAFETY: while it is not decided, the slot is not DONE.
+            let is_written = || unsafe { Slot::is_written(slot) };
+            match self.given_up.give_up(Id::new(number, ticket), is_written) {
+                // SAFETY: the ticket is the caller's; the value stands, and the verdict is that it does not go back.
+                Verdict::Taken => return Some(unsafe { Slot::take(slot) }),
+                Verdict::Left => return None,
+                Verdict::Back => {
+                    // SAFETY: the producer has its value back and is done here, which happens before this by the exchange
+                    // that found it.
+                    unsafe { Slot::end(slot) };
+                    return None;
+                }
+                Verdict::Impossible => spin_loop(),
             }
         }
-        step!("take: given up");
-        // SAFETY: the ticket is the caller's, and is given up once.
-        let is_written = unsafe { Slot::abandon(slot) };
-        step!("take: abandoned");
-        // SAFETY: the ticket is the caller's; the value stands if this is true.
-        is_written.then(|| unsafe { Slot::take(slot) })
     }
 
     /// Looks at both words. `head` has been read as `word`.

@@ -3,6 +3,7 @@
 use core::mem::ManuallyDrop;
 use core::ptr;
 
+use super::given_up::{Id, TakeBack};
 use super::pause::{CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, PREFETCH, pause};
 use super::segment::{SOURCE, Segment, Slot, terminal};
 use super::word::{self, CLOSED, WAITING, Word, advanced, index};
@@ -154,13 +155,43 @@ impl<T, A: Allocator> Queue<T, A> {
                 }
             };
             step!("push: claimed");
-            // SAFETY: the claim made the ticket the caller's, so its segment is live until the slot is DONE; the claim
-            // was below the slots.
-            let slot = unsafe { Segment::slot(word.ptr(), index(word)) };
-            prefetch_write(slot.wrapping_add(PREFETCH));
-            // SAFETY: the ticket's one fill; the item is valid and given up if it is taken, by the caller.
-            if unsafe { Slot::fill(slot, item) } {
+            // SAFETY: the claim made the ticket the caller's, and was below the slots; its one fill. The item is valid and
+            // given up if it is taken, by the caller.
+            if unsafe { self.fill(word, index(word), item) } {
                 return Ok(Pushed::seen_in(word));
+            }
+        }
+    }
+
+    /// Copies the item at `item` into the slot of a claimed ticket. False: its consumer gave the ticket up, and the item is
+    /// still the caller's.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller claimed `ticket` on `tail`, at `claimed`'s segment and below its slots; this is its one call for it.
+    /// 2. `item` is valid for reads of `T`; the caller gives the item up if this returns true.
+    #[inline]
+    unsafe fn fill(&self, claimed: Word<T>, ticket: usize, item: *const T) -> bool {
+        let segment = claimed.ptr();
+        // SAFETY: by (1) the ticket is the caller's, so the segment is live until its slot is DONE.
+        let number = unsafe { Segment::number(segment) };
+        // SAFETY: as above; the ticket is below the slots.
+        let slot = unsafe { Segment::slot(segment, ticket) };
+        prefetch_write(slot.wrapping_add(PREFETCH));
+        // SAFETY: by (1) and (2).
+        unsafe { Slot::fill(slot, item) };
+        // From here on the segment may be gone, unless the ticket turns out to be given up.
+        if self.given_up.is_quiet() {
+            return true;
+        }
+        match self.given_up.take_back(Id::new(number, ticket)) {
+            TakeBack::Taken => true,
+            TakeBack::Back => false,
+            TakeBack::BackAndEnd => {
+                // SAFETY: the ticket was given up, so its slot is not DONE and the segment is live; the consumer has left,
+                // which happens before this by the exchange that found it.
+                unsafe { Slot::end(slot) };
+                false
             }
         }
     }
@@ -300,10 +331,9 @@ impl<T, A: Allocator> Queue<T, A> {
             )
             .ok()?;
         step!("push flagged: claimed");
-        // SAFETY: the claim made the ticket the caller's.
-        let slot = unsafe { Segment::slot(word.ptr(), index(word)) };
-        // SAFETY: the ticket's one fill; the item is valid and given up if it is taken.
-        unsafe { Slot::fill(slot, item) }.then(|| Ok(Pushed::seen_in(word)))
+        // SAFETY: the claim made the ticket the caller's, and is below the slots; its one fill; the item is valid and given
+        // up if it is taken.
+        unsafe { self.fill(word, index(word), item) }.then(|| Ok(Pushed::seen_in(word)))
     }
 
     /// Copies the items at `items` from index `taken` to `count` into the queue, in order, and moves `taken` on with
@@ -364,14 +394,11 @@ impl<T, A: Allocator> Queue<T, A> {
             }
             step!("push many: claimed");
             for ticket in index(word)..index(word) + tickets {
-                // SAFETY: the claim made these tickets the caller's; all are below the slots.
-                let slot = unsafe { Segment::slot(word.ptr(), ticket) };
-                prefetch_write(slot.wrapping_add(PREFETCH));
                 // SAFETY: there are as many tickets as items, and each takes one at most: the item is in range.
                 let item = unsafe { items.add(*taken) };
-                // SAFETY: the ticket's one fill. An abandoned ticket takes nothing; its item goes to the next one, so
-                // that the order holds.
-                *taken += usize::from(unsafe { Slot::fill(slot, item) });
+                // SAFETY: the claim made the ticket the caller's, and all are below the slots; its one fill. A ticket that was
+                // given up takes nothing; its item goes to the next one, so that the order holds.
+                *taken += usize::from(unsafe { self.fill(word, ticket, item) });
             }
         }
         // If a waker panicked, all the same the items are pushed, and the others woken.

@@ -10,9 +10,10 @@
 //! | state of a slot | set by | meaning |
 //! | --- | --- | --- |
 //! | 0 | whoever sweeps the segment | the ticket's producer has not been here |
-//! | WRITTEN | the producer, added after the value | the value stands |
-//! | ABANDONED | the consumer, added when it waited long enough | the producer keeps its value and comes again |
-//! | DONE | stored by the last of the two to be here | neither touches the slot again |
+//! | WRITTEN | the producer, after the value | the value stands, unless the ticket was given up (see `given_up.rs`) |
+//! | DONE | the last of the two to be here | neither touches the slot again |
+//!
+//! Each is a plain store: of the two only one has the right to the next one.
 //!
 //! Whoever is done with a slot or a pin may see the segment go at once, freed by another, while its own call has not
 //! returned. So what gives a segment up takes its address, and borrows a field for one access at a time: a reference to
@@ -32,10 +33,8 @@ use crate::primitive::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering}
 
 /// The value stands in the slot.
 const WRITTEN: u8 = 1;
-/// The consumer of the ticket has gone.
-const ABANDONED: u8 = 2;
 /// Both have gone.
-const DONE: u8 = 4;
+const DONE: u8 = 2;
 
 /// One of the two words that can lead to a segment, in `control`.
 pub(super) const SOURCE: usize = 1 << (usize::BITS / 2);
@@ -65,6 +64,8 @@ pub(super) struct Segment<T> {
     swept: UnsafeCell<usize>,
     /// The segment beneath this one in limbo; as `swept`.
     pub(super) limbo_next: UnsafeCell<*mut Segment<T>>,
+    /// Which use of a segment this is, no two of them alike; written before it is linked.
+    number: UnsafeCell<u64>,
     /// Aligns the header for the slots.
     slots: [Slot<T>; 0],
 }
@@ -79,16 +80,16 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Copies the value at `item` into the slot and publishes it. False: the ticket was abandoned, and the value is not
-    /// there. The slot may be gone when this returns.
+    /// Copies the value at `item` into the slot and publishes it. From then on the slot may be gone, unless the caller finds
+    /// that the ticket was given up.
     ///
     /// # Safety
     ///
     /// 1. The caller claimed the slot's ticket as its producer, and this is its one call for it.
-    /// 2. `item` is valid for reads of `T`; the caller gives the value up if this returns true.
+    /// 2. `item` is valid for reads of `T`; the caller gives the value up, unless the ticket was given up.
     #[inline]
-    pub(super) unsafe fn fill(slot: *const Self, item: *const T) -> bool {
-        // SAFETY: by (1) the slot is not DONE before this says so, or says WRITTEN; until then it is live.
+    pub(super) unsafe fn fill(slot: *const Self, item: *const T) {
+        // SAFETY: by (1) the slot is not DONE before this says WRITTEN; until then it is live.
         let value = unsafe { &(*slot).value };
         value.with_mut(|value| {
             // SAFETY: by (1) nobody else writes here, and the ticket's consumer reads only after WRITTEN; by (2).
@@ -97,21 +98,23 @@ impl<T> Slot<T> {
         step!("fill: value copied");
         // SAFETY: as above.
         let state = unsafe { &(*slot).state };
-        // AcqRel: publishes the value to the Acquire of a consumer; if the ticket was abandoned, what that consumer did
-        // here comes before DONE. [QU1]
-        let before = state.fetch_add(WRITTEN, Ordering::AcqRel);
+        // Release: publishes the value to the Acquire of a consumer. [QU1]
+        state.store(WRITTEN, Ordering::Release);
         step!("fill: written");
-        if before == 0 {
-            return true;
-        }
-        debug_assert_eq!(
-            before, ABANDONED,
-            "one producer and one consumer per ticket"
-        );
-        // Release: pairs with the Acquire of the sweep; the copy above comes before the slot's next use. [QU2]
+    }
+
+    /// Ends a ticket that was given up and whose value is not here; the slot may be gone when this returns.
+    ///
+    /// # Safety
+    ///
+    /// The ticket is the caller's to end: the other side does not look at the slot again, and what it did here happens
+    /// before this call.
+    pub(super) unsafe fn end(slot: *const Self) {
+        // SAFETY: the slot is not DONE before this says so; until then it is live.
+        let state = unsafe { &(*slot).state };
+        // Release: pairs with the Acquire of the sweep; what either side did here comes before the slot's next use. [QU2]
         state.store(DONE, Ordering::Release);
-        step!("fill: abandoned and done");
-        false
+        step!("end: done");
     }
 
     /// Writes the first slot of a segment that nobody else knows yet.
@@ -138,12 +141,12 @@ impl<T> Slot<T> {
     ///
     /// # Safety
     ///
-    /// The caller claimed the slot's ticket as its consumer, and has not called `take`, nor `abandon` in vain.
+    /// The caller claimed the slot's ticket as its consumer, and has neither taken the value nor given the ticket up.
     #[inline]
     pub(super) unsafe fn is_written(slot: *const Self) -> bool {
         // SAFETY: the slot is not DONE before its consumer has gone; until then it is live.
         let state = unsafe { &(*slot).state };
-        // Acquire: pairs with the AcqRel of fill; the value is visible. [QU5]
+        // Acquire: pairs with the Release of fill; the value is visible. [QU5]
         state.load(Ordering::Acquire) & WRITTEN != 0
     }
 
@@ -152,7 +155,7 @@ impl<T> Slot<T> {
     /// # Safety
     ///
     /// 1. The caller claimed the slot's ticket as its consumer, and this is its one call for it.
-    /// 2. `is_written` or `abandon` has returned true.
+    /// 2. `is_written` has returned true, and the producer does not take the value back.
     #[inline]
     pub(super) unsafe fn take(slot: *const Self) -> T {
         // SAFETY: by (1) the slot is not DONE before this says so; until then it is live.
@@ -166,20 +169,6 @@ impl<T> Slot<T> {
         state.store(DONE, Ordering::Release);
         step!("take: done");
         item
-    }
-
-    /// Gives the ticket up. True: the value came in the last moment and is the caller's after all. False: the slot may
-    /// be gone when this returns.
-    ///
-    /// # Safety
-    ///
-    /// The caller claimed the slot's ticket as its consumer, and this is its one call for it; it has not called `take`.
-    pub(super) unsafe fn abandon(slot: *const Self) -> bool {
-        // SAFETY: the slot is not DONE before its consumer has gone; until then it is live.
-        let state = unsafe { &(*slot).state };
-        // AcqRel: the value is visible if it came; otherwise the producer, which reads this, does its last act here
-        // after the caller's. [QU7]
-        state.fetch_add(ABANDONED, Ordering::AcqRel) & WRITTEN != 0
     }
 }
 
@@ -209,6 +198,7 @@ impl<T> Segment<T> {
             control: AtomicUsize::new(2 * SOURCE),
             swept: UnsafeCell::new(0),
             limbo_next: UnsafeCell::new(ptr::null_mut()),
+            number: UnsafeCell::new(0),
             slots: [],
         };
         // SAFETY: the block is as large as the layout, which begins with the header, and the caller's alone.
@@ -265,6 +255,31 @@ impl<T> Segment<T> {
         let slots = unsafe { segment.add(1) }.cast::<Slot<T>>();
         // SAFETY: by (2) the slot lies inside the block.
         unsafe { slots.add(index) }
+    }
+
+    /// Which use this is.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds a ticket of the segment, or the segment alone.
+    #[inline]
+    pub(super) unsafe fn number(segment: *mut Self) -> u64 {
+        // SAFETY: the caller keeps the segment live.
+        let number = unsafe { &(*segment).number };
+        // SAFETY: it was written before the segment was linked, and is not while anyone but its holder can see it.
+        number.with(|number| unsafe { *number })
+    }
+
+    /// Begins a new use.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the segment alone.
+    pub(super) unsafe fn set_number(segment: *mut Self, to: u64) {
+        // SAFETY: the caller keeps the segment live.
+        let number = unsafe { &(*segment).number };
+        // SAFETY: nobody else sees it.
+        number.with_mut(|number| unsafe { *number = to });
     }
 
     /// Adds to `control`, modulo the word; true when it came to zero: the segment is the caller's alone, except for

@@ -5,9 +5,7 @@
 //! slot unwritten; one that waits longer is the same machine with the producer stepped first.
 
 use super::mutant::Mutant;
-use super::state::{
-    ABANDONED, At, DONE, SLOTS, Segment, Slot, State, THREADS, Then, Thread, WRITTEN, Word,
-};
+use super::state::{At, DONE, SLOTS, Segment, Slot, State, THREADS, Then, Thread, WRITTEN, Word};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -74,6 +72,9 @@ pub(crate) struct Model {
     pub(crate) any_point: bool,
     /// A stopped thread may keep one segment, whatever it had taken from limbo.
     pub(crate) one_segment: bool,
+    /// Producers load the count of tickets that are given up while their store of WRITTEN is still in the buffer, which
+    /// only the heavy fence or their next step empties.
+    pub(crate) buffered: bool,
 }
 
 impl Model {
@@ -107,6 +108,7 @@ impl Model {
             mutant: Mutant::None,
             any_point: false,
             one_segment: false,
+            buffered: false,
         }
     }
 
@@ -282,6 +284,14 @@ impl Step<'_> {
             At::PushPin | At::ClosePin => self.pin_tail(),
             At::PushWrite => self.push_write(),
             At::PushPublish => self.push_publish(),
+            At::PushQuiet => self.push_quiet(),
+            At::PushFlush => {
+                if self.t().buffered {
+                    self.flush(self.me)?;
+                }
+                self.push_decide()
+            }
+            At::PushSearch => self.push_search(),
             At::PushDone => {
                 let leaves = self.is(Mutant::NoDone);
                 let (_, _, slot) = self.ticket()?;
@@ -340,24 +350,24 @@ impl Step<'_> {
                 }
                 self.go(match (written, self.is(Mutant::KeepHint)) {
                     (true, _) => self.first_of_take(),
-                    (false, true) => At::PopAbandon,
+                    (false, true) => At::PopEnter,
                     (false, false) => At::PopHintReset,
                 })
             }
             At::PopHintReset => {
                 self.s.hint = Word::default();
-                self.go(At::PopAbandon)
+                self.go(if self.is(Mutant::EnterLate) {
+                    At::PopHeavy
+                } else {
+                    At::PopEnter
+                })
             }
-            At::PopAbandon => {
-                let (segment, index, slot) = self.ticket()?;
-                let before = slot.state;
-                slot.state |= ABANDONED;
-                if before & WRITTEN != 0 {
-                    return self.go(self.first_of_take());
-                }
-                self.s.oracle.abandon(segment, index);
-                self.next_ticket(At::PopSlot)
-            }
+            At::PopEnter
+            | At::PopCount
+            | At::PopHeavy
+            | At::PopLook
+            | At::PopDecide
+            | At::PopEnd => self.pop_give_up(),
             At::PopRead => self.pop_read(),
             At::PopDone => self.pop_done(),
             At::PopPinnedTail => {

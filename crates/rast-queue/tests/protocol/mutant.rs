@@ -36,8 +36,18 @@ pub(crate) enum Mutant {
     DoneBeforeRead,
     /// A consumer waits for the producer of its ticket.
     Wait,
-    /// A producer that finds its ticket abandoned leaves the slot as it is.
+    /// A producer that finds its ticket given up leaves the slot as it is.
     NoDone,
+    /// The heavy fence does not empty the producers' store buffers.
+    NoHeavy,
+    /// A producer does not ask whether its ticket was given up.
+    NoQuiet,
+    /// A ticket that is given up is named without the number of the use.
+    NoNumber,
+    /// A ticket is entered and counted after the heavy fence.
+    EnterLate,
+    /// A consumer that has found its slot written takes it, whatever its cell says.
+    NoDecision,
     /// Slots keep their state when the segment is used again.
     NoReset,
 }

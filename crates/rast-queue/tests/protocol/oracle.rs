@@ -44,6 +44,8 @@ pub(crate) struct Oracle {
     /// Items that are in the queue or were, and items that were popped, as bits.
     pushed: u32,
     popped: u32,
+    /// Items whose producer takes them for pushed, as bits.
+    kept: u32,
     pub(crate) closed: bool,
     closer_known: bool,
 }
@@ -140,9 +142,14 @@ impl Oracle {
         Ok(())
     }
 
-    /// The consumer gave the ticket up before it was written.
-    pub(crate) fn abandon(&mut self, segment: u8, slot: u8) {
+    /// The ticket is given up; if its value stood, the producer will find that it does not.
+    pub(crate) fn abandon(&mut self, segment: u8, slot: u8) -> Result<(), String> {
         if let Some(at) = self.find(segment, slot) {
+            let value = self.entries[at].value;
+            if value != 0 && self.kept & 1 << value != 0 {
+                return Err(format!("item {value} was pushed and is given up"));
+            }
+            self.pushed &= !(1 << value);
             self.remove(at);
         } else if let Some(at) = self.early[..usize::from(self.early_count)]
             .iter()
@@ -152,6 +159,16 @@ impl Oracle {
             self.early_count -= 1;
             self.early[usize::from(self.early_count)] = Early::default();
         }
+        Ok(())
+    }
+
+    /// The producer of `value` takes its push for a success.
+    pub(crate) fn keep(&mut self, value: u8) -> Result<(), String> {
+        if !self.was_pushed(value) {
+            return Err(format!("item {value} was pushed and is not in the queue"));
+        }
+        self.kept |= 1 << value;
+        Ok(())
     }
 
     /// The consumer read `value` under its ticket.

@@ -1,8 +1,8 @@
-//! Pop and `is_empty`: the look for emptiness, claims on `head`, and abandoned tickets.
+//! Pop and `is_empty`: the look for emptiness, claims on `head`, and tickets that are given up.
 
 use super::machine::{Outcome, Step};
 use super::mutant::Mutant;
-use super::state::{At, DONE, TERMINAL, Word};
+use super::state::{At, Cell, DONE, Decision, TERMINAL, WRITTEN, Word};
 
 impl Step<'_> {
     /// From the load of `head` to the claim, or to the end.
@@ -123,6 +123,83 @@ impl Step<'_> {
             self.s.oracle.claim_pop(self.me, word.segment, index)?;
         }
         self.go(At::PopSlot)
+    }
+
+    /// From the entry of a ticket that is given up to the decision.
+    pub(super) fn pop_give_up(&mut self) -> Outcome {
+        let t = *self.t();
+        let (segment, slot) = (t.word.segment, t.word.index + t.ticket);
+        let late = self.is(Mutant::EnterLate);
+        match t.at {
+            At::PopEnter => {
+                let number = self.reach(segment)?.number;
+                let Some(free) = self
+                    .s
+                    .cells
+                    .iter_mut()
+                    .find(|cell| cell.decision == Decision::None)
+                else {
+                    return Err("the model has too few cells".into());
+                };
+                *free = Cell {
+                    segment,
+                    number,
+                    slot,
+                    decision: Decision::Undecided,
+                };
+                self.t().number = number;
+                self.go(At::PopCount)
+            }
+            At::PopCount => {
+                self.s.count += 1;
+                self.go(if late { At::PopDecide } else { At::PopHeavy })
+            }
+            At::PopHeavy => {
+                if !self.is(Mutant::NoHeavy) {
+                    for thread in 0..self.model.threads() {
+                        if self.s.threads[thread].buffered {
+                            self.flush(thread)?;
+                        }
+                    }
+                }
+                self.go(At::PopLook)
+            }
+            At::PopLook => {
+                let found = self.ticket()?.2.state & WRITTEN != 0;
+                self.t().found = found;
+                self.go(if late { At::PopEnter } else { At::PopDecide })
+            }
+            At::PopDecide => {
+                let (found, ignores) = (t.found, self.is(Mutant::NoDecision));
+                self.t().found = false;
+                self.t().number = 0;
+                let Some(cell) = self.s.cells.iter_mut().find(|cell| {
+                    (cell.segment, cell.number, cell.slot) == (segment, t.number, slot)
+                }) else {
+                    return Err("a ticket that is given up has lost its cell".into());
+                };
+                if !found && cell.decision == Decision::Undecided {
+                    cell.decision = Decision::Left;
+                    self.s.oracle.abandon(segment, slot)?;
+                    return self.next_ticket(At::PopSlot);
+                }
+                let is_taken = cell.decision == Decision::Undecided || ignores;
+                *cell = Cell::default();
+                self.s.count -= 1;
+                self.go(if is_taken {
+                    self.first_of_take()
+                } else {
+                    At::PopEnd
+                })
+            }
+            At::PopEnd => {
+                let (_, _, slot) = self.ticket()?;
+                slot.value = 0;
+                slot.state = DONE;
+                self.next_ticket(At::PopSlot)
+            }
+            _ => unreachable!(),
+        }
     }
 
     pub(super) fn first_of_take(&self) -> At {

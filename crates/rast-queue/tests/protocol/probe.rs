@@ -26,6 +26,7 @@ impl Prober {
                     losses: model.losses,
                     mutant: model.mutant,
                     any_point: model.any_point,
+                    buffered: model.buffered,
                     ..Model::new(model.slots, &programs)
                 }
             })
@@ -131,7 +132,12 @@ impl Prober {
                 "thread {stopped}, stopped, keeps segments {away:#b} (as bits) from use"
             ));
         }
-        if away & !(bit(local.held) | bit(local.settling)) != 0 {
+        // A producer that has not learnt yet that its ticket was given up has to end the slot.
+        let given_up = match local.at {
+            At::PushQuiet | At::PushFlush | At::PushSearch => bit(local.word.segment),
+            _ => 0,
+        };
+        if away & !(bit(local.held) | bit(local.settling) | given_up) != 0 {
             return Err(format!("segments {away:#b} (as bits) are kept by nobody"));
         }
         Ok(())

@@ -18,9 +18,11 @@ pub(crate) const TERMINAL: u8 = u8::MAX;
 /// One of the two words in `control`; more than all pins of a program.
 pub(crate) const SOURCE: i8 = 32;
 
+/// Cells for tickets that are given up; more than all claims by addition of a program.
+pub(crate) const CELLS: usize = 6;
+
 pub(crate) const WRITTEN: u8 = 1;
-pub(crate) const ABANDONED: u8 = 2;
-pub(crate) const DONE: u8 = 4;
+pub(crate) const DONE: u8 = 2;
 
 /// `head` or `tail`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -45,7 +47,29 @@ pub(crate) struct Segment {
     pub(crate) control: i8,
     pub(crate) swept: u8,
     pub(crate) limbo_next: u8,
+    /// Which use of a segment this is.
+    pub(crate) number: u8,
     pub(crate) slots: [Slot; SLOTS],
+}
+
+/// What a cell says of its ticket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Decision {
+    /// The cell is free.
+    #[default]
+    None,
+    Undecided,
+    Left,
+    Back,
+}
+
+/// A ticket that is given up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Cell {
+    pub(crate) segment: u8,
+    pub(crate) number: u8,
+    pub(crate) slot: u8,
+    pub(crate) decision: Decision,
 }
 
 impl Segment {
@@ -55,6 +79,7 @@ impl Segment {
         control: 2 * SOURCE,
         swept: 0,
         limbo_next: 0,
+        number: 0,
         slots: [Slot { value: 0, state: 0 }; SLOTS],
     };
 }
@@ -70,6 +95,9 @@ pub(crate) enum At {
     PushPin,
     PushWrite,
     PushPublish,
+    PushQuiet,
+    PushFlush,
+    PushSearch,
     PushDone,
     PushNext,
     PushAllocate,
@@ -95,7 +123,12 @@ pub(crate) enum At {
     PopClaimByAdding,
     PopSlot,
     PopHintReset,
-    PopAbandon,
+    PopEnter,
+    PopCount,
+    PopHeavy,
+    PopLook,
+    PopDecide,
+    PopEnd,
     PopRead,
     PopDone,
     PopPinnedTail,
@@ -163,6 +196,14 @@ pub(crate) struct Thread {
     pub(crate) fresh: u8,
     /// `retired`, as first loaded.
     pub(crate) retired: u8,
+    /// Which use of the segment the ticket at hand is of.
+    pub(crate) number: u8,
+    /// The item that it publishes.
+    pub(crate) item: u8,
+    /// The store of WRITTEN stands in the store buffer.
+    pub(crate) buffered: bool,
+    /// `count` was not zero, or the slot was found written.
+    pub(crate) found: bool,
     /// Lost exchanges.
     pub(crate) losses: u8,
     /// The segment in which the thread has a ticket or a pin.
@@ -193,6 +234,11 @@ pub(crate) struct State {
     pub(crate) first: u8,
     pub(crate) limbo: u8,
     pub(crate) spare: u8,
+    /// The last number of a use.
+    pub(crate) numbers: u8,
+    /// Tickets that are given up: how many, and which.
+    pub(crate) count: u8,
+    pub(crate) cells: [Cell; CELLS],
     pub(crate) segments: [Segment; POOL],
     pub(crate) threads: [Thread; THREADS],
     pub(crate) oracle: Oracle,
@@ -214,6 +260,9 @@ impl State {
             first: 0,
             limbo: 0,
             spare: 0,
+            numbers: 0,
+            count: 0,
+            cells: [Cell::default(); CELLS],
             segments: [Segment::NEW; POOL],
             threads: [Thread::default(); THREADS],
             oracle: Oracle::default(),
@@ -231,6 +280,17 @@ impl State {
         } else {
             &mut self.segment(address).next
         }
+    }
+
+    /// Whether the consumer of a ticket has gone for good.
+    pub(crate) fn has_left(&mut self, segment: u8, slot: u8) -> bool {
+        let number = self.segment(segment).number;
+        self.cells.contains(&Cell {
+            segment,
+            number,
+            slot,
+            decision: Decision::Left,
+        })
     }
 
     /// The segments from `head` on, as bits.
