@@ -45,8 +45,7 @@ use crate::sync::atomic::{Ordering, fence};
 #[inline]
 pub fn light() {
     if system::is_able() {
-        #[cfg(not(rast_loom))]
-        core::sync::atomic::compiler_fence(Ordering::SeqCst);
+        system::order();
     } else {
         // SeqCst: of this fence and the one in `heavy` one is first in their common order, so the thread whose fence is
         // second sees the other's store. [AF1]
@@ -82,7 +81,7 @@ pub fn prepare() {
     not(any(rast_loom, rast_shuttle, miri))
 ))]
 mod system {
-    use core::sync::atomic::{AtomicU8, Ordering};
+    use core::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
     /// Nobody has asked; the system is able; it is not.
     const UNKNOWN: u8 = 0;
@@ -100,6 +99,13 @@ mod system {
         // either kind of heavy. ABLE was stored after the process was registered, and heavy reads it coherently after
         // its own `prepare`. [AF3]
         STATE.load(Ordering::Relaxed) == ABLE
+    }
+
+    /// Keeps the compiler from moving an access across.
+    #[inline]
+    pub(super) fn order() {
+        // SeqCst: the store above is not moved below the load that follows; the processor is held to it by heavy. [AF6]
+        compiler_fence(Ordering::SeqCst);
     }
 
     pub(super) fn prepare() {
@@ -139,6 +145,9 @@ mod system {
     pub(super) const fn is_able() -> bool {
         false
     }
+
+    #[inline]
+    pub(super) const fn order() {}
 
     #[inline]
     pub(super) const fn prepare() {}

@@ -5,6 +5,7 @@
 //! a stress on real threads. docs/verification.md says which one catches what.
 #![cfg(feature = "std")]
 
+use rast_primitive::asymmetric;
 use rast_primitive::cell::UnsafeCell;
 use rast_primitive::model::model;
 use rast_primitive::sync::Arc;
@@ -41,6 +42,25 @@ impl Plain {
             unsafe { *number }
         })
     }
+}
+
+/// Of a light and a heavy fence, each between a store and a load, one is first.
+#[test]
+fn asymmetric_one_sees_the_other() {
+    model(|| {
+        let words = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+        let theirs = Arc::clone(&words);
+        let often = thread::spawn(move || {
+            theirs.0.store(1, Relaxed);
+            asymmetric::light();
+            theirs.1.load(Relaxed)
+        });
+        words.1.store(1, Relaxed);
+        let is_done = asymmetric::heavy();
+        let seen = words.0.load(Relaxed);
+        let seen_often = often.join().unwrap();
+        assert!(!is_done || seen == 1 || seen_often == 1);
+    });
 }
 
 #[test]

@@ -55,9 +55,10 @@ fn holds(name: &str, model: &Model, preemptions: Option<u8>) -> Explored {
     match explore(model, limits(preemptions)) {
         Ok(explored) => {
             println!(
-                "model: {name} slots={} {:?} {explored} in {:.1?}",
+                "model: {name} slots={} {:?} buffered={} {explored} in {:.1?}",
                 model.slots,
                 model.programs,
+                model.buffered,
                 begin.elapsed()
             );
             explored
@@ -293,7 +294,7 @@ fn large_programs() {
             None,
         ),
         ((2, &[&[Push, Pop], &[Push, Pop], &[Pop, Push]]), None),
-        ((1, &[&[Push, Pop], &[Push, Pop], &[Push, Pop]]), None),
+        ((1, &[&[Push, Pop], &[Push, Pop], &[Push, Pop]]), Some(3)),
         (
             (2, &[&[Push, Push, Pop], &[Push, Pop], &[Pop, Pop]]),
             Some(3),

@@ -189,7 +189,8 @@ fn sequential(file: &File, source: &Source<'_>) -> Vec<String> {
     operations(source)
         .into_iter()
         .filter(|operation| {
-            operation.call != "fence" && operation.orderings.iter().any(|(_, o)| o == "SeqCst")
+            !matches!(operation.call.as_str(), "fence" | "compiler_fence")
+                && operation.orderings.iter().any(|(_, o)| o == "SeqCst")
         })
         .map(|operation| {
             format!(
@@ -412,6 +413,7 @@ mod tests {
     #[test]
     fn sequential_consistency_is_for_fences() {
         assert_good(LIBRARY, "fn a() { fence(Ordering::SeqCst); }\n");
+        assert_good(LIBRARY, "fn a() { compiler_fence(Ordering::SeqCst); }\n");
         assert_bad(
             LIBRARY,
             "fn a() { x.load(Ordering::SeqCst); }\n",

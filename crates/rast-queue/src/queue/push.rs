@@ -48,7 +48,8 @@ impl Pushed {
 impl<T, A: Allocator> Queue<T, A> {
     /// Pushes one item at the back.
     ///
-    /// Lock-free. Two read-modify-writes when nobody contends; once per segment it links the next, which takes the
+    /// Lock-free. One read-modify-write when nobody contends, and where [asymmetric
+    /// fences](crate::primitive::asymmetric) are not to be had a full fence; once per segment it links the next, which takes the
     /// spare one or allocates. With sleeping waiters it wakes one.
     ///
     /// # Panics
