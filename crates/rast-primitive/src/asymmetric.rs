@@ -40,7 +40,9 @@ use crate::sync::atomic::{Ordering, fence};
 ///
 /// // Seldom.
 /// STOP.store(true, Relaxed);
-/// assert!(asymmetric::heavy() && !BUSY.load(Relaxed));
+/// if asymmetric::heavy() {
+///     assert!(!BUSY.load(Relaxed));
+/// }
 /// ```
 #[inline]
 pub fn light() {
@@ -55,21 +57,25 @@ pub fn light() {
 
 /// The dear half: between a store and a load of the thread that passes seldom; false if it could not be executed.
 ///
-/// False only where [`light`] relies on the system and the system, asked again, refuses, for instance because a filter of
-/// system calls was installed after the first call. The caller has then learnt nothing about the other thread.
+/// False only where [`light`] relies on the system and the system, asked again, refuses: because a filter of system calls
+/// was installed after the first call (then for good), or for want of memory. The caller has then learnt nothing about the
+/// other thread, and needs another way.
 ///
-/// Lock-free; a system call of about a microsecond, longer the more processors run threads of the process.
+/// Lock-free as far as the kernel is; a system call of some microseconds, more with many processors. It orders threads of
+/// one process, not of two that share memory.
 #[must_use = "false: there was no fence"]
 pub fn heavy() -> bool {
     prepare();
     // SeqCst: pairs with the full fence that light may be; the barrier behind it fences the others. [AF2]
     fence(Ordering::SeqCst);
-    !system::is_able() || system::barrier()
+    system::is_unable() || system::barrier()
 }
 
 /// Asks the system once whether it has the barrier; before that [`light`] is a full fence.
 ///
-/// To be called where something is set up anyway. Wait-free but for the first call's system call.
+/// To be called where something is set up anyway: the first call of a process that has several threads takes the kernel
+/// 10 to 20 ms. Others do not wait for it: while it asks, [`light`] goes on as a full fence. A queue asks with its first
+/// segment; a program that minds asks when it starts.
 #[inline]
 pub fn prepare() {
     system::prepare();
@@ -83,10 +89,11 @@ pub fn prepare() {
 mod system {
     use core::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
-    /// Nobody has asked; the system is able; it is not.
+    /// Nobody has asked; somebody is asking; the system is able; it is not.
     const UNKNOWN: u8 = 0;
-    const ABLE: u8 = 1;
-    const UNABLE: u8 = 2;
+    const ASKING: u8 = 1;
+    const ABLE: u8 = 2;
+    const UNABLE: u8 = 3;
 
     static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
@@ -95,10 +102,15 @@ mod system {
 
     #[inline]
     pub(super) fn is_able() -> bool {
-        // Relaxed: it changes once, away from UNKNOWN; who reads an old value executes a full fence, which pairs with
-        // either kind of heavy. ABLE was stored after the process was registered, and heavy reads it coherently after
-        // its own `prepare`. [AF3]
+        // Relaxed: who reads an old value executes a full fence, which pairs with either kind of heavy; ABLE is stored
+        // after the process was registered, and is for good. [AF3]
         STATE.load(Ordering::Relaxed) == ABLE
+    }
+
+    /// False also while somebody asks: others may find the answer to be ABLE at any time.
+    pub(super) fn is_unable() -> bool {
+        // Relaxed: UNABLE is for good, so that nobody ever found ABLE. [AF7]
+        STATE.load(Ordering::Relaxed) == UNABLE
     }
 
     /// Keeps the compiler from moving an access across.
@@ -109,21 +121,25 @@ mod system {
     }
 
     pub(super) fn prepare() {
-        // Relaxed: as above. [AF4]
+        // Relaxed: a guess. [AF4]
         if STATE.load(Ordering::Relaxed) != UNKNOWN {
             return;
         }
-        let found = if membarrier(REGISTER_PRIVATE_EXPEDITED) {
-            ABLE
-        } else {
-            UNABLE
-        };
-        // Relaxed: the first answer holds for all threads. [AF5]
-        let _ = STATE.compare_exchange(UNKNOWN, found, Ordering::Relaxed, Ordering::Relaxed);
+        // Relaxed: the one who asks is told apart, no more. [AF5]
+        let asks = STATE.compare_exchange(UNKNOWN, ASKING, Ordering::Relaxed, Ordering::Relaxed);
+        if asks.is_ok() {
+            let found = if membarrier(REGISTER_PRIVATE_EXPEDITED) {
+                ABLE
+            } else {
+                UNABLE
+            };
+            // Relaxed: as in is_able. [AF8]
+            STATE.store(found, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn barrier() -> bool {
-        // A child made by `vfork`, or one whose registration was lost, may register again.
+        // The registration may be under way in another thread, or lost in a process restored from a checkpoint.
         membarrier(PRIVATE_EXPEDITED)
             || membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED)
     }
@@ -144,6 +160,10 @@ mod system {
     #[inline]
     pub(super) const fn is_able() -> bool {
         false
+    }
+
+    pub(super) const fn is_unable() -> bool {
+        true
     }
 
     #[inline]

@@ -4,6 +4,7 @@
 //! `docs/verification.md` says which one catches what.
 #![cfg(feature = "std")]
 
+#[cfg(any(rast_loom, rast_shuttle))]
 #[path = "loom/given_up.rs"]
 mod given_up;
 #[path = "support/history/mod.rs"]

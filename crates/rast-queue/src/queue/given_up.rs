@@ -24,8 +24,12 @@
 //! ticket here may touch the slot; because the number of a use is never used again, a producer of an earlier use finds
 //! nothing.
 //!
+//! A ticket that no producer has claimed (a consumer may get one by a stale bound, or by addition) is not given up: its
+//! consumer claims it on `tail` as well, and ends it. Only if other consumers are about to do that for tickets before it, it
+//! comes here, too.
+//!
 //! The table is one for the process, of [`CELLS`] cells: as many producers may be stopped in that place at once. If there is
-//! no cell, a consumer goes on waiting for its producer.
+//! no cell, or the system forbids the barrier that it had allowed, a consumer goes on waiting for its producer.
 
 use crate::primitive::asymmetric;
 use crate::primitive::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -34,7 +38,11 @@ use super::pause::IS_MODEL;
 use super::word::MOST_SLOTS;
 
 /// Cells of the table.
-pub(super) const CELLS: usize = if IS_MODEL { 2 } else { 4096 };
+const CELLS: usize = match (IS_MODEL, cfg!(feature = "std")) {
+    (true, _) => 2,
+    (false, true) => 4096,
+    (false, false) => 256,
+};
 /// Cells of a home, which are on one line.
 const HOME: usize = if IS_MODEL { 2 } else { 8 };
 
@@ -307,4 +315,53 @@ pub enum TakeBack {
     Back,
     /// The value is the producer's again, which ends the slot.
     BackAndEnd,
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::Queue;
+
+    /// A consumer that was stopped in its look leaves a bound that may be of an earlier use of the segment.
+    #[test]
+    fn a_stale_bound_leaves_nothing_behind() {
+        let queues: [Queue<u32>; 8] = core::array::from_fn(|_| Queue::new());
+        for queue in &queues {
+            queue.push_slice(&[1, 2, 3]).unwrap();
+            for _ in 0..40 {
+                let head = queue.head.load(Ordering::Relaxed);
+                queue.set_bound(head, 1000);
+                let mut taken = 0;
+                queue.pop_batch(usize::MAX, |_| taken += 1);
+                queue.set_bound(queue.head.load(Ordering::Relaxed), 1000);
+                assert_eq!(queue.pop(), None);
+                assert_eq!((queue.len(), queue.is_empty()), (0, true));
+                queue.push_slice(&[4, 5]).unwrap();
+                assert_eq!(queue.len(), 2);
+            }
+            assert_eq!(queue.given_up.count.load(Ordering::Relaxed), 0);
+        }
+    }
+
+    #[test]
+    fn a_ticket_without_a_cell_is_not_given_up() {
+        let given_up = GivenUp::new();
+        let number = given_up.next_number();
+        // All tickets of one use that is larger than the table has cells left, one after the other.
+        let mut left = 0;
+        for ticket in 0..MOST_SLOTS {
+            match given_up.give_up(Id::new(number, ticket), || false) {
+                Verdict::Left => left += 1,
+                verdict => {
+                    assert_eq!(verdict, Verdict::Impossible);
+                    break;
+                }
+            }
+        }
+        assert_eq!(given_up.count.load(Ordering::Relaxed), left);
+        assert_eq!(given_up.take_back(Id::new(number, 0)), TakeBack::BackAndEnd);
+        assert_eq!(given_up.take_back(Id::new(number, 0)), TakeBack::Taken);
+        given_up.clear(number);
+        assert!(given_up.is_quiet());
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Two words, each a segment's address and an index, hand out tickets: a producer claims on `tail` and fills the slot of
 //! its ticket, a consumer claims on `head` and takes from the slot of its ticket. A consumer that finds its slot not
-//! filled waits a bounded moment, then abandons the ticket, and the producer, which learns that from the slot, keeps
+//! filled waits a bounded moment, then gives the ticket up, and the producer, which learns that from a table, keeps
 //! its item and claims again; so nobody waits for a thread that was stopped. A segment is linked, used once and given
 //! back by counting: claims that ran past its slots are pins, counted in the words themselves, and the last of them to
 //! leave, once both words have gone on, sweeps the slots. The argument stands in `docs/algorithms/queue.md`.
@@ -25,6 +25,7 @@
 //! | `head` | consumers | consumers, `len`, `is_empty` |
 //! | `bound` | consumers, at a look | consumers |
 //! | `cold` | whoever changes segments | consumers at a look; whoever changes segments |
+//! | `given_up` | who gives a ticket up | each push |
 //! | `slots`, `alloc` | nobody | all |
 
 #[macro_use]
@@ -33,6 +34,10 @@ mod stall;
 mod batch;
 #[cfg(feature = "async")]
 mod future;
+#[cfg_attr(
+    not(any(rast_loom, rast_shuttle)),
+    expect(unreachable_pub, reason = "public to its model alone")
+)]
 mod given_up;
 mod iter;
 mod pause;
@@ -57,6 +62,9 @@ use word::{CLOSED, MOST_SLOTS, index, same_segment};
 pub use batch::Rest;
 #[cfg(feature = "async")]
 pub use future::{Pop, Stream};
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+use given_up::GivenUp;
+#[cfg(any(rast_loom, rast_shuttle))]
 #[doc(hidden)]
 pub use given_up::{GivenUp, Id, TakeBack, Verdict};
 pub use iter::{Drain, IntoIter};
@@ -67,7 +75,9 @@ pub use wait::PopError;
 
 /// An unbounded first-in first-out queue between any number of producers and consumers.
 ///
-/// Lock-free in fact: a thread that is stopped at any point delays nobody else. Linearizable. `const fn new`, so it can
+/// Lock-free in fact: a thread that is stopped at any point delays nobody else. The limit: in a process where more than
+/// 4096 threads (256 without `std`) are stopped in the same few instructions of a push, or whose `membarrier` is forbidden
+/// after the first push, a consumer waits for the producer of its item. Linearizable. `const fn new`, so it can
 /// be a static; it allocates nothing until the first push. Memory comes from `A`, in segments of
 /// [`DEFAULT_SEGMENT_SLOTS`](Self::DEFAULT_SEGMENT_SLOTS) items or as many as
 /// [`with_segment_slots`](Self::with_segment_slots) says, and goes back as soon as a segment is used up; one empty

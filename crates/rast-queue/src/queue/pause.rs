@@ -1,4 +1,4 @@
-//! How long the queue waits, in all its places; every wait is bounded, and a model does not wait at all.
+//! How long the queue waits, in all its places; every wait is bounded (but for one, see `given_up.rs`), and a model does not wait at all.
 //!
 //! The figures are from the explorations in docs/performance.md.
 
@@ -15,13 +15,15 @@ pub(super) const CLAIM_PAUSE_MOST: u32 = 256;
 /// without pauses.
 pub(super) const CLAIM_TRIES: u32 = if IS_MODEL { 1 } else { 12 };
 
-/// Looks at a slot that was claimed and is not written yet, one pause between two, before it is abandoned.
+/// Looks at a slot that was claimed and is not written yet, one pause between two, before its ticket is given up.
 pub(super) const PATIENCE: u32 = if IS_MODEL { 0 } else { 64 };
 
 /// A consumer that finds fewer items than this may be running into the producers' lines.
 pub(super) const NEAR: usize = 256;
 /// Consumers claim up to this many tickets behind the producers when enough items stand.
 pub(super) const DISTANCE: usize = if IS_MODEL { 0 } else { 64 };
+/// Tickets that a batch claims without a look of its own.
+pub(super) const MOST_BY_HINT: usize = 64;
 /// Pauses before a batch that has items looks whether producers are still at work.
 pub(super) const BUSY_PAUSES: u32 = 4;
 /// The pauses of one step of pacing, and the most steps.

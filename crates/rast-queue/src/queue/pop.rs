@@ -6,9 +6,9 @@ use core::ops::Range;
 use super::Queue;
 use super::given_up::{Id, Verdict};
 use super::pause::{
-    BUSY_PAUSES, CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, DISTANCE, IS_MODEL, NEAR,
-    PACE_CREDIT, PACE_GAIN, PACE_PAUSES, PACE_PROBE_FIRST, PACE_PROBE_MOST, PACE_STEPS, PATIENCE,
-    pause,
+    BUSY_PAUSES, CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, DISTANCE, IS_MODEL,
+    MOST_BY_HINT, NEAR, PACE_CREDIT, PACE_GAIN, PACE_PAUSES, PACE_PROBE_FIRST, PACE_PROBE_MOST,
+    PACE_STEPS, PATIENCE, pause,
 };
 use super::push::Admission;
 use super::segment::{SOURCE, Segment, Slot};
@@ -45,13 +45,14 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// After [`close`](Self::close) it gives what stands, then `None` for ever.
     ///
-    /// Lock-free; wait-free if the queue is empty and nobody pops. One read-modify-write when nobody contends. It never
+    /// Lock-free, with the limit that the type names; wait-free if the queue is empty and nobody pops. One
+    /// read-modify-write when nobody contends; a system call where a producer was stopped inside of its push. It never
     /// allocates, never panics and runs no code of `T`; once per segment it may give memory back to the allocator.
     #[inline]
     pub fn pop(&self) -> Option<T> {
         loop {
             let word = word::guess(&self.head);
-            // Relaxed: a hint; a ticket that nobody has claimed on the other side is abandoned. [QU33]
+            // Relaxed: a hint; a ticket that nobody has claimed on the other side is given up. [QU33]
             let bound = self.bound.word.load(Ordering::Relaxed);
             step!("pop: head read");
             if !(same_segment(word, bound) && word.count() < bound.count()) {
@@ -91,7 +92,7 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Moves the item of a claimed ticket out, or abandons the ticket.
+    /// Moves the item of a claimed ticket out, or gives the ticket up.
     ///
     /// # Safety
     ///
@@ -109,7 +110,7 @@ impl<T, A: Allocator> Queue<T, A> {
         unsafe { self.take_slow(claimed, ticket) }
     }
 
-    /// Waits a bounded moment for the producer of the ticket, then abandons it.
+    /// Ends a ticket that no producer has; waits a bounded moment for the producer of another one, then gives it up.
     ///
     /// # Safety
     ///
@@ -124,6 +125,11 @@ impl<T, A: Allocator> Queue<T, A> {
         // SAFETY: the ticket is the caller's and not DONE, so the segment is live.
         let number = unsafe { Segment::number(claimed.ptr()) };
         loop {
+            if self.claim_unclaimed(claimed, ticket) {
+                // SAFETY: the ticket is the caller's on both sides now, so nobody else looks at the slot.
+                unsafe { Slot::end(slot) };
+                return None;
+            }
             for _ in 0..PATIENCE {
                 spin_loop();
                 // SAFETY: the ticket is the caller's, and has not been taken.
@@ -148,6 +154,30 @@ impl<T, A: Allocator> Queue<T, A> {
                 Verdict::Impossible => spin_loop(),
             }
         }
+    }
+
+    /// Claims a consumer's own ticket as its producer, if it is the next one on `tail`; true if so.
+    ///
+    /// A stale bound, or a claim by addition, gives out tickets that nobody has pushed to. Were they given up like those
+    /// of a late producer, they would stand in the table until somebody pushes again.
+    fn claim_unclaimed(&self, claimed: Word<T>, ticket: usize) -> bool {
+        let mut seen = word::guess(&self.tail);
+        // The segment is in one use while the caller's ticket is not DONE, so the same address is the same use.
+        while same_segment(seen, claimed) && index(seen) == ticket {
+            step!("claim unclaimed: tail read");
+            // Relaxed: nothing is published or read by it; as a read-modify-write it passes on what the claims before it
+            // published. [QU75]
+            match self.tail.compare_exchange(
+                seen,
+                advanced(seen, 1),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
     }
 
     /// Looks at both words. `head` has been read as `word`.
@@ -199,7 +229,7 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 
     #[inline]
-    fn set_bound(&self, word: Word<T>, index: usize) {
+    pub(super) fn set_bound(&self, word: Word<T>, index: usize) {
         // Relaxed: a hint. [QU40]
         self.bound
             .word
@@ -267,7 +297,7 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 
     /// Claims against other consumers, as producers do. After some losses it claims by addition, which cannot lose:
-    /// the ticket may be one that nobody has pushed to, which is then abandoned.
+    /// the ticket may be one that nobody has pushed to, which it then claims on `tail` as well.
     #[cold]
     #[inline(never)]
     fn contend_head_slow(&self, mut seen: Word<T>) -> Option<Word<T>> {
@@ -360,7 +390,8 @@ impl<T, A: Allocator> Queue<T, A> {
             // Relaxed: a hint, as in pop. [QU53]
             let bound = self.bound.word.load(Ordering::Relaxed);
             let below = if same_segment(word, bound) && word.count() < bound.count() {
-                index(bound)
+                // The bound may be stale, and then there is nobody who pushes to these tickets.
+                index(bound).min(index(word) + MOST_BY_HINT)
             } else {
                 match self.look(word, share) {
                     Look::Changed => continue,

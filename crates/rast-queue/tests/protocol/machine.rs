@@ -350,19 +350,16 @@ impl Step<'_> {
                 }
                 self.go(match (written, self.is(Mutant::KeepHint)) {
                     (true, _) => self.first_of_take(),
-                    (false, true) => At::PopEnter,
+                    (false, true) => At::PopUnclaimed,
                     (false, false) => At::PopHintReset,
                 })
             }
             At::PopHintReset => {
                 self.s.hint = Word::default();
-                self.go(if self.is(Mutant::EnterLate) {
-                    At::PopHeavy
-                } else {
-                    At::PopEnter
-                })
+                self.go(At::PopUnclaimed)
             }
-            At::PopEnter
+            At::PopUnclaimed
+            | At::PopEnter
             | At::PopCount
             | At::PopHeavy
             | At::PopLook

@@ -131,6 +131,14 @@ impl Step<'_> {
         let (segment, slot) = (t.word.segment, t.word.index + t.ticket);
         let late = self.is(Mutant::EnterLate);
         match t.at {
+            At::PopUnclaimed => {
+                if (self.s.tail.segment, self.s.tail.index) != (segment, slot) {
+                    return self.go(if late { At::PopHeavy } else { At::PopEnter });
+                }
+                self.s.tail.index += 1;
+                self.s.oracle.abandon(segment, slot)?;
+                self.go(At::PopEnd)
+            }
             At::PopEnter => {
                 let number = self.reach(segment)?.number;
                 let Some(free) = self

@@ -123,6 +123,7 @@ pub(crate) enum At {
     PopClaimByAdding,
     PopSlot,
     PopHintReset,
+    PopUnclaimed,
     PopEnter,
     PopCount,
     PopHeavy,
