@@ -69,6 +69,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         "outside readers of shared snapshots",
     ),
     (
+        "rast-primitive",
+        "libc",
+        Kind::Normal,
+        "membarrier on Linux, which std has no face for",
+    ),
+    (
         "rast-alloc",
         "allocator-api2",
         Kind::Normal,
