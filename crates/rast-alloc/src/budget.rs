@@ -1,5 +1,6 @@
 //! A budget: how many bytes may be in use at once, counted by all threads in one word.
 
+use crate::constructor::constructor;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 
 /// A bound, what is used of it, and the most that was.
@@ -13,24 +14,14 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of `bound` bytes; `usize::MAX` is none.
-    #[cfg(not(any(rast_loom, rast_shuttle)))]
-    #[must_use]
-    pub const fn new(bound: usize) -> Self {
-        Self {
-            bound,
-            used: AtomicUsize::new(0),
-            peak: AtomicUsize::new(0),
-        }
-    }
-
-    /// A budget of `bound` bytes; `usize::MAX` is none.
-    #[cfg(any(rast_loom, rast_shuttle))]
-    pub fn new(bound: usize) -> Self {
-        Self {
-            bound,
-            used: AtomicUsize::new(0),
-            peak: AtomicUsize::new(0),
+    constructor! {
+        /// A budget of `bound` bytes; `usize::MAX` is none.
+        pub fn new(bound: usize) {
+            Self {
+                bound,
+                used: AtomicUsize::new(0),
+                peak: AtomicUsize::new(0),
+            }
         }
     }
 

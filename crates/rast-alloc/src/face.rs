@@ -78,3 +78,42 @@ pub(crate) trait Face: Allocator + Copy {
         Ok(grown)
     }
 }
+
+/// The methods of an `Allocator` that change a layout, by its [`Face`].
+macro_rules! changes_by_face {
+    () => {
+        #[inline]
+        unsafe fn grow(
+            &self,
+            block: NonNull<u8>,
+            old: Layout,
+            new: Layout,
+        ) -> Result<NonNull<[u8]>, AllocError> {
+            // SAFETY: the caller's obligations.
+            unsafe { self.change(block, old, new) }
+        }
+
+        unsafe fn grow_zeroed(
+            &self,
+            block: NonNull<u8>,
+            old: Layout,
+            new: Layout,
+        ) -> Result<NonNull<[u8]>, AllocError> {
+            // SAFETY: the caller's obligations.
+            unsafe { self.change_zeroed(block, old, new) }
+        }
+
+        #[inline]
+        unsafe fn shrink(
+            &self,
+            block: NonNull<u8>,
+            old: Layout,
+            new: Layout,
+        ) -> Result<NonNull<[u8]>, AllocError> {
+            // SAFETY: the caller's obligations.
+            unsafe { self.change(block, old, new) }
+        }
+    };
+}
+
+pub(crate) use changes_by_face;

@@ -69,6 +69,8 @@ extern crate std;
 mod arena;
 #[cfg(feature = "std")]
 mod block;
+#[cfg(feature = "std")]
+mod constructor;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod hardened;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]

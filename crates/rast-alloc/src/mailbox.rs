@@ -22,6 +22,7 @@
 use core::ptr;
 
 use crate::block::Block;
+use crate::constructor::constructor;
 use crate::primitive::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence};
 
 /// A list of freed blocks and a hold on what they return to.
@@ -32,30 +33,17 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// An empty mailbox that the caller holds.
-    #[cfg(not(any(rast_loom, rast_shuttle)))]
-    #[expect(
-        clippy::new_without_default,
-        reason = "hidden: for the heaps and the models alone"
-    )]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            letters: AtomicPtr::new(ptr::null_mut()),
-            is_held: AtomicBool::new(true),
-        }
-    }
-
-    /// An empty mailbox that the caller holds.
-    #[cfg(any(rast_loom, rast_shuttle))]
-    #[expect(
-        clippy::new_without_default,
-        reason = "hidden: for the heaps and the models alone"
-    )]
-    pub fn new() -> Self {
-        Self {
-            letters: AtomicPtr::new(ptr::null_mut()),
-            is_held: AtomicBool::new(true),
+    constructor! {
+        /// An empty mailbox that the caller holds.
+        #[expect(
+            clippy::new_without_default,
+            reason = "hidden: for the heaps and the models alone"
+        )]
+        pub fn new() {
+            Self {
+                letters: AtomicPtr::new(ptr::null_mut()),
+                is_held: AtomicBool::new(true),
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use std::alloc::GlobalAlloc;
 use std::alloc::System;
 
 use crate::block::dangling;
-use crate::face::Face;
+use crate::face::{Face, changes_by_face};
 use crate::stats::{ClassStats, Stats};
 use crate::{AllocError, Allocator, Layout};
 #[cfg(not(any(rast_loom, rast_shuttle)))]
@@ -376,27 +376,29 @@ impl Face for RastAlloc {
     }
 }
 
+/// A block of this layout, which `from` takes if it has a size.
+#[inline]
+fn take(layout: Layout, from: impl FnOnce(Layout) -> *mut u8) -> Result<NonNull<[u8]>, AllocError> {
+    let block = match layout.size() {
+        0 => dangling(layout),
+        _ => NonNull::new(from(layout)).ok_or(AllocError)?,
+    };
+    Ok(NonNull::slice_from_raw_parts(block, layout.size()))
+}
+
 // SAFETY: as for `GlobalAlloc`; all values of this type are the same allocator, so a block of one may be freed by another,
 // and moving a value moves nothing. A layout without size gets an aligned address that is no block.
 unsafe impl Allocator for RastAlloc {
     #[inline]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        let block = match layout.size() {
-            0 => dangling(layout),
-            // SAFETY: the layout has a size.
-            _ => NonNull::new(unsafe { self.alloc(layout) }).ok_or(AllocError)?,
-        };
-        Ok(NonNull::slice_from_raw_parts(block, layout.size()))
+        // SAFETY: `take` asks for layouts with a size alone.
+        take(layout, |layout| unsafe { self.alloc(layout) })
     }
 
     #[inline]
     fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        let block = match layout.size() {
-            0 => dangling(layout),
-            // SAFETY: the layout has a size.
-            _ => NonNull::new(unsafe { self.alloc_zeroed(layout) }).ok_or(AllocError)?,
-        };
-        Ok(NonNull::slice_from_raw_parts(block, layout.size()))
+        // SAFETY: `take` asks for layouts with a size alone.
+        take(layout, |layout| unsafe { self.alloc_zeroed(layout) })
     }
 
     #[inline]
@@ -407,35 +409,5 @@ unsafe impl Allocator for RastAlloc {
         }
     }
 
-    #[inline]
-    unsafe fn grow(
-        &self,
-        block: NonNull<u8>,
-        old: Layout,
-        new: Layout,
-    ) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: the caller's obligations.
-        unsafe { self.change(block, old, new) }
-    }
-
-    unsafe fn grow_zeroed(
-        &self,
-        block: NonNull<u8>,
-        old: Layout,
-        new: Layout,
-    ) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: the caller's obligations.
-        unsafe { self.change_zeroed(block, old, new) }
-    }
-
-    #[inline]
-    unsafe fn shrink(
-        &self,
-        block: NonNull<u8>,
-        old: Layout,
-        new: Layout,
-    ) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: the caller's obligations.
-        unsafe { self.change(block, old, new) }
-    }
+    changes_by_face!();
 }

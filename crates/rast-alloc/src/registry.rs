@@ -5,6 +5,7 @@
 
 use core::ptr;
 
+use crate::constructor::constructor;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
 
@@ -30,51 +31,29 @@ pub trait Entered: Sized + 'static {
 }
 
 impl<T> Entry<T> {
-    /// A place in no list.
-    #[cfg(not(any(rast_loom, rast_shuttle)))]
-    #[expect(
-        clippy::new_without_default,
-        reason = "hidden: for the heaps and the models alone"
-    )]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self(UnsafeCell::new(ptr::null_mut()))
-    }
-
-    /// A place in no list.
-    #[cfg(any(rast_loom, rast_shuttle))]
-    #[expect(
-        clippy::new_without_default,
-        reason = "hidden: for the heaps and the models alone"
-    )]
-    pub fn new() -> Self {
-        Self(UnsafeCell::new(ptr::null_mut()))
+    constructor! {
+        /// A place in no list.
+        #[expect(
+            clippy::new_without_default,
+            reason = "hidden: for the heaps and the models alone"
+        )]
+        pub fn new() {
+            Self(UnsafeCell::new(ptr::null_mut()))
+        }
     }
 }
 
 impl<T: Entered> Registry<T> {
-    /// An empty list.
-    #[cfg(not(any(rast_loom, rast_shuttle)))]
-    #[expect(
-        clippy::new_without_default,
-        reason = "hidden: for the heaps and the models alone"
-    )]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            first: AtomicPtr::new(ptr::null_mut()),
-        }
-    }
-
-    /// An empty list.
-    #[cfg(any(rast_loom, rast_shuttle))]
-    #[expect(
-        clippy::new_without_default,
-        reason = "hidden: for the heaps and the models alone"
-    )]
-    pub fn new() -> Self {
-        Self {
-            first: AtomicPtr::new(ptr::null_mut()),
+    constructor! {
+        /// An empty list.
+        #[expect(
+            clippy::new_without_default,
+            reason = "hidden: for the heaps and the models alone"
+        )]
+        pub fn new() {
+            Self {
+                first: AtomicPtr::new(ptr::null_mut()),
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use core::ptr::{self, NonNull};
 use crate::arena::{Arena, Level, check_given};
 use crate::block::{Block, dangling};
 use crate::budget::Budget;
-use crate::face::Face;
+use crate::face::{Face, changes_by_face};
 use crate::hardened::{self, HARDENED};
 use crate::large::Larges;
 use crate::mailbox::Mailbox;
@@ -491,33 +491,5 @@ unsafe impl Allocator for &SharedHeap {
         }
     }
 
-    unsafe fn grow(
-        &self,
-        block: NonNull<u8>,
-        old: Layout,
-        new: Layout,
-    ) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: the caller's obligations.
-        unsafe { self.change(block, old, new) }
-    }
-
-    unsafe fn grow_zeroed(
-        &self,
-        block: NonNull<u8>,
-        old: Layout,
-        new: Layout,
-    ) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: the caller's obligations.
-        unsafe { self.change_zeroed(block, old, new) }
-    }
-
-    unsafe fn shrink(
-        &self,
-        block: NonNull<u8>,
-        old: Layout,
-        new: Layout,
-    ) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: the caller's obligations.
-        unsafe { self.change(block, old, new) }
-    }
+    changes_by_face!();
 }
