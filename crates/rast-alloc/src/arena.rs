@@ -79,8 +79,10 @@ struct Spare {
 #[repr(C, align(128))]
 pub(crate) struct Arena {
     slots: [Slot; SLOTS],
-    /// Bytes asked for by the owner, less those that it gave back, as a wrapping sum.
-    pub(crate) requested: Tally,
+    /// Bytes asked for by the owner, since the beginning.
+    pub(crate) bytes_taken: Tally,
+    /// Bytes asked for with the blocks that the owner gave back, whosever they were, since the beginning.
+    pub(crate) bytes_given: Tally,
     /// Blocks that changed their size.
     pub(crate) reallocations: Tally,
     /// Changes of size that were counted as a block taken and one given.
@@ -159,7 +161,8 @@ impl Arena {
         }
         Self {
             slots,
-            requested: Tally::new(),
+            bytes_taken: Tally::new(),
+            bytes_given: Tally::new(),
             reallocations: Tally::new(),
             moves: Tally::new(),
             reserved: Tally::new(),
@@ -193,6 +196,14 @@ impl Arena {
     #[inline]
     pub(crate) fn owner(&self) -> *const () {
         self.owner.get()
+    }
+
+    /// Bytes asked for by the owner, less those that it gave back, as a wrapping sum.
+    #[inline]
+    pub(crate) fn requested(&self) -> u64 {
+        self.bytes_taken
+            .read()
+            .wrapping_sub(self.bytes_given.read())
     }
 
     /// The slot of a class, of [`SPANS`] or of [`LARGE`].
@@ -235,7 +246,7 @@ impl Arena {
         }
         slot.head.set(next);
         slot.taken.add(1);
-        self.requested.add(size as u64);
+        self.bytes_taken.add(size as u64);
         block.cast()
     }
 
@@ -263,7 +274,7 @@ impl Arena {
         unsafe { Block::set_next(block, slot.head.get()) };
         slot.head.set(block);
         slot.given.add(1);
-        self.requested.subtract(size as u64);
+        self.bytes_given.add(size as u64);
     }
 
     /// Takes a block of `class` from the levels beneath its empty list; null if the system has no memory.
@@ -333,7 +344,7 @@ impl Arena {
         let slot = self.slot(class);
         slot.given.add(1);
         slot.carried_off(1);
-        self.requested.subtract(size as u64);
+        self.bytes_given.add(size as u64);
     }
 
     /// Puts a free block into the list of its class, which may be full, without counting it as given.

@@ -112,7 +112,8 @@ impl Heap {
     pub fn stats(&self) -> Stats {
         let mut sums = Sums::default();
         if let Some(arena) = self.arena() {
-            sums.add(arena);
+            sums.add_early(arena);
+            sums.add_late(arena);
         }
         let mut stats = sums.stats();
         stats.bytes_peak = self.peak.get();
@@ -155,7 +156,7 @@ impl Heap {
     /// Whether `more` bytes in place of `less` stay within the bound.
     #[inline]
     fn admits(&self, arena: &Arena, less: usize, more: usize) -> bool {
-        let requested = arena.requested.read() as usize;
+        let requested = arena.requested() as usize;
         match (requested - less).checked_add(more) {
             Some(bytes) if bytes <= self.bound => {
                 if bytes > self.peak.get() {

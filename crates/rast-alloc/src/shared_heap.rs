@@ -258,12 +258,15 @@ impl SharedHeap {
     pub fn stats(&self) -> Stats {
         let mut sums = Sums::default();
         self.stripes.find(0, |stripe| {
+            sums.add_early(&stripe.arena);
             // Relaxed: figures are read one by one; no other memory hangs on them. [AB8]
-            let frees = stripe.foreign_frees.load(Ordering::Relaxed);
+            sums.add_frees(stripe.foreign_frees.load(Ordering::Relaxed));
+            None::<()>
+        });
+        self.stripes.find(0, |stripe| {
+            sums.add_late(&stripe.arena);
             // Relaxed: as for [AB8]. [AB9]
-            let bytes = stripe.foreign_bytes.load(Ordering::Relaxed);
-            sums.add_foreign(frees, bytes);
-            sums.add(&stripe.arena);
+            sums.subtract_bytes(stripe.foreign_bytes.load(Ordering::Relaxed));
             None::<()>
         });
         let mut stats = sums.stats();

@@ -19,8 +19,8 @@ use crate::{
 ///
 /// Each figure is exact if no thread allocates meanwhile, but for the peak; otherwise figures of one reading may be some
 /// calls apart.
-/// The peak is the highest of what was seen at steps of each heap and at readings: it may be too low by what stood in the
-/// lists of the threads, and 1 MiB for each.
+/// The peak is the highest of what was seen at steps of each heap and at readings: never more than was in use at once, but
+/// it may be too low by what stood in the lists of the threads, and 1 MiB for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -72,24 +72,45 @@ impl Stats {
     #[cfg(not(any(rast_loom, rast_shuttle)))]
     pub(crate) fn read() -> Self {
         let mut sums = Sums::default();
-        let mut foreign = 0_u64;
         HEAPS.find(|heap| {
-            sums.add(&heap.arena);
-            foreign = heap
-                .foreign
-                .iter()
-                .map(Tally::read)
-                .fold(foreign, u64::wrapping_add);
+            sums.add_early(&heap.arena);
+            sums.add_frees(heap.foreign.iter().map(Tally::read).sum());
+            None::<()>
+        });
+        HEAPS.find(|heap| {
+            sums.add_late(&heap.arena);
             None::<()>
         });
         let mut stats = sums.stats();
-        stats.frees = stats.frees.wrapping_add(foreign);
         stats.bytes_peak = LEVEL.offer(stats.bytes_current as u64) as usize;
         stats
     }
 }
 
-/// Sums of arenas, each wrapping.
+/// Bytes in use in all heaps of threads: no more than there were at one moment of the call, as for [`Sums`].
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+pub(crate) fn bytes_in_use() -> usize {
+    let mut bytes = 0;
+    HEAPS.find(|heap| {
+        add(&mut bytes, &heap.arena.bytes_taken);
+        None::<()>
+    });
+    HEAPS.find(|heap| {
+        bytes = bytes.wrapping_sub(heap.arena.bytes_given.read());
+        None::<()>
+    });
+    not_below_zero(bytes)
+}
+
+/// A sum; one that was caught below zero between two threads is none.
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+fn not_below_zero(sum: u64) -> usize {
+    usize::try_from(sum.cast_signed()).unwrap_or(0)
+}
+
+/// Sums of arenas, each wrapping, in two passes: between the two there is a moment at which no fewer bytes were in use
+/// than the sums say, since what was taken was read before and what was given back is read after.
+/// (That holds where the stores of a processor are seen in their order, as on x86; elsewhere but for the last of them.)
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 #[derive(Default)]
 pub(crate) struct Sums {
@@ -104,39 +125,55 @@ pub(crate) struct Sums {
 
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 impl Sums {
-    pub(crate) fn add(&mut self, arena: &Arena) {
-        let add = |sum: &mut u64, tally: &Tally| *sum = sum.wrapping_add(tally.read());
-        // Frees first: who frees between the two readings is seen by neither or by the second.
+    /// Adds what is to be read first, of all arenas: bytes taken, and blocks given back, so that neither those in use nor
+    /// those that live are too many or below none.
+    pub(crate) fn add_early(&mut self, arena: &Arena) {
+        add(&mut self.requested, &arena.bytes_taken);
+        add(&mut self.moves, &arena.moves);
         for slot in arena.slots() {
             add(&mut self.given, &slot.given);
+        }
+    }
+
+    /// Adds the rest, of all arenas.
+    pub(crate) fn add_late(&mut self, arena: &Arena) {
+        self.requested = self.requested.wrapping_sub(arena.bytes_given.read());
+        for slot in arena.slots() {
             add(&mut self.taken, &slot.taken);
         }
-        add(&mut self.moves, &arena.moves);
-        add(&mut self.requested, &arena.requested);
         add(&mut self.reserved, &arena.reserved);
         add(&mut self.clean, &arena.spans.clean);
         add(&mut self.reallocations, &arena.reallocations);
     }
 
-    /// Adds blocks that were given back to an arena without its being told.
-    pub(crate) fn add_foreign(&mut self, frees: u64, bytes: u64) {
-        self.given = self.given.wrapping_add(frees);
+    /// Adds bytes that were given back to an arena without its being told; late.
+    pub(crate) fn subtract_bytes(&mut self, bytes: u64) {
         self.requested = self.requested.wrapping_sub(bytes);
     }
 
-    /// The figures; a sum that was caught below zero between two threads is none.
+    /// Adds blocks that were given back to an arena without its being told; early.
+    pub(crate) fn add_frees(&mut self, frees: u64) {
+        self.given = self.given.wrapping_add(frees);
+    }
+
+    /// The figures.
     pub(crate) fn stats(&self) -> Stats {
-        let least = |sum: u64| usize::try_from(sum.cast_signed()).unwrap_or(0);
         Stats {
-            bytes_current: least(self.requested),
-            bytes_peak: least(self.requested),
-            bytes_reserved: least(self.reserved),
-            bytes_committed: least(self.reserved.wrapping_sub(self.clean)),
-            allocations: self.taken.wrapping_sub(self.moves),
-            frees: self.given.wrapping_sub(self.moves),
+            bytes_current: not_below_zero(self.requested),
+            bytes_peak: not_below_zero(self.requested),
+            bytes_reserved: not_below_zero(self.reserved),
+            bytes_committed: not_below_zero(self.reserved.wrapping_sub(self.clean)),
+            allocations: self.taken.saturating_sub(self.moves),
+            // A move is counted before the block that it leaves is given back.
+            frees: self.given.saturating_sub(self.moves),
             reallocations: self.reallocations,
         }
     }
+}
+
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+fn add(sum: &mut u64, tally: &Tally) {
+    *sum = sum.wrapping_add(tally.read());
 }
 
 /// Figures of the blocks of one size class.

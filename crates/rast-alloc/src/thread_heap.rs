@@ -42,6 +42,7 @@ use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::{self, CachePadded};
 use crate::registry::{Entered, Entry, Registry};
 use crate::segment::Segment;
+use crate::stats;
 use crate::tally::Tally;
 use crate::thread;
 
@@ -188,6 +189,7 @@ impl ThreadHeap {
         if unsafe { self.has(block, layout) } {
             // SAFETY: obligation 1, and the block is this heap's, or large.
             unsafe { self.arena.deallocate(block, layout) };
+            self.tell();
             return;
         }
         // SAFETY: the block lies in a segment, as it is not large.
@@ -226,7 +228,7 @@ impl ThreadHeap {
         unsafe { check_given(block, layout) };
         let (block, size) = (block.as_ptr().cast::<Block>(), layout.size());
         self.foreign[Level::of(layout).slot()].add(1);
-        self.arena.requested.subtract(size as u64);
+        self.arena.bytes_given.add(size as u64);
         // Heaps are some pages apart.
         let parcel = &self.parcels[(ptr::from_ref(owner).addr() >> 14) % PARCELS];
         if !parcel.is_for(owner) {
@@ -249,6 +251,7 @@ impl ThreadHeap {
         if unsafe { packed.owner.mailbox.deliver(packed.first, packed.last) } {
             packed.owner.leave();
         }
+        self.tell();
     }
 
     /// Delivers all parcels. Only the holder calls it.
@@ -362,12 +365,13 @@ impl ThreadHeap {
     }
 
     /// Tells the process how many bytes are asked for, if that has changed by much.
+    #[inline]
     fn tell(&self) {
-        let requested = self.arena.requested.read();
+        let requested = self.arena.requested();
         let change = requested.wrapping_sub(self.told.get()).cast_signed();
         if change.abs() >= UNTOLD {
             self.told.set(requested);
-            LEVEL.change(change);
+            LEVEL.change(change, || stats::bytes_in_use() as u64);
         }
     }
 

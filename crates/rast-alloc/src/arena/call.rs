@@ -131,7 +131,7 @@ impl Arena {
         let slot = self.slot(class);
         slot.brought(1);
         slot.taken.add(1);
-        self.requested.add(size as u64);
+        self.bytes_taken.add(size as u64);
         (span.start().as_ptr(), Contents::of(span))
     }
 
@@ -169,7 +169,7 @@ impl Arena {
             None => (ptr::null_mut(), Contents::Anything),
             Some((block, contents)) => {
                 self.slot(level.slot()).taken.add(1);
-                self.requested.add(layout.size() as u64);
+                self.bytes_taken.add(layout.size() as u64);
                 (block.as_ptr(), contents)
             }
         }
@@ -220,7 +220,7 @@ impl Arena {
     #[inline(never)]
     unsafe fn deallocate_unlisted(&self, block: NonNull<u8>, layout: Layout, level: Level) {
         self.slot(level.slot()).given.add(1);
-        self.requested.subtract(layout.size() as u64);
+        self.bytes_given.add(layout.size() as u64);
         if level == Level::Span {
             if HARDENED {
                 hardened::retire_any(block.as_ptr(), SPANS, layout.size());
@@ -378,7 +378,11 @@ impl Arena {
     #[inline]
     pub(crate) fn count_resize(&self, old: usize, new: usize) {
         self.reallocations.add(1);
-        self.requested.add((new as u64).wrapping_sub(old as u64));
+        if new >= old {
+            self.bytes_taken.add((new - old) as u64);
+        } else {
+            self.bytes_given.add((old - new) as u64);
+        }
     }
 
     /// Says that a block taken and one given are one that changed its size.

@@ -163,7 +163,7 @@ fn churn(seed: u64, larges: Larges, is_freed: bool) {
         if turn % 500 == 0 {
             check_apart(&used);
             arena.check();
-            assert_eq!(arena.requested.read(), requested as u64);
+            assert_eq!(arena.requested(), requested as u64);
         }
         if turn % 2000 == 1999 {
             arena.purge();
@@ -185,7 +185,7 @@ fn churn(seed: u64, larges: Larges, is_freed: bool) {
             "nothing is left of what was given back"
         );
         assert_eq!(arena.reserved.read(), 0);
-        assert_eq!(arena.requested.read(), 0);
+        assert_eq!(arena.requested(), 0);
         let sum = |of: fn(&Slot) -> u64| arena.slots().iter().map(of).sum::<u64>();
         assert_eq!(sum(|slot| slot.taken.read()), sum(|slot| slot.given.read()));
     }
