@@ -6,7 +6,7 @@ use crate::{AllocError, Allocator, Layout};
 
 /// An allocator that can change the size of a block.
 pub(crate) trait Face: Allocator + Copy {
-    /// Changes the size of a block, moving it if need be.
+    /// Changes the size of a block, and its alignment, moving it if need be.
     ///
     /// # Errors
     ///
@@ -15,7 +15,7 @@ pub(crate) trait Face: Allocator + Copy {
     /// # Safety
     ///
     /// 1. `block` is a block of this allocator with the layout `old`; the caller gives it up if the call succeeds.
-    /// 2. Both layouts have a size, and the same alignment.
+    /// 2. Both layouts have a size.
     unsafe fn resize(
         self,
         block: NonNull<u8>,
@@ -39,11 +39,30 @@ pub(crate) trait Face: Allocator + Copy {
         old: Layout,
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        if old.align() == new.align() && old.size() > 0 && new.size() > 0 {
-            // SAFETY: obligation 1, and the layouts are as the second one asks.
+        if old.size() > 0 && new.size() > 0 {
+            // SAFETY: obligation 1, and both layouts have a size.
             let resized = unsafe { self.resize(block, old, new) }?;
             return Ok(NonNull::slice_from_raw_parts(resized, new.size()));
         }
+        // SAFETY: obligation 1.
+        unsafe { self.replace(block, old, new) }
+    }
+
+    /// Takes a block with another layout, copies what both hold, and gives the old one back.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory; nothing has changed then.
+    ///
+    /// # Safety
+    ///
+    /// 1. As the first one of [`Face::resize`].
+    unsafe fn replace(
+        self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
         let moved = self.allocate(new)?;
         let length = old.size().min(new.size());
         // SAFETY: both blocks are at least that long, and different where they have a size.

@@ -92,6 +92,8 @@ impl Heap {
     /// A heap that refuses a block if with it more than `bytes_max` bytes were asked for and not given back.
     ///
     /// What rounding adds is not counted: the address space may be more, as [`Stats::bytes_reserved`] tells.
+    /// Nor is a block counted twice that moves to change its size or alignment: it is refused only if the new one does not
+    /// fit in place of the old one.
     #[must_use]
     pub const fn bounded(bytes_max: usize) -> Self {
         Self {

@@ -370,7 +370,11 @@ impl Face for RastAlloc {
         old: Layout,
         new: Layout,
     ) -> Result<NonNull<u8>, AllocError> {
-        // SAFETY: the caller's obligations; `new` is a layout with a size.
+        if old.align() != new.align() {
+            // SAFETY: the caller's obligations.
+            return unsafe { self.replace(block, old, new) }.map(NonNull::cast);
+        }
+        // SAFETY: the caller's obligations; `new` is a layout with a size, and has the old alignment.
         let resized = unsafe { self.realloc(block.as_ptr(), old, new.size()) };
         NonNull::new(resized).ok_or(AllocError)
     }

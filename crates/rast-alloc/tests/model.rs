@@ -5,7 +5,7 @@ mod support;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use rast_alloc::{Allocator, Heap, Layout, RastAlloc, SharedHeap};
+use rast_alloc::{Allocator, Heap, Layout, RastAlloc, SharedHeap, Stats};
 use std::ptr::NonNull;
 use support::{BORDERS, GlobalFace, Map};
 
@@ -159,8 +159,10 @@ impl<A: Allocator> Shadow<A> {
                 self.requested = self.requested - old.size() + size;
                 prop_assert!(self.requested <= self.bound, "the bound is kept");
             }
-            // What is moved needs room for both.
-            Err(_) => prop_assert!(self.requested + size > self.bound, "refusal"),
+            // What is moved counts once: the result alone has to fit.
+            Err(_) => {
+                prop_assert!(self.requested - old.size() + size > self.bound, "refusal");
+            }
         }
         self.check_place(&block)?;
         let kept = block.layout.size().min(old.size());
@@ -239,6 +241,26 @@ fn cases(count: u32) -> ProptestConfig {
     ProptestConfig::with_cases(if cfg!(miri) { 4 } else { count })
 }
 
+fn refuses_exactly(
+    heap: impl Allocator + Copy,
+    stats: impl Fn() -> Stats,
+    ops: &[Op],
+    bound: usize,
+) -> Checked {
+    let mut shadow = Shadow::new(heap, bound);
+    shadow.run(ops)?;
+    prop_assert_eq!(stats().bytes_current, shadow.requested);
+    prop_assert!(stats().bytes_peak <= bound);
+    drop(shadow);
+    // After all refusals the whole of the bound is there again, at once.
+    let all = Layout::from_size_align(bound, 8).unwrap();
+    let block = heap.allocate(all).unwrap();
+    // SAFETY: the block is the heap's, of this layout, and not used again.
+    unsafe { heap.deallocate(block.cast(), all) };
+    prop_assert_eq!(stats().bytes_current, 0);
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(cases(96))]
 
@@ -282,16 +304,15 @@ proptest! {
         bound in prop_oneof![0..10_000usize, 0..2_000_000usize],
     ) {
         let heap = Heap::bounded(bound);
-        let mut shadow = Shadow::new(&heap, bound);
-        shadow.run(&ops)?;
-        prop_assert_eq!(heap.stats().bytes_current, shadow.requested);
-        prop_assert!(heap.stats().bytes_peak <= bound);
-        drop(shadow);
-        // After all refusals the whole of the bound is there again, at once.
-        let all = Layout::from_size_align(bound, 8).unwrap();
-        let block = (&heap).allocate(all).unwrap();
-        // SAFETY: the block is the heap's, of this layout, and not used again.
-        unsafe { (&heap).deallocate(block.cast(), all) };
-        prop_assert_eq!(heap.stats().bytes_current, 0);
+        refuses_exactly(&heap, || heap.stats(), &ops, bound)?;
+    }
+
+    #[test]
+    fn a_bounded_shared_heap_refuses_exactly_what_is_past_its_bound(
+        ops in vec(op(), 0..80),
+        bound in prop_oneof![0..10_000usize, 0..2_000_000usize],
+    ) {
+        let heap = SharedHeap::bounded(bound);
+        refuses_exactly(&heap, || heap.stats(), &ops, bound)?;
     }
 }

@@ -85,6 +85,14 @@ impl Contents {
     }
 }
 
+/// Whether a block may get another alignment where it stands.
+#[cold]
+fn lies_well(block: NonNull<u8>, old: Layout, new: Layout) -> bool {
+    // How far a large block lies behind the start of its mapping follows from its alignment.
+    let is_alike = Level::of(old) != Level::Large || old.align().max(PAGE) == new.align().max(PAGE);
+    is_alike && block.addr().get().is_multiple_of(new.align())
+}
+
 impl Arena {
     /// Takes a block; null if the system has no memory.
     #[inline]
@@ -254,10 +262,13 @@ impl Arena {
     /// # Safety
     ///
     /// 1. `block` is a block of this arena with the layout `old`, or a large block as for [`Arena::deallocate`].
-    /// 2. `new` has the alignment of `old`; the caller gives `block` up if the call succeeds.
+    /// 2. The caller gives `block` up if the call succeeds.
     #[inline]
     pub(crate) unsafe fn resize(&self, block: NonNull<u8>, old: Layout, new: Layout) -> *mut u8 {
         let (from, to) = (Level::of(old), Level::of(new));
+        if old.align() != new.align() && !lies_well(block, old, new) {
+            return ptr::null_mut();
+        }
         if HARDENED && from != Level::Large {
             hardened::check_own(self, block.as_ptr(), old);
             hardened::check_used(block.as_ptr(), from.slot(), old.size());
