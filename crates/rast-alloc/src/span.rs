@@ -422,7 +422,11 @@ impl SpanIndex {
             aligned.write(front, USED, span.is_clean());
             aligned.set_bytes(span.bytes() - front);
             span.set_bytes(front);
+            // Both parts are as old as the whole was; what stood in the tag of the second is no mark.
+            let aged = span.tag().aged.get();
+            aligned.tag().aged.set(aged);
             self.insert(span, front, span.is_clean());
+            span.tag().aged.set(aged);
             span = aligned;
         }
         self.split(span, bytes);

@@ -249,4 +249,29 @@ mod tests {
             assert!(committed(&arena) >= least + 3 * (1 << 20));
         }
     }
+
+    /// A slot that is cut out of a long free span leaves two rests, both as old as the span was.
+    #[test]
+    fn what_is_left_of_a_span_stays_as_old() {
+        let arena = arena(Larges::untracked());
+        let long = Layout::from_size_align(1 << 20, 8).unwrap();
+        let blocks: Vec<_> = (0..3).map(|_| arena.allocate(long)).collect();
+        for block in blocks {
+            let block = NonNull::new(block).unwrap();
+            // SAFETY: taken above.
+            unsafe { arena.deallocate(block, long) };
+        }
+        let full = committed(&arena);
+        assert!(arena.age(), "marks, and gives nothing back");
+        assert_eq!(committed(&arena), full);
+        // A grain off, so that a span's start is seldom a slot's.
+        let short = Layout::from_size_align(300 << 10, 1024).unwrap();
+        assert!(!arena.allocate(short).is_null());
+        let slot = Layout::from_size_align(64 << 10, 64 << 10).unwrap();
+        assert!(!arena.allocate(slot).is_null());
+        while !arena.age() {}
+        let rest = committed(&arena);
+        assert!(rest + (2 << 20) < full, "{rest} of {full} bytes are left");
+        arena.check();
+    }
 }
