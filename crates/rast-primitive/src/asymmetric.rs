@@ -128,26 +128,137 @@ mod system {
         // Relaxed: the one who asks is told apart, no more. [AF5]
         let asks = STATE.compare_exchange(UNKNOWN, ASKING, Ordering::Relaxed, Ordering::Relaxed);
         if asks.is_ok() {
-            let found = if membarrier(REGISTER_PRIVATE_EXPEDITED) {
-                ABLE
-            } else {
-                UNABLE
-            };
-            // Relaxed: as in is_able. [AF8]
-            STATE.store(found, Ordering::Relaxed);
+            decide(membarrier(REGISTER_PRIVATE_EXPEDITED));
         }
     }
 
+    /// Fences all others, in one way or the other.
     pub(super) fn barrier() -> bool {
         // The registration may be under way in another thread, or lost in a process restored from a checkpoint.
-        membarrier(PRIVATE_EXPEDITED)
-            || membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED)
+        let is_done = membarrier(PRIVATE_EXPEDITED)
+            || membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED);
+        // The thread that asks may be stopped for good, or none of this process: the child of a fork has but one of its
+        // parent's. If the system refuses before anybody can have found ABLE, nobody ever will.
+        let decided = decide(is_done);
+        is_done || decided == UNABLE
+    }
+
+    /// Ends ASKING, unless another thread has; returns what it ended with.
+    fn decide(is_able: bool) -> u8 {
+        let found = if is_able { ABLE } else { UNABLE };
+        // Relaxed: as in is_able; one answer wins, and is for good. [AF8]
+        match STATE.compare_exchange(ASKING, found, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => found,
+            Err(decided) => decided,
+        }
     }
 
     fn membarrier(command: libc::c_int) -> bool {
         // SAFETY: membarrier reads and writes no memory of ours; what it does not know it refuses.
         let result = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
         result == 0
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::super::{heavy, prepare};
+        use super::*;
+
+        /// Runs `body` in the child of a fork, and expects true.
+        fn holds_in_a_child(body: impl FnOnce() -> bool) {
+            // SAFETY: the child makes system calls and ends; it touches nothing that another thread may have locked.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let holds = body();
+                // SAFETY: it ends here, without what the parent does at its own end.
+                unsafe { libc::_exit(libc::c_int::from(!holds)) };
+            }
+            assert!(child > 0, "fork");
+            let mut status = 0;
+            // SAFETY: the child is this thread's to wait for, and the status a local.
+            let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+            assert_eq!((ended, status), (child, 0), "what the child found");
+        }
+
+        /// The system refuses the call from here on, in this process.
+        fn forbid() -> bool {
+            let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
+                code: code as u16,
+                jt,
+                jf,
+                k,
+            };
+            // Load the call's number; is it membarrier? Refuse, or allow.
+            let mut filter = [
+                step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+                step(
+                    libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+                    0,
+                    1,
+                    libc::SYS_membarrier as u32,
+                ),
+                step(
+                    libc::BPF_RET | libc::BPF_K,
+                    0,
+                    0,
+                    libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+                ),
+                step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+            ];
+            let program = libc::sock_fprog {
+                len: filter.len() as u16,
+                filter: filter.as_mut_ptr(),
+            };
+            // SAFETY: it takes numbers.
+            let kept = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+            let mode = libc::SECCOMP_MODE_FILTER;
+            // SAFETY: the program and its steps are live locals.
+            let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
+            kept == 0 && set == 0 && !membarrier(PRIVATE_EXPEDITED)
+        }
+
+        fn state() -> u8 {
+            STATE.load(Ordering::Relaxed)
+        }
+
+        #[test]
+        fn the_child_of_a_fork_is_registered_as_its_parent() {
+            prepare();
+            if is_able() {
+                holds_in_a_child(|| is_able() && membarrier(PRIVATE_EXPEDITED) && heavy());
+            }
+        }
+
+        /// The thread that asked was stopped, or is not there in the child of a fork.
+        #[test]
+        fn nobody_depends_on_who_asks() {
+            holds_in_a_child(|| {
+                STATE.store(ASKING, Ordering::Relaxed);
+                let found = [UNABLE, ABLE];
+                heavy() && state() == found[usize::from(membarrier(PRIVATE_EXPEDITED))]
+            });
+            holds_in_a_child(|| {
+                STATE.store(ASKING, Ordering::Relaxed);
+                // Its answer comes too late: others go by full fences from then on.
+                forbid() && heavy() && state() == UNABLE && decide(true) == UNABLE && heavy()
+            });
+        }
+
+        #[test]
+        fn without_the_barrier_all_fences_are_full() {
+            holds_in_a_child(|| {
+                STATE.store(UNKNOWN, Ordering::Relaxed);
+                forbid() && heavy() && state() == UNABLE
+            });
+        }
+
+        #[test]
+        fn a_barrier_that_is_forbidden_later_is_not_taken_for_one() {
+            prepare();
+            if is_able() {
+                holds_in_a_child(|| forbid() && !heavy() && state() == ABLE);
+            }
+        }
     }
 }
 
