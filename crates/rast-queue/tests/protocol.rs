@@ -28,7 +28,9 @@ use std::env;
 use std::time::Instant;
 
 use explore::{Explored, Fault, Limits, explore};
-use machine::Operation::{Close, IsEmpty, Pop, PopBatch, Push, PushBack, PushBatch, PushVain};
+use machine::Operation::{
+    Close, IsEmpty, Pop, PopBatch, Push, PushBack, PushBatch, PushVain, StaleHint,
+};
 use machine::{Model, Operation};
 use mutant::Mutant;
 use state::{At, State};
@@ -90,7 +92,7 @@ fn is_caught(model: &Model, what: &str) -> Fault {
     let probes = model.one_segment
         || matches!(
             model.mutant,
-            Mutant::KeepHint | Mutant::HintForPins | Mutant::NoDone
+            Mutant::KeepHint | Mutant::HintForPins | Mutant::NoDone | Mutant::NoClaim
         );
     // A segment has to come back meanwhile: only few switches away from a thread inside of an operation.
     let preemptions = (model.mutant == Mutant::NoNumber).then_some(2);
@@ -234,6 +236,37 @@ fn vain_pushes() {
     );
 }
 
+/// Tickets that no producer has: the consumer of the first may claim it on `tail`, that of the next is behind it.
+#[test]
+fn stale_hints() {
+    let programs: &[Program] = &[
+        (3, &[&[Push, Pop, StaleHint, Push, Push], &[Pop], &[Pop]]),
+        (3, &[&[Push, Pop, StaleHint, PushBatch], &[Pop], &[Pop]]),
+        (3, &[&[Push, Pop, StaleHint, Push], &[PopBatch], &[Pop]]),
+        (
+            3,
+            &[&[Push, Pop, StaleHint, Push], &[PopBatch], &[PopBatch]],
+        ),
+        (3, &[&[Push, Pop, StaleHint, Push], &[Push], &[PopBatch]]),
+        (3, &[&[Push, Pop, StaleHint, Close], &[Pop], &[Pop]]),
+        (
+            3,
+            &[&[Push, Pop, StaleHint, Close], &[PushBack], &[PopBatch]],
+        ),
+        (3, &[&[Push, Pop, StaleHint, IsEmpty], &[Push], &[PopBatch]]),
+    ];
+    for &(slots, threads) in programs {
+        for buffered in [false, true] {
+            let model = Model {
+                buffered,
+                prologue: 3,
+                ..Model::new(slots, threads)
+            };
+            holds("stale_hints", &model, None);
+        }
+    }
+}
+
 #[test]
 fn emptiness() {
     all_hold(
@@ -309,6 +342,17 @@ fn large_programs() {
         (
             (2, &[&[PushBatch, Pop], &[Push, PopBatch], &[Pop, Push]]),
             Some(3),
+        ),
+        (
+            (3, &[&[Push, Pop, StaleHint, Push, Push], &[Pop], &[Pop]]),
+            None,
+        ),
+        (
+            (
+                3,
+                &[&[Push, Pop, StaleHint, Push], &[PopBatch], &[Pop, Pop]],
+            ),
+            None,
         ),
     ];
     for ((slots, threads), preemptions) in programs {
@@ -439,6 +483,42 @@ fn the_hint_is_reset_by_an_unwritten_slot() {
             ],
         ),
         "a poll of an empty queue moves head",
+    );
+}
+
+#[test]
+fn a_ticket_without_a_producer_is_claimed_on_both_sides() {
+    mutant(
+        Mutant::NoClaim,
+        (3, &[&[Push, Pop, StaleHint]]),
+        "leaves a ticket in the table",
+    );
+}
+
+#[test]
+fn a_consumer_claims_its_own_ticket_on_tail() {
+    mutant(
+        Mutant::ClaimAny,
+        (3, &[&[Push, Push], &[Pop, Pop]]),
+        "item 2 is pushed under a ticket that nobody will pop",
+    );
+}
+
+#[test]
+fn a_consumer_claims_on_tail_in_its_own_segment() {
+    mutant(
+        Mutant::ClaimAnywhere,
+        (2, &[&[Push, Push, Push], &[Pop, Pop]]),
+        "item 2 was pushed and is given up",
+    );
+}
+
+#[test]
+fn a_ticket_without_a_producer_is_not_ended_unclaimed() {
+    mutant(
+        Mutant::EndUnclaimed,
+        (3, &[&[Push, Pop, StaleHint, Pop, Push]]),
+        "is used after DONE",
     );
 }
 

@@ -21,6 +21,8 @@ pub(crate) enum Operation {
     PushBack,
     /// A push for which the allocator refuses.
     PushVain,
+    /// What a consumer that was stopped in its look leaves: a hint of an earlier use of the segment.
+    StaleHint,
 }
 
 impl Operation {
@@ -28,7 +30,7 @@ impl Operation {
         match self {
             Self::Push | Self::PushBack | Self::PushVain | Self::Pop => 1,
             Self::PushBatch | Self::PopBatch => 2,
-            Self::Close | Self::IsEmpty => 0,
+            Self::Close | Self::IsEmpty | Self::StaleHint => 0,
         }
     }
 
@@ -39,6 +41,7 @@ impl Operation {
             Self::Pop | Self::PopBatch => At::PopHead,
             Self::Close => At::CloseLoad,
             Self::IsEmpty => At::EmptyRetired,
+            Self::StaleHint => At::HintStale,
         }
     }
 
@@ -410,6 +413,13 @@ impl Step<'_> {
                 }
             }
             At::CloseTerminal => self.close_terminal(),
+            At::HintStale => {
+                self.s.hint = Word {
+                    index: self.slots(),
+                    ..self.s.head
+                };
+                self.finish()
+            }
             At::EmptyRetired | At::EmptyHead | At::EmptyTail | At::EmptyRetiredAgain => {
                 self.look_empty()
             }

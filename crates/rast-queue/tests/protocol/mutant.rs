@@ -48,6 +48,14 @@ pub(crate) enum Mutant {
     EnterLate,
     /// A consumer that has found its slot written takes it, whatever its cell says.
     NoDecision,
+    /// A ticket that no producer has is given up like that of a late producer.
+    NoClaim,
+    /// A consumer claims the next ticket of its segment on `tail`, whether it is its own or not.
+    ClaimAny,
+    /// A consumer claims its index on `tail`, whichever segment that leads to.
+    ClaimAnywhere,
+    /// A consumer ends a ticket that no producer has without claiming it.
+    EndUnclaimed,
     /// Slots keep their state when the segment is used again.
     NoReset,
 }

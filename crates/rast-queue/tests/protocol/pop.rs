@@ -132,10 +132,16 @@ impl Step<'_> {
         let late = self.is(Mutant::EnterLate);
         match t.at {
             At::PopUnclaimed => {
-                if (self.s.tail.segment, self.s.tail.index) != (segment, slot) {
+                let tail = self.s.tail;
+                let is_own = (tail.segment == segment || self.is(Mutant::ClaimAnywhere))
+                    && (tail.index == slot
+                        || self.is(Mutant::ClaimAny) && tail.index < self.slots());
+                if !is_own || self.is(Mutant::NoClaim) {
                     return self.go(if late { At::PopHeavy } else { At::PopEnter });
                 }
-                self.s.tail.index += 1;
+                if !self.is(Mutant::EndUnclaimed) {
+                    self.s.tail.index += 1;
+                }
                 self.s.oracle.abandon(segment, slot)?;
                 self.go(At::PopEnd)
             }

@@ -77,12 +77,15 @@ impl Prober {
         ))
     }
 
-    /// Polls of an empty queue: the first may use up one stale ticket, the second changes nothing.
+    /// Polls of an empty queue: the first may end one stale ticket, the second changes nothing.
     fn poll(&self, mut state: State, thread: usize) -> Result<(), String> {
         state.threads[thread] = Thread::default();
-        let before = (state.tail, state.head);
+        let (before, given_up) = ((state.tail, state.head), state.count);
         self.pop(&mut state, thread)?;
         let first = (state.tail, state.head);
+        if given_up == 0 && state.count != 0 {
+            return Err("a poll of an empty queue leaves a ticket in the table".into());
+        }
         let claimed = first.1.index.wrapping_sub(before.1.index);
         // A ticket that nobody has pushed to is claimed on both sides.
         let mut tail = before.0;

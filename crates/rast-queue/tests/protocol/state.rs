@@ -153,6 +153,7 @@ pub(crate) enum At {
     EmptyHead,
     EmptyTail,
     EmptyRetiredAgain,
+    HintStale,
 }
 
 /// What a thread does once it has left a pinned segment.
