@@ -490,18 +490,32 @@ type Panic = Box<dyn Any + Send>;
 pub(super) struct Held(Option<Panic>);
 
 impl Held {
-    /// This one, or the later one.
+    /// This one, or the later one; of two the later one ends here. The panic hook was told of both.
     pub(super) fn or(self, later: Self) -> Self {
-        Self(self.0.or(later.0))
+        match (self.0, later.0) {
+            (Some(first), Some(later)) => {
+                end(later);
+                Self(Some(first))
+            }
+            (first, later) => Self(first.or(later)),
+        }
     }
 
     /// Lets the panic go up, unless another does already, which ends what this one would end.
     pub(super) fn go_up(self) {
-        if let Some(panic) = self.0
-            && !panicking()
-        {
-            resume_unwind(panic);
+        match self.0 {
+            Some(panic) if panicking() => end(panic),
+            Some(panic) => resume_unwind(panic),
+            None => {}
         }
+    }
+}
+
+/// Ends a panic that does not go up. If the drop of what was thrown panics, that ends here as well, and is leaked, since its
+/// drop may do the same.
+fn end(panic: Panic) {
+    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        mem::forget(another);
     }
 }
 
@@ -678,6 +692,39 @@ mod tests {
         assert_eq!(queue.len(), 1, "the item in hand");
         assert_eq!(Pin::new(&mut pop).poll(&mut cx), Poll::Ready(Some(1)));
         drop(panicking);
+        assert!(is_at_rest(&queue));
+    }
+
+    /// What a waker panics with may panic in its own drop.
+    #[test]
+    fn all_are_woken_although_what_wakers_panic_with_panics() {
+        struct Hostile;
+
+        impl Drop for Hostile {
+            fn drop(&mut self) {
+                std::panic::panic_any(Self);
+            }
+        }
+
+        impl std::task::Wake for Hostile {
+            fn wake(self: Arc<Self>) {
+                // The waker itself is not to be dropped.
+                mem::forget(self);
+                std::panic::panic_any(Self);
+            }
+        }
+
+        let hostile = || Wake::Task(Waker::from(Arc::new(Hostile)));
+        let queue = Queue::<u8>::new();
+        let turns = [(); 3].map(|()| Turn::enter(&queue, hostile()));
+        let last = Counted::new(false);
+        let sleeping = enter(&queue, &last);
+        let closed = catch_unwind(AssertUnwindSafe(|| queue.close()));
+        let panic = closed.expect_err("the first panic goes up");
+        assert!(panic.is::<Hostile>());
+        mem::forget(panic);
+        assert_eq!(last.wakes(), 1, "the later panics end in the queue");
+        drop((turns, sleeping));
         assert!(is_at_rest(&queue));
     }
 
