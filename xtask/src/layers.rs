@@ -98,6 +98,7 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         Kind::Dev,
         "forks and keys in the tests",
     ),
+    ("rast-queue", "libc", Kind::Dev, "forks in the tests"),
     (
         "rast-timers",
         "hdrhistogram",
