@@ -15,8 +15,9 @@ pub(super) const CLAIM_PAUSE_MOST: u32 = 256;
 /// without pauses.
 pub(super) const CLAIM_TRIES: u32 = if IS_MODEL { 1 } else { 12 };
 
-/// Looks at a slot that was claimed and is not written yet, one pause between two, before its ticket is given up.
-pub(super) const PATIENCE: u32 = if IS_MODEL { 0 } else { 64 };
+/// Looks at a slot that was claimed and is not written yet, one pause between two, after each look whether its ticket has
+/// a producer; then the ticket is given up.
+pub(super) const PATIENCE: &[u32] = if IS_MODEL { &[0] } else { &[64, 0] };
 
 /// A consumer that finds fewer items than this may be running into the producers' lines.
 pub(super) const NEAR: usize = 256;

@@ -52,7 +52,7 @@ impl<T, A: Allocator> Queue<T, A> {
     pub fn pop(&self) -> Option<T> {
         loop {
             let word = word::guess(&self.head);
-            // Relaxed: a hint; a ticket that nobody has claimed on the other side is given up. [QU33]
+            // Relaxed: a hint; a ticket that nobody has claimed on the other side is ended by its consumer. [QU33]
             let bound = self.bound.word.load(Ordering::Relaxed);
             step!("pop: head read");
             if !(same_segment(word, bound) && word.count() < bound.count()) {
@@ -125,17 +125,20 @@ impl<T, A: Allocator> Queue<T, A> {
         // SAFETY: the ticket is the caller's and not DONE, so the segment is live.
         let number = unsafe { Segment::number(claimed.ptr()) };
         loop {
-            if self.claim_unclaimed(claimed, ticket) {
-                // SAFETY: the ticket is the caller's on both sides now, so nobody else looks at the slot.
-                unsafe { Slot::end(slot) };
-                return None;
-            }
-            for _ in 0..PATIENCE {
-                spin_loop();
-                // SAFETY: the ticket is the caller's, and has not been taken.
-                if unsafe { Slot::is_written(slot) } {
-                    // SAFETY: the ticket is the caller's; the value stands, and nobody gave the ticket up.
-                    return Some(unsafe { Slot::take(slot) });
+            // More than once: the consumers of the tickets before it may end theirs meanwhile.
+            for &looks in PATIENCE {
+                if self.claim_unclaimed(claimed, ticket) {
+                    // SAFETY: the ticket is the caller's on both sides now, so nobody else looks at the slot.
+                    unsafe { Slot::end(slot) };
+                    return None;
+                }
+                for _ in 0..looks {
+                    spin_loop();
+                    // SAFETY: the ticket is the caller's, and has not been taken.
+                    if unsafe { Slot::is_written(slot) } {
+                        // SAFETY: the ticket is the caller's; the value stands, and nobody gave the ticket up.
+                        return Some(unsafe { Slot::take(slot) });
+                    }
                 }
             }
             step!("take: to be given up");
