@@ -162,7 +162,7 @@ pub use tick::Tick;
 pub use time::{Instant, Nanos};
 #[cfg(any(rast_loom, rast_shuttle))]
 #[doc(hidden)]
-pub use tsc::{Track, Word};
+pub use tsc::{Leaves, Track, Word};
 #[cfg(feature = "std")]
 pub use tsc::{TscClock, TscConfig, TscGuard, TscStatus, Unstable};
 pub use waiting::{Missed, WaitingTimer};

@@ -26,15 +26,14 @@ mod track;
 pub use config::TscConfig;
 pub use guard::TscGuard;
 #[cfg(any(rast_loom, rast_shuttle))]
-pub use track::{Track, Word};
+pub use track::{Leaves, Track, Word};
 
 use crate::primitive::sync::{Arc, Mutex};
 use crate::{Clock, Counter, Instant, Interval, MonotonicClock, Nanos, NoCounter, Tsc};
 use core::fmt;
-use segment::{Anchor, FIELDS, FRACTION_BITS, LAST_NS, Pace, Segment};
-use track::Leaves;
+use segment::{Anchor, FIELDS, FRACTION_BITS, LAST_NS, Pace, SOFT, Segment};
 #[cfg(not(any(rast_loom, rast_shuttle)))]
-use track::{Track, Word};
+use track::{Leaves, Track, Word};
 
 /// Brackets tried for one anchor; the narrowest counts.
 const BRACKETS: u32 = 4;
@@ -272,7 +271,7 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
         if !word.is_left() {
             let current = Segment::of(shared.track.fields(word, 0));
             if let Err(reason) = shared.compare(&mut writer, &current) {
-                shared.leave(&current, reason);
+                shared.leave(reason);
             }
         }
         drop(writer);
@@ -291,15 +290,15 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
         if !word.is_left() {
             return;
         }
-        let floor = Segment::of(shared.track.fields(word, 0)).nanos;
         writer.narrowest = u64::MAX;
         writer.middle = None;
         let Some(anchor) = writer.anchor(&shared.counter, &shared.reference) else {
             return;
         };
         writer.base = anchor;
-        let dead = Segment::dead(floor);
-        shared.track.bury(Leaves::ToLearn, dead.fields());
+        shared.track.bury(Leaves::ToLearn, |left| {
+            Segment::dead(Segment::of(left).nanos).fields()
+        });
     }
 
     /// Makes a guard for the amortised timers that needs no publisher: the
@@ -365,7 +364,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
             } else if word.is_left() {
                 None
             } else {
-                // The next one may have been published before it begins.
+                // Read a moment before another reader turned to the next one.
                 Some(Segment::of(self.track.fields(word, 1))).filter(|before| before.covers(count))
             };
             if !self.track.is_still(word) {
@@ -376,6 +375,10 @@ impl<K: Counter, C: Clock> Shared<K, C> {
                     self.extend(word);
                 }
                 return Found::Segment(segment, count);
+            }
+            if word.is_ready() {
+                self.track.turn(word);
+                continue;
             }
             if !word.is_left() {
                 let is_early = current.full > 0 && (count.wrapping_sub(current.begin) as i64) < 0;
@@ -417,14 +420,14 @@ impl<K: Counter, C: Clock> Shared<K, C> {
             return false;
         };
         let mut word = self.track.word();
-        if word.sequence() != seen.sequence() {
+        if word.sequence() != seen.sequence() || word.is_ready() {
             return true;
         }
         let current = Segment::of(self.track.fields(word, 0));
         let anchor = match self.compare(&mut writer, &current) {
             Ok(anchor) => anchor,
             Err(reason) => {
-                self.leave(&current, reason);
+                self.leave(reason);
                 return true;
             }
         };
@@ -436,10 +439,22 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         let Some((rate, full)) = self.learn(writer.base, anchor) else {
             return false;
         };
-        while !self
-            .track
-            .publish(word, self.next(word, &current, anchor, rate, full).fields())
-        {
+        loop {
+            let is_late = word.is_expired() || !current.covers(anchor.count);
+            let is_done = if is_late {
+                let next = Self::next_late(&current, anchor, self.counter.step(), rate, full);
+                self.track.publish(word, next.fields())
+            } else {
+                let next = Self::next_in_time(&current, anchor, rate, full);
+                self.track.prepare(word, next.fields())
+            };
+            if is_done {
+                if !is_late {
+                    // Nothing is wanted any more before the end.
+                    self.track.amend(word, SOFT, current.full);
+                }
+                break;
+            }
             // A reader went to the reference meanwhile.
             word = self.track.word();
         }
@@ -448,12 +463,14 @@ impl<K: Counter, C: Clock> Shared<K, C> {
     }
 
     /// Leaves the counter; the caller has the writer's lock.
-    fn leave(&self, current: &Segment, reason: Unstable) {
-        let dead = Segment {
-            pace: reason as u64,
-            ..Segment::dead(current.last())
-        };
-        self.track.bury(Leaves::ForGood, dead.fields());
+    fn leave(&self, reason: Unstable) {
+        self.track.bury(Leaves::ForGood, |current| {
+            let dead = Segment {
+                pace: reason as u64,
+                ..Segment::dead(Segment::of(current).last())
+            };
+            dead.fields()
+        });
     }
 
     /// Takes an anchor and holds it against what the current segment says.
@@ -503,34 +520,28 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         Some((rate, u64::try_from(counts).ok()?))
     }
 
-    /// The segment after `current`.
-    fn next(
-        &self,
-        word: Word,
-        current: &Segment,
-        anchor: Anchor,
-        rate: Pace,
-        full: u64,
-    ) -> Segment {
-        let soft = full - full / 16;
-        let last = current.last();
-        if word.is_expired() || !current.covers(anchor.count) {
-            // Readers may have been shown the reference: above all of that.
-            let unsure = anchor.unsure(anchor.count, self.counter.step(), rate);
-            return Segment {
-                begin: anchor.count,
-                soft,
-                full,
-                nanos: last.max(anchor.nanos.saturating_add(unsure)),
-                pace: rate
-                    .mean
-                    .saturating_add(rate.error)
-                    .min(rate.mean.saturating_mul(2)),
-                anchor,
-                rate,
-            };
+    /// The segment after `current` where readers may have been shown the
+    /// reference: above all of that.
+    fn next_late(current: &Segment, anchor: Anchor, step: u64, rate: Pace, full: u64) -> Segment {
+        let unsure = anchor.unsure(anchor.count, step, rate);
+        Segment {
+            begin: anchor.count,
+            soft: Segment::soft(full),
+            full,
+            nanos: current.last().max(anchor.nanos.saturating_add(unsure)),
+            pace: rate
+                .mean
+                .saturating_add(rate.error)
+                .min(rate.mean.saturating_mul(2)),
+            anchor,
+            rate,
         }
-        // In time: from the end of the current one, towards the reference.
+    }
+
+    /// The segment after `current` in time: from the end of that one, towards
+    /// the reference.
+    fn next_in_time(current: &Segment, anchor: Anchor, rate: Pace, full: u64) -> Segment {
+        let last = current.last();
         let begin = current.end();
         let due = anchor.expected(begin, rate);
         let target = anchor.expected(begin.saturating_add(full), rate);
@@ -542,7 +553,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         let lean = (u128::from(target.saturating_sub(nanos)) << FRACTION_BITS) / u128::from(full);
         Segment {
             begin,
-            soft,
+            soft: Segment::soft(full),
             full,
             nanos,
             pace: u64::try_from(lean)

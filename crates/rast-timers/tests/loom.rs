@@ -7,7 +7,7 @@ use rast_timers::primitive::sync::Arc;
 use rast_timers::primitive::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use rast_timers::primitive::{Parker, thread};
 use rast_timers::{
-    Clock, Counter, Instant, ManualClock, Nanos, Track, TscClock, TscConfig, remote,
+    Clock, Counter, Instant, Leaves, ManualClock, Nanos, Track, TscClock, TscConfig, remote,
 };
 
 fn at(nanos: u64) -> Instant {
@@ -229,6 +229,45 @@ fn a_record_is_read_whole() {
             assert_eq!(current, [word.sequence(); 2]);
         }
         writer.join().unwrap();
+    });
+}
+
+/// A record that is ready is turned to once, and read whole, also where the
+/// writer buries it at the same moment.
+#[test]
+fn a_ready_record_is_turned_to_or_buried() {
+    model(|| {
+        let track = Arc::new(Track::<2>::new());
+        assert!(track.prepare(track.word(), [1; 2]));
+        let theirs = Arc::clone(&track);
+        let writer =
+            thread::spawn(move || theirs.bury(Leaves::ForGood, |current| [current[0] + 10; 2]));
+        let seen = track.word();
+        if seen.is_ready() {
+            track.turn(seen);
+        }
+        // Either turn or burial came; another turn changes nothing.
+        let word = track.word();
+        assert!(!word.is_ready());
+        if seen.is_ready() {
+            track.turn(seen);
+        }
+        let current: [u64; 2] = track.fields(word, 0);
+        if track.is_still(word) {
+            match word.sequence() {
+                1 => assert_eq!(current, [1; 2]),
+                2 => assert!(word.is_left() && [[10; 2], [11; 2]].contains(&current)),
+                other => panic!("there is no record {other}"),
+            }
+        }
+        if word.sequence() == 1 {
+            // It was read, so the dead record is one of it.
+            writer.join().unwrap();
+            assert_eq!(track.fields::<2>(track.word(), 0), [11; 2]);
+        } else {
+            writer.join().unwrap();
+        }
+        assert_eq!(track.word().sequence(), 2);
     });
 }
 

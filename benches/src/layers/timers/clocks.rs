@@ -7,8 +7,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use rast::timers::{
-    Clock, CoarseClock, MonotonicClock, Nanos, PeriodicTimer, StartFinishTimer, Tick, TimerConfig,
-    TscClock, WaitingTimer,
+    Clock, CoarseClock, Counter, MonotonicClock, Nanos, PeriodicTimer, StartFinishTimer, Tick,
+    TimerConfig, TscClock, WaitingTimer,
 };
 
 use super::LAYER;
@@ -166,14 +166,20 @@ fn with_rivals(scenario: Scenario, threads: usize) -> Scenario {
     #[cfg(all(rast_rivals, feature = "rivals"))]
     let scenario = {
         rivals::prepare();
-        fn read<T: 'static>(threads: usize, now: fn() -> T) -> impl FnMut(u64) -> Sample + 'static {
+        // A type for each function, so that it is inlined where ours is.
+        fn read<T: 'static>(
+            threads: usize,
+            now: impl Fn() -> T + Sync + 'static,
+        ) -> impl FnMut(u64) -> Sample + 'static {
             move |ops| match threads {
-                1 => reading(ops, now),
-                _ => reading_together(ops, now),
+                1 => reading(ops, &now),
+                _ => reading_together(ops, &now),
             }
         }
+        let clock = quanta::Clock::new();
         scenario
             .rival("quanta Instant", read(threads, quanta::Instant::now))
+            .rival("quanta Clock", read(threads, move || clock.now()))
             .rival("fastant Instant", read(threads, fastant::Instant::now))
             .rival(
                 "coarsetime Instant",
@@ -187,6 +193,7 @@ fn with_rivals(scenario: Scenario, threads: usize) -> Scenario {
 /// The scenarios that need the processor's counter.
 fn by_counter(clock: &TscClock) -> Vec<Scenario> {
     let (one, two, interval) = (clock.clone(), clock.clone(), clock.clone());
+    let least = clock.clone();
     vec![
         Scenario::new(
             LAYER,
@@ -199,6 +206,9 @@ fn by_counter(clock: &TscClock) -> Vec<Scenario> {
         with_rivals(
             Scenario::new(LAYER, "read the time", 20_000_000, 1000)
                 .ours("rast TscClock", move |ops| reading(ops, || one.now()))
+                .rival("the counter alone", move |ops| {
+                    reading(ops, || least.counter().count())
+                })
                 .rival("std Instant", |ops| reading(ops, Instant::now)),
             1,
         ),

@@ -66,7 +66,7 @@ impl Pace {
 /// | field | meaning |
 /// | --- | --- |
 /// | `begin` | the first count it is for |
-/// | `soft` | counts from `begin` after which the next segment is wanted |
+/// | `soft` | counts from `begin` after which the next segment is wanted; `full` once that is ready |
 /// | `full` | counts from `begin` after which it is over; zero in a dead one |
 /// | `nanos`, `pace` | it shows `nanos` + (count − `begin`) × `pace` |
 /// | `anchor` | the last comparison |
@@ -84,6 +84,9 @@ pub(super) struct Segment {
 
 /// The words of a segment, the four of the fast path first.
 pub(super) const FIELDS: usize = 10;
+
+/// Which of them is `soft`.
+pub(super) const SOFT: usize = 1;
 
 impl Segment {
     pub(super) fn of(fields: [u64; FIELDS]) -> Self {
@@ -146,6 +149,11 @@ impl Segment {
             anchor: nothing,
             rate: still,
         }
+    }
+
+    /// Where in a segment of that many counts the next one is wanted.
+    pub(super) fn soft(full: u64) -> u64 {
+        full - full / 16
     }
 
     /// Whether the segment is for this count.
