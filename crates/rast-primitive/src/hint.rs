@@ -41,3 +41,41 @@ pub fn prefetch_write<T>(address: *const T) {
     #[cfg(not(all(target_arch = "x86_64", not(rast_loom), not(miri))))]
     let _ = address;
 }
+
+/// Gives `value` back, of which the compiler then knows nothing but its type.
+///
+/// For a bound that it should not make use of: a loop whose greatest count is a small constant is otherwise unrolled into
+/// a ladder of comparisons, where a loop of vectors would be quicker.
+/// It costs no instruction on x86-64 and aarch64; elsewhere and under Miri it does nothing, so results must not depend on
+/// what the compiler knows.
+///
+/// ```
+/// assert_eq!(rast_primitive::hint::opaque(8), 8);
+/// ```
+#[inline(always)]
+#[must_use]
+pub fn opaque(value: usize) -> usize {
+    #[cfg(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        target_pointer_width = "64",
+        not(miri)
+    ))]
+    {
+        let mut value = value;
+        // SAFETY: no instruction: a register goes in and comes out as it was, and nothing else is touched.
+        unsafe {
+            core::arch::asm!(
+                "/* {value} */",
+                value = inout(reg) value,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        value
+    }
+    #[cfg(not(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        target_pointer_width = "64",
+        not(miri)
+    )))]
+    value
+}

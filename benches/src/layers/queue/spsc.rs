@@ -71,7 +71,7 @@ impl<T: Payload> Ring for Rast<T> {
 
     #[inline]
     fn push_batch(producer: &mut Self::Producer, from: u64, count: usize) -> usize {
-        producer.push_iter(&mut items(from, count))
+        producer.write_chunk(count).fill(items(from, count))
     }
 
     #[inline]

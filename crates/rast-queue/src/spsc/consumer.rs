@@ -7,6 +7,7 @@ use core::panic::{RefUnwindSafe, UnwindSafe};
 use super::ReadChunk;
 use super::pace::Pace;
 use super::raw::{Block, Side, Span};
+use super::wait::Wait;
 use crate::alloc::{Allocator, Global};
 
 /// The popping half of a ring.
@@ -17,11 +18,17 @@ use crate::alloc::{Allocator, Global};
 /// Dropping it closes the ring for the producer; items that stand are dropped when both halves are gone.
 ///
 /// A consumer that keeps up with its producer takes from it the cache lines that it is about to write, which slows both.
-/// So, when it has taken 64 items or more since it last did, a `pop`, `pop_*` or `read_chunk` that finds nothing pauses
-/// once, with 4 to 64 of the processor's spin hints (10 ns each where it was measured), and looks again.
-/// If that brings few items, as from a producer that is slow, done, or on the same thread, the next pause comes after
+/// So, when it has taken 64 items or more since it last did, it waits a little in two places, each with a count of its own:
+///
+/// - A `pop` that finds nothing pauses once, with 4 to 64 of the processor's spin hints (10 ns each where it was measured),
+///   and looks again.
+/// - A batch (`pop_*`, `read_chunk*`) that must look at the producer's index and finds fewer than 128 items, and than a
+///   quarter of the capacity, waits for 16 spin hints, and for as many again while each such step brings 16 items, eight
+///   times at most.
+///
+/// If that brings few items, as from a producer that is slow, done, or on the same thread, the next time comes after
 /// twice as many items, up to 65,536.
-/// `peek`, `len` and `is_empty` never pause.
+/// `peek`, `len` and `is_empty` never wait.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring(8);
@@ -60,10 +67,14 @@ pub struct Consumer<T, A: Allocator = Global> {
     head: Cell<usize>,
     /// A past value of the producer's published tail.
     tail: Cell<usize>,
-    /// Where the head must have come to for a pause at an empty ring; this and the next are touched there alone.
+    /// Where the head must have come to for a pause of `pop` at an empty ring; this and the next are touched there alone.
     pause_due: Cell<usize>,
     /// How to pause.
     pace: Cell<Pace>,
+    /// Where the head must have come to for a wait of a batch; this and the next are touched at its reloads alone.
+    wait_due: Cell<usize>,
+    /// How rarely to wait.
+    wait: Cell<Wait>,
 }
 
 // SAFETY: what a consumer reaches on another thread are items of type T, which are moved or dropped there, and the
@@ -87,6 +98,8 @@ impl<T, A: Allocator> Consumer<T, A> {
             tail: Cell::new(start),
             pause_due: Cell::new(start.wrapping_add(Pace::new().gap())),
             pace: Cell::new(Pace::new()),
+            wait_due: Cell::new(start.wrapping_add(Wait::new().gap())),
+            wait: Cell::new(Wait::new()),
         }
     }
 
@@ -234,8 +247,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     #[inline(always)]
     fn gather(&self) -> usize {
         let head = self.head.get();
-        // The two are near each other on the circle of the indices.
-        if head.wrapping_sub(self.pause_due.get()) > usize::MAX / 2 {
+        if is_before(head, self.pause_due.get()) {
             return 0;
         }
         let (tail, pace) = gather_slow(self.block.duplicate(), head, self.pace.get());
@@ -250,14 +262,26 @@ impl<T, A: Allocator> Consumer<T, A> {
     fn standing(&self, max: usize) -> usize {
         let len = self.cached_len();
         let len = if len < max.min(self.capacity()) {
-            match self.len() {
-                0 => self.gather(),
-                len => len,
-            }
+            self.reload()
         } else {
             len
         };
         len.min(max)
+    }
+
+    /// Looks at the producer's index, waits if that is due and few items stand, and tells how many stand.
+    #[inline(always)]
+    fn reload(&self) -> usize {
+        let standing = self.len();
+        let head = self.head.get();
+        if is_before(head, self.wait_due.get()) {
+            return standing;
+        }
+        let (tail, wait) = wait_slow(self.block.duplicate(), head, standing, self.wait.get());
+        self.tail.set(tail);
+        self.wait.set(wait);
+        self.wait_due.set(head.wrapping_add(wait.gap()));
+        self.cached_len()
     }
 
     /// The `len` slots from the head on; no more than stand.
@@ -320,6 +344,12 @@ impl<T, A: Allocator> Consumer<T, A> {
     }
 }
 
+/// Whether the head has yet to come to `due`; the two are near each other on the circle of the indices.
+#[inline(always)]
+fn is_before(head: usize, due: usize) -> bool {
+    head.wrapping_sub(due) > usize::MAX / 2
+}
+
 /// Everything goes through registers, so that the consumer may live in registers where this is called.
 #[cold]
 #[inline(never)]
@@ -327,6 +357,15 @@ fn gather_slow<T, A>(block: Block<T, A>, head: usize, pace: Pace) -> (usize, Pac
     pace.wait();
     let tail = block.load_tail();
     (tail, pace.after(tail.wrapping_sub(head), block.capacity()))
+}
+
+/// Everything goes through registers, as above.
+#[cold]
+#[inline(never)]
+fn wait_slow<T, A>(block: Block<T, A>, head: usize, standing: usize, wait: Wait) -> (usize, Wait) {
+    let look = || block.load_tail().wrapping_sub(head);
+    let (standing, wait) = wait.run(block.capacity(), standing, look);
+    (head.wrapping_add(standing), wait)
 }
 
 impl<T, A: Allocator> Drop for Consumer<T, A> {

@@ -70,6 +70,7 @@ mod producer;
 mod raw;
 mod read_chunk;
 pub mod segmented;
+mod wait;
 mod write_chunk;
 
 pub use consumer::Consumer;

@@ -1,4 +1,6 @@
-//! When a consumer that finds nothing pauses, so that the producer is let alone and items gather.
+//! When a `pop` that finds nothing pauses, so that the producer is let alone and items gather.
+//!
+//! `wait` is the same for batches.
 //!
 //! A consumer that is quicker than its producer catches up with it.
 //! From then on each of its looks takes the line of the tail away from the producer, and each item or two are a line that

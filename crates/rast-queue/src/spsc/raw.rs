@@ -4,6 +4,7 @@
 
 use core::cell::Cell;
 use core::marker::PhantomData;
+use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
 use core::alloc::LayoutError;
@@ -11,6 +12,7 @@ use core::alloc::LayoutError;
 use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
+use crate::primitive::hint::opaque;
 use crate::primitive::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 /// Beside each slot, where a model keeps its books on it; of no size otherwise.
@@ -153,6 +155,27 @@ impl<T> Span<T> {
         let first = unsafe { core::slice::from_raw_parts_mut(first.0.as_ptr(), first.1) };
         // SAFETY: likewise; the two stretches have no slot in common.
         let second = unsafe { core::slice::from_raw_parts_mut(second.0.as_ptr(), second.1) };
+        (first, second)
+    }
+
+    /// Borrows the slots to write them, whether they hold items or not.
+    ///
+    /// Their number is `opaque`: a loop over a small batch of a constant size is to be one of vectors and no ladder.
+    ///
+    /// # Safety
+    ///
+    /// 1. Nothing else reaches them while the borrow lives.
+    #[inline(always)]
+    pub(super) unsafe fn as_slots<'a>(
+        &self,
+    ) -> (&'a mut [MaybeUninit<T>], &'a mut [MaybeUninit<T>]) {
+        let [first, second] = self.parts();
+        // SAFETY: the slots of a stretch lie in a row in one block, and one may hold nothing, as a `MaybeUninit` may; (1)
+        // by the caller.
+        let first =
+            unsafe { core::slice::from_raw_parts_mut(first.0.cast().as_ptr(), opaque(first.1)) };
+        // SAFETY: likewise; the two stretches have no slot in common.
+        let second = unsafe { core::slice::from_raw_parts_mut(second.0.cast().as_ptr(), second.1) };
         (first, second)
     }
 

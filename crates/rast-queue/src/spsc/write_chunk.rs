@@ -2,7 +2,6 @@
 
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
-use core::ptr::NonNull;
 
 use super::Producer;
 use super::raw::Span;
@@ -94,6 +93,8 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
     ///
     /// The iterator is asked for no more items than there are slots; lend it by `&mut` to use it further.
     /// If it panics, the items that it gave before are pushed.
+    /// An iterator given by value whose length the standard library knows, a range or a vector's say, and what `map` makes of
+    /// it, is written without asking for its end at each item.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);
@@ -109,13 +110,16 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
             producer: self.producer,
             count: 0,
         };
-        let [(first, first_len), (second, second_len)] = self.span.parts();
-        // SAFETY: (1) the slots of a stretch lie in a row in the block; (2) they are past the tail, before the capacity,
-        // ours alone, and empty.
-        let more = unsafe { written.fill(first, first_len, &mut items) };
-        if more && second_len > 0 {
-            // SAFETY: likewise.
-            unsafe { written.fill(second, second_len, &mut items) };
+        // SAFETY: the slots are the producer's, which is borrowed to the end of this call; no other borrow of them is made.
+        let (first, second) = unsafe { self.span.as_slots() };
+        if second.is_empty() {
+            written.fill(first, items);
+        } else {
+            let in_first = first.len();
+            written.fill(first, items.by_ref());
+            if written.count == in_first {
+                written.fill(second, items);
+            }
         }
         written.count
     }
@@ -185,13 +189,8 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
     #[inline]
     #[must_use]
     pub fn as_mut_slices(&mut self) -> (&mut [MaybeUninit<T>], &mut [MaybeUninit<T>]) {
-        let [first, second] = self.span.parts();
-        // SAFETY: the slots of a stretch lie in a row in the block; they are the producer's, which the chunk borrows
-        // alone; and a slot may hold nothing, as a `MaybeUninit` may.
-        let first = unsafe { core::slice::from_raw_parts_mut(first.0.cast().as_ptr(), first.1) };
-        // SAFETY: likewise; the two stretches have no slot in common.
-        let second = unsafe { core::slice::from_raw_parts_mut(second.0.cast().as_ptr(), second.1) };
-        (first, second)
+        // SAFETY: the slots are the producer's, which the chunk borrows alone, and the chunk is borrowed here.
+        unsafe { self.span.as_slots() }
     }
 
     /// Pushes the first `count` slots at once.
@@ -246,31 +245,17 @@ struct Written<'a, T, A: Allocator> {
 }
 
 impl<T, A: Allocator> Written<'_, T, A> {
-    /// Moves items of `items` into the stretch of `len` slots that begins at `slots`, until either ends; false if the
-    /// items did.
+    /// Moves items of `items` into `slots` until either ends; they are what follows in the chunk on those counted.
     ///
-    /// # Safety
-    ///
-    /// 1. So many slots lie there in a row.
-    /// 2. They are what follows in the chunk on those that were counted.
+    /// A slot is taken first and then an item, so no item is taken that has no slot.
+    /// The loop is driven from inside: over an iterator whose length the standard library knows it has one exit, and the
+    /// items of a batch go to memory in vectors, which loads in vectors soon after can be given from the store buffer.
     #[inline(always)]
-    unsafe fn fill(
-        &mut self,
-        slots: NonNull<T>,
-        len: usize,
-        items: &mut impl Iterator<Item = T>,
-    ) -> bool {
-        for n in 0..len {
-            let Some(item) = items.next() else {
-                return false;
-            };
-            // SAFETY: `n` is below the length of this stretch of slots.
-            let slot = unsafe { slots.add(n) };
-            // SAFETY: the slot is one of the chunk: past the tail, before the capacity, ours alone, and empty.
-            unsafe { slot.write(item) };
+    fn fill(&mut self, slots: &mut [MaybeUninit<T>], items: impl Iterator<Item = T>) {
+        slots.iter_mut().zip(items).for_each(|(slot, item)| {
+            slot.write(item);
             self.count += 1;
-        }
-        true
+        });
     }
 }
 

@@ -115,6 +115,40 @@ fn fill_takes_no_more_than_fits() {
 }
 
 #[test]
+fn fill_is_the_same_by_value_and_by_reference() {
+    for start in (0..16).chain([usize::MAX - 5]) {
+        for items in 0..20_u64 {
+            let (mut producer, mut consumer) = ring_at(16, start);
+            let fits = items.min(16) as usize;
+            assert_eq!(producer.write_chunk(20).fill(0..items), fits);
+            assert!(consumer.read_chunk(20).into_iter().eq(0..fits as u64));
+            let mut numbers = 0..items;
+            assert_eq!(producer.write_chunk(20).fill(&mut numbers), fits);
+            assert_eq!(numbers, fits as u64..items);
+            assert!(consumer.read_chunk(20).into_iter().eq(0..fits as u64));
+        }
+    }
+}
+
+#[test]
+fn a_panic_in_a_mapped_range_pushes_what_came_before() {
+    for start in 0..4 {
+        for last in 0..4 {
+            let (mut producer, mut consumer) = ring_at(4, start);
+            let numbers = (0..9).map(|n| {
+                assert!(n < last, "the iterator's own panic");
+                Box::new(n)
+            });
+            catch_unwind(AssertUnwindSafe(|| producer.write_chunk(4).fill(numbers))).unwrap_err();
+            let mut out = Vec::new();
+            assert_eq!(consumer.pop_into(&mut out, 9), last);
+            assert!(out.into_iter().map(|n| *n).eq(0..last));
+            assert_eq!(producer.write_chunk(9).fill((0..9).map(Box::new)), 4);
+        }
+    }
+}
+
+#[test]
 fn a_chunk_that_is_let_go_changes_nothing() {
     let ledger = Ledger::default();
     let (mut producer, mut consumer) = ring_at(4, usize::MAX - 1);
