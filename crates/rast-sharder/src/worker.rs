@@ -8,6 +8,7 @@
 use core::time::Duration;
 use std::vec::Vec;
 
+use crate::alloc::RastAlloc;
 use crate::controller::{Controller, PanicPayload, PanicPolicy, Progress};
 use crate::core_state::{Core, CoreClock};
 use crate::cx::WorkerCx;
@@ -16,7 +17,7 @@ use crate::lead::{Desk, Lead, Slice, publish};
 use crate::panics::{Hook, contain, discard, message};
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::Arc;
-use crate::primitive::{Backoff, WaitStrategy};
+use crate::primitive::{Backoff, Parker, WaitStrategy};
 use crate::protocol::{Member, Promise};
 use crate::slots::Slots;
 use crate::timers::{Clock, Instant, Nanos, Tick, TimerConfig, WaitingTimer};
@@ -26,6 +27,11 @@ const TURNS_PER_READING: u32 = 16;
 
 /// Turns shorter than this share readings.
 const TURN_WORTH_READING: Nanos = Nanos::from_micros(20);
+
+/// A worker that sleeps longer lets others have the memory that it needs no more.
+///
+/// So those that work do not pay for it, and one that rests wakes once more for it.
+const LONG: Duration = Duration::from_millis(10);
 
 /// How a sharder runs, apart from its controller.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +87,8 @@ struct Worker<'s, C: Controller> {
     backoff: Backoff,
     /// The earliest turn that an idle shard asked for, in this turn.
     next_at: Option<Instant>,
+    /// Whether a sleep was a long one, and nothing has happened since.
+    is_rested: bool,
 }
 
 impl<'s, C: Controller> Worker<'s, C> {
@@ -106,6 +114,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             calls_before_turn: true,
             backoff: Backoff::new(),
             next_at: None,
+            is_rested: false,
         }
     }
 
@@ -117,6 +126,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             if progressed {
                 tally.busy_turns.bump();
                 self.backoff.reset();
+                self.is_rested = false;
             } else {
                 self.rest();
             }
@@ -442,7 +452,9 @@ impl<'s, C: Controller> Worker<'s, C> {
         let mut panics: Vec<(ShardId, PanicPayload)> = Vec::new();
         let shared = self.shared;
         let member = &self.member;
-        let slept = member.park(Some(limit), || {
+        let is_rested = &mut self.is_rested;
+        let sleep = |parker: &Parker| *is_rested = sleep(parker, limit, *is_rested);
+        let slept = member.park(sleep, || {
             member.held().iter().any(|&shard| {
                 // SAFETY: `shard` is held, and no other borrow of its slot is live.
                 let slot = unsafe { shared.slots.slot(shard) };
@@ -484,4 +496,22 @@ impl<'s, C: Controller> Worker<'s, C> {
             false => Some(limit.into()),
         }
     }
+}
+
+/// Sleeps until woken, or for `limit`; returns whether the worker is rested then.
+///
+/// After a while, or at once if it was rested before, it says to the allocator
+/// that it is idle: others may purge its heap until it takes or gives back a
+/// block. Where the program's memory is not that allocator's, that is nothing.
+fn sleep(parker: &Parker, mut limit: Duration, is_rested: bool) -> bool {
+    if !is_rested {
+        let first = limit.min(LONG);
+        if parker.park_timeout(first) || first == limit {
+            return false;
+        }
+        limit -= first;
+    }
+    RastAlloc::on_idle();
+    parker.park_timeout(limit);
+    true
 }

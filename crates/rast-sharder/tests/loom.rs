@@ -12,7 +12,7 @@
 use rast_sharder::primitive::cell::UnsafeCell;
 use rast_sharder::primitive::sync::Arc;
 use rast_sharder::primitive::sync::atomic::{AtomicU32, Ordering};
-use rast_sharder::primitive::{model, thread};
+use rast_sharder::primitive::{Parker, model, thread};
 use rast_sharder::protocol::{Baton, Member, Promise};
 use rast_sharder::{Assignment, ShardId, WorkerId};
 
@@ -127,7 +127,7 @@ fn until_stopped(mut member: Member, baton: &Baton, world: &World) {
         if has_message(&member) {
             baton.stop();
         } else if !progressed {
-            member.park(None, || has_message(&member));
+            member.park(Parker::park, || has_message(&member));
         }
     }
     leave(member, world);
@@ -303,7 +303,7 @@ fn until_moved(mut member: Member, baton: &Baton, world: &World) {
         if member.worker() == WorkerId(1) && member.is_local(ShardId(0)) {
             baton.stop();
         } else if !progressed {
-            member.park(None, || false);
+            member.park(Parker::park, || false);
         }
     }
     leave(member, world);

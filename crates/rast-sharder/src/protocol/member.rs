@@ -18,7 +18,6 @@
 //! ```
 
 use core::fmt;
-use core::time::Duration;
 use std::vec::Vec;
 
 use super::baton::Baton;
@@ -399,12 +398,12 @@ impl Member {
         self.baton.wake_all(Some(self.worker));
     }
 
-    /// Sleeps until somebody wakes this worker or `limit` has passed, unless
+    /// Sleeps by `sleep`, which ends when somebody wakes this worker, unless
     /// there is something to do. Returns whether it slept.
     ///
     /// `is_ready` is asked after the fence: whether a held shard has work.
     /// Blocking: the one place where a worker does.
-    pub fn park(&self, limit: Option<Duration>, is_ready: impl FnOnce() -> bool) -> bool {
+    pub fn park(&self, sleep: impl FnOnce(&Parker), is_ready: impl FnOnce() -> bool) -> bool {
         debug_assert!(self.phase != Phase::Leading, "a leader does not sleep");
         let parked = &self.baton.seats[self.worker.index()].parked;
         // Relaxed: the fence below orders it. [SO10]
@@ -416,12 +415,7 @@ impl Member {
         fence(Ordering::SeqCst);
         let sleeps = !self.has_news() && !is_ready();
         if sleeps {
-            match limit {
-                Some(limit) => {
-                    self.parker.park_timeout(limit);
-                }
-                None => self.parker.park(),
-            }
+            sleep(&self.parker);
         }
         // Relaxed: a late unpark costs one turn. [SO12]
         parked.store(0, Ordering::Relaxed);
