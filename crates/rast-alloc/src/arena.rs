@@ -30,7 +30,7 @@ use crate::misuse;
 use crate::segment::{SLOT, Segment, Segments};
 use crate::size_class::{CLASSES, SLAB_CLASSES, list_limit, size_of_class};
 use crate::slab::SlabList;
-use crate::span::{GRAIN, Span, SpanIndex, bytes_for};
+use crate::span::{GRAIN, Span, SpanIndex, bytes_for, bytes_for_class};
 use crate::tally::Tally;
 
 mod call;
@@ -298,7 +298,7 @@ impl Arena {
             return true;
         }
         if class >= SLAB_CLASSES {
-            let Some(span) = self.take_span(bytes_for(size_of_class(class)), 1) else {
+            let Some(span) = self.take_span(bytes_for_class(size_of_class(class)), 1) else {
                 return false;
             };
             span.set_class(class as u8);

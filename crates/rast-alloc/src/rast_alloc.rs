@@ -18,7 +18,7 @@ use crate::{AllocError, Allocator, Layout};
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 use crate::{
     segment::Segment,
-    size_class::{SMALL_MAX, key_of, small_class_of},
+    size_class::{SLAB_MAX, key_of, small_class_of},
     thread,
     thread_heap::ThreadHeap,
 };
@@ -205,7 +205,7 @@ mod heap {
 mod heap {
     use crate::hardened::{self, HARDENED};
 
-    use super::{Layout, NonNull, SMALL_MAX, Segment, key_of, small_class_of, thread};
+    use super::{Layout, NonNull, SLAB_MAX, Segment, key_of, small_class_of, thread};
     use core::ptr;
 
     /// Takes a block.
@@ -216,7 +216,7 @@ mod heap {
     #[inline(always)]
     pub(super) unsafe fn allocate(layout: Layout) -> *mut u8 {
         let key = key_of(layout);
-        if key <= SMALL_MAX {
+        if key <= SLAB_MAX {
             let block = thread::here().arena.pop(small_class_of(key), layout.size());
             if !block.is_null() {
                 return block;
@@ -247,7 +247,7 @@ mod heap {
     #[inline(always)]
     pub(super) unsafe fn deallocate(block: *mut u8, layout: Layout) {
         let key = key_of(layout);
-        if key <= SMALL_MAX {
+        if key <= SLAB_MAX {
             let heap = thread::here();
             if HARDENED {
                 hardened::check_segment(block, layout);
@@ -289,7 +289,7 @@ mod heap {
         // SAFETY: obligation 2.
         let new = unsafe { Layout::from_size_align_unchecked(size, old.align()) };
         let (from, to) = (key_of(old), key_of(new));
-        if from <= SMALL_MAX && to <= SMALL_MAX {
+        if from <= SLAB_MAX && to <= SLAB_MAX {
             let arena = &thread::here().arena;
             if HARDENED {
                 hardened::check_segment(block, old);

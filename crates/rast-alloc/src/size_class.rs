@@ -25,9 +25,7 @@
 use crate::Layout;
 use crate::hardened::HARDENED;
 
-/// The largest size whose class is found by one load.
-pub(crate) const SMALL_MAX: usize = 2048;
-/// The largest size that slabs serve.
+/// The largest size that slabs serve, and whose class is found by one load.
 pub(crate) const SLAB_MAX: usize = 8192;
 /// The largest size that has a class.
 pub(crate) const CACHED_MAX: usize = 256 * 1024;
@@ -65,7 +63,7 @@ pub(crate) const fn class_of(key: usize) -> usize {
     }
 }
 
-/// The class of a key of at most [`SMALL_MAX`], by one load.
+/// The class of a key of at most [`SLAB_MAX`], by one load.
 #[inline(always)]
 pub(crate) fn small_class_of(key: usize) -> usize {
     usize::from(TABLE[key.div_ceil(8)])
@@ -97,8 +95,8 @@ pub(crate) const fn list_limit(class: usize) -> usize {
     }
 }
 
-static TABLE: [u8; SMALL_MAX / 8 + 1] = {
-    let mut table = [0; SMALL_MAX / 8 + 1];
+static TABLE: [u8; SLAB_MAX / 8 + 1] = {
+    let mut table = [0; SLAB_MAX / 8 + 1];
     let mut index = 0;
     while index < table.len() {
         table[index] = class_of(8 * index) as u8;
@@ -121,7 +119,7 @@ mod tests {
             let class = class_of(key);
             assert!(size_of_class(class) >= key);
             assert!(class == LEAST || size_of_class(class - 1) < key, "{key}");
-            if key <= SMALL_MAX {
+            if key <= SLAB_MAX {
                 assert_eq!(small_class_of(key), class);
             }
         }

@@ -38,6 +38,8 @@ use crate::tally::Tally;
 
 /// Lengths and starts of spans are multiples of this.
 pub(crate) const GRAIN: usize = 1024;
+/// The sets of a first-level cache repeat after this many bytes.
+const WAY: usize = 4096;
 /// Grains of a segment.
 const GRAINS: usize = SEGMENT / GRAIN;
 
@@ -218,6 +220,20 @@ impl Span {
 #[inline]
 pub(crate) const fn bytes_for(size: usize) -> usize {
     size.next_multiple_of(GRAIN)
+}
+
+/// The length of the spans of a class whose blocks have `size` bytes.
+///
+/// Blocks that are a multiple of [`WAY`] long get a grain more: without it neighbours would use the same sets of the cache,
+/// and what a program fills side by side would drive each other's lines out of it.
+#[inline]
+pub(crate) const fn bytes_for_class(size: usize) -> usize {
+    let bytes = bytes_for(size);
+    if bytes.is_multiple_of(WAY) {
+        bytes + GRAIN
+    } else {
+        bytes
+    }
 }
 
 /// The free spans of one owner.

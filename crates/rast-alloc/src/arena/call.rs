@@ -15,9 +15,9 @@ use crate::hardened::{self, HARDENED};
 use crate::os::PAGE;
 use crate::segment::{SEGMENT, SLOT};
 use crate::size_class::{
-    CACHED_MAX, SLAB_CLASSES, SLAB_MAX, SMALL_MAX, class_of, key_of, size_of_class, small_class_of,
+    CACHED_MAX, SLAB_CLASSES, SLAB_MAX, class_of, key_of, size_of_class, small_class_of,
 };
-use crate::span::{GRAIN, Span, bytes_for};
+use crate::span::{GRAIN, Span, bytes_for, bytes_for_class};
 use core::ptr::{self, NonNull};
 
 /// The largest block that a span serves.
@@ -36,9 +36,9 @@ impl Level {
     #[inline]
     pub(crate) fn of(layout: Layout) -> Self {
         let key = key_of(layout);
-        if key <= SMALL_MAX {
+        if key <= SLAB_MAX {
             Self::Class(small_class_of(key))
-        } else if key <= SLAB_MAX || key <= CACHED_MAX && layout.align() <= GRAIN {
+        } else if key <= CACHED_MAX && layout.align() <= GRAIN {
             Self::Class(class_of(key))
         } else if key <= SPAN_MAX && layout.align() <= SLOT {
             Self::Span
@@ -129,7 +129,7 @@ impl Arena {
     /// A span for a class whose lists are empty; it may be known to be zero, which a list forgets.
     #[inline(never)]
     fn allocate_span_of_class(&self, class: usize, size: usize) -> (*mut u8, Contents) {
-        let Some(span) = self.take_span(bytes_for(size_of_class(class)), 1) else {
+        let Some(span) = self.take_span(bytes_for_class(size_of_class(class)), 1) else {
             return (ptr::null_mut(), Contents::Anything);
         };
         span.set_class(class as u8);
@@ -341,13 +341,13 @@ impl Arena {
         if !has_span(from) || !has_span(to) {
             return false;
         }
-        let size = match to {
-            Level::Class(class) => size_of_class(class),
-            _ => new.size(),
+        let bytes = match to {
+            Level::Class(class) => bytes_for_class(size_of_class(class)),
+            _ => bytes_for(new.size()),
         };
         // SAFETY: a block of these levels is a used span, obligation 1.
         let span = unsafe { Span::at_start(block) };
-        if !self.spans.resize(span, bytes_for(size)) {
+        if !self.spans.resize(span, bytes) {
             return false;
         }
         span.set_class(to.slot() as u8);

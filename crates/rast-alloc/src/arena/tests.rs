@@ -192,6 +192,24 @@ fn churn(seed: u64, larges: Larges, is_freed: bool) {
 }
 
 #[test]
+fn neighbours_of_whole_ways_begin_at_other_sets() {
+    let arena = arena(Larges::untracked());
+    let layout = Layout::from_size_align(16 * 1024, 8).unwrap();
+    let mut seen = [false; 4];
+    let blocks: Vec<_> = (0..8)
+        .map(|_| NonNull::new(arena.allocate(layout)).unwrap())
+        .collect();
+    for block in &blocks {
+        seen[block.addr().get() % 4096 / 1024] = true;
+    }
+    assert_eq!(seen, [true; 4]);
+    for block in blocks {
+        // SAFETY: the block was taken above, and is given up.
+        unsafe { arena.deallocate(block, layout) };
+    }
+}
+
+#[test]
 fn random_calls_keep_blocks_apart_and_leave_nothing() {
     for seed in 1..=4 {
         churn(seed * 0x9e37_79b9, Larges::untracked(), true);
