@@ -139,7 +139,7 @@ pub use {
     budget::Budget,
     mailbox::Mailbox,
     registry::{Entered, Entry, Registry},
-    stripes::{STRIPES, Stripes},
+    stripes::Stripes,
 };
 
 // Under this private cfg the allocator serves every program that this crate is linked into: so the tests of the layers above

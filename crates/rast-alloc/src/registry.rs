@@ -1,9 +1,10 @@
-//! The registry: all heaps of threads there ever were, for those who look through them.
+//! Registries: all heaps of threads there ever were, for those who look through them; and what a table of stripes has no
+//! place for.
 //!
 //! A list that only grows: an entry's link is written before it is published and never after, so reading needs no
 //! protection and waits for nobody. Heaps are reused, so it is as long as the most threads that ever lived at once.
 
-use core::ptr;
+use core::ptr::{self, NonNull};
 
 use crate::constructor::constructor;
 use crate::primitive::cell::UnsafeCell;
@@ -25,7 +26,7 @@ unsafe impl<T> Sync for Entry<T> {}
 unsafe impl<T> Send for Entry<T> {}
 
 /// A value that may be entered.
-pub trait Entered: Sized + 'static {
+pub trait Entered: Sized {
     /// Its place.
     fn entry(&self) -> &Entry<Self>;
 }
@@ -61,7 +62,7 @@ impl<T: Entered> Registry<T> {
     ///
     /// # Safety
     ///
-    /// 1. `value` was never entered, and lives as long as the list.
+    /// 1. `value` was never entered, and lives as long as the list, or until [`Registry::clear`].
     pub unsafe fn enter(&self, value: &T) {
         // Relaxed: only compared; the reader follows it, after an Acquire of this entry. [AR1]
         let mut first = self.first.load(Ordering::Relaxed);
@@ -82,11 +83,11 @@ impl<T: Entered> Registry<T> {
     }
 
     /// Calls `f` on the values, latest first, until it breaks off with something; wait-free but for `f`.
-    pub fn find<R>(&self, mut f: impl FnMut(&'static T) -> Option<R>) -> Option<R> {
+    pub fn find<'a, R>(&'a self, mut f: impl FnMut(&'a T) -> Option<R>) -> Option<R> {
         // Acquire: pairs with the Release in `enter`, of each entry: a later exchange continues an earlier one's
         // release. [AR3]
         let mut next = self.first.load(Ordering::Acquire);
-        // SAFETY: entered values live as long as the list, which is the program's, or the model's run.
+        // SAFETY: entered values live as long as the list is shared.
         while let Some(value) = unsafe { next.as_ref() } {
             if let Some(found) = f(value) {
                 return Some(found);
@@ -95,5 +96,18 @@ impl<T: Entered> Registry<T> {
             next = value.entry().0.with(|next| unsafe { *next });
         }
         None
+    }
+
+    /// Takes all values out, for their end.
+    pub fn clear(&mut self, mut f: impl FnMut(NonNull<T>)) {
+        // Relaxed: whoever has the list for itself is ordered after all that shared it. [AR4]
+        let mut next = self.first.swap(ptr::null_mut(), Ordering::Relaxed);
+        while let Some(value) = NonNull::new(next) {
+            // SAFETY: entered values live until they are taken out.
+            let entry = unsafe { value.as_ref() }.entry();
+            // SAFETY: published links are not written any more.
+            next = entry.0.with(|next| unsafe { *next });
+            f(value);
+        }
     }
 }

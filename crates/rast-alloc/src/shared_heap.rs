@@ -1,15 +1,16 @@
 //! A heap of one's own for many threads: arenas that are claimed for one call at a time.
 //!
 //! ```text
-//!   SharedHeap   │ budget │ ▪ │ ▪ │   │ … up to 64 places
+//!   SharedHeap   │ budget │ ▪ │ ▪ │   │ … 64 places, and a list
 //!                           │   └► stripe: mailbox, arena ─► segments, large blocks
 //!                           └────► stripe: mailbox ◄── letters: blocks freed while somebody else held the stripe
 //! ```
 //!
 //! 1. A stripe is touched by whoever holds its mailbox ([`crate::mailbox`]), and is held for one call.
 //! 2. To take a block a thread claims any stripe that nobody holds, and makes another one if all are held.
+//!    So nobody waits for anybody, and in the child of a `fork` what others were just using is passed over for ever.
 //! 3. A block goes back to the stripe that its segment, or the head of its mapping, names: if that is held by somebody
-//!    else, as a letter, which the holder puts away before it lets go. Nobody waits for anybody.
+//!    else, as a letter, which the holder puts away before it lets go.
 //! 4. A letter is the block itself; the bit 0 of a link says that it leads to the head of a large block.
 
 use core::fmt;
@@ -24,7 +25,8 @@ use crate::large::Larges;
 use crate::mailbox::Mailbox;
 use crate::os;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
-use crate::primitive::{self, Backoff, CachePadded};
+use crate::primitive::{self, CachePadded};
+use crate::registry::{Entered, Entry};
 use crate::segment::Segment;
 use crate::stats::{Stats, Sums};
 use crate::stripes::Stripes;
@@ -43,8 +45,10 @@ const IS_LARGE: usize = 1;
 /// Memory comes in segments of 4 MiB of address space, touched as it is needed; each thread that is inside a call at the
 /// same time as others takes from segments of its own.
 ///
-/// Progress: lock-free but for the system's calls, as long as no more than 64 threads are inside at once; with more, who
-/// takes a block waits until one of them is done. Giving back never waits.
+/// Progress: lock-free but for the system's calls; nobody waits, whatever other threads do or do not do meanwhile.
+/// In the child of a `fork` the parts that other threads were just inside of stay as they are: the child takes from the
+/// other parts and from new ones, and blocks that it gives back to the former are not used again; what was just being
+/// asked for stays counted in the bound.
 ///
 /// ```
 /// use rast_alloc::{SharedHeap, vec::Vec};
@@ -103,6 +107,13 @@ struct Stripe {
     foreign_frees: AtomicU64,
     /// Bytes asked for of these.
     foreign_bytes: AtomicU64,
+    entry: Entry<Self>,
+}
+
+impl Entered for Stripe {
+    fn entry(&self) -> &Entry<Self> {
+        &self.entry
+    }
 }
 
 /// The length of the mapping of a stripe.
@@ -128,6 +139,7 @@ impl Stripe {
             mailbox: CachePadded::new(Mailbox::new()),
             foreign_frees: AtomicU64::new(0),
             foreign_bytes: AtomicU64::new(0),
+            entry: Entry::new(),
         };
         // SAFETY: the mapping is new, long enough, and aligned to a page.
         unsafe { place.write(stripe) };
@@ -301,42 +313,24 @@ impl SharedHeap {
 
     /// Calls `f` with an arena that this thread holds meanwhile; `None` if there is no memory for one.
     fn with<R>(&self, f: impl FnOnce(&Arena) -> R) -> Option<R> {
-        let from = place();
-        let backoff = Backoff::new();
-        loop {
-            let claimed = self.stripes.find(from, |stripe| {
-                stripe.mailbox.claim().then(|| NonNull::from(stripe))
-            });
-            let stripe = match claimed {
-                Some(stripe) => Some(stripe),
-                None => self.add().ok()?,
-            };
-            if let Some(stripe) = stripe {
-                // SAFETY: stripes stand as long as the heap, which is borrowed.
-                let stripe = unsafe { stripe.as_ref() };
-                let result = f(&stripe.arena);
-                stripe.leave();
-                return Some(result);
-            }
-            // Liveness: there are as many stripes as there may be, and whoever holds one is inside a call.
-            backoff.snooze();
-        }
+        let claimed = self.stripes.find(place(), |stripe| {
+            stripe.mailbox.claim().then(|| NonNull::from(stripe))
+        });
+        let stripe = claimed.or_else(|| self.add())?;
+        // SAFETY: stripes stand as long as the heap, which is borrowed.
+        let stripe = unsafe { stripe.as_ref() };
+        let result = f(&stripe.arena);
+        stripe.leave();
+        Some(result)
     }
 
-    /// Makes a stripe, which the caller holds; `None` if there are as many as there may be, an error without memory.
+    /// Makes a stripe, which the caller holds; `None` without memory.
     #[cold]
-    fn add(&self) -> Result<Option<NonNull<Stripe>>, AllocError> {
-        if self.stripes.is_full() {
-            return Ok(None);
-        }
-        let stripe = Stripe::map().ok_or(AllocError)?;
+    fn add(&self) -> Option<NonNull<Stripe>> {
+        let stripe = Stripe::map()?;
         // SAFETY: the stripe is new, and stands until the heap is dropped.
-        if unsafe { self.stripes.enter(stripe) } {
-            return Ok(Some(stripe));
-        }
-        // SAFETY: the stripe is new, and nobody knows it.
-        unsafe { Stripe::unmap(stripe) };
-        Ok(None)
+        unsafe { self.stripes.enter(stripe) };
+        Some(stripe)
     }
 
     /// The stripe that a block is of.
@@ -497,4 +491,40 @@ unsafe impl Allocator for &SharedHeap {
     }
 
     changes_by_face!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes a block in an arena that is held beside `depth` others.
+    fn take_beside(heap: &SharedHeap, depth: usize) -> Option<NonNull<[u8]>> {
+        if depth == 0 {
+            return heap.allocate(Layout::new::<[u64; 8]>()).ok();
+        }
+        heap.with(|_| take_beside(heap, depth - 1))?
+    }
+
+    /// As if so many threads were inside at once and did not go on: the others wait for none of them.
+    #[test]
+    fn nobody_waits_for_those_who_are_inside() {
+        let heap = &SharedHeap::new();
+        let block = take_beside(heap, 150).unwrap().cast();
+        let wide = Layout::new::<[u64; 8]>();
+        assert_eq!(heap.stats().live(), 1);
+        heap.with(|_| {
+            let more = heap.with(|_| take_beside(heap, 70)).unwrap().unwrap();
+            // SAFETY: the block is this heap's and has this layout.
+            unsafe { heap.deallocate(more.cast(), wide) };
+        });
+        // SAFETY: as above.
+        unsafe { heap.deallocate(block, wide) };
+        assert_eq!((heap.stats().live(), heap.stats().bytes_current), (0, 0));
+        let mut stripes = 0;
+        heap.stripes.find(0, |_| {
+            stripes += 1;
+            None::<()>
+        });
+        assert_eq!(stripes, 151, "as many as were held at once");
+    }
 }

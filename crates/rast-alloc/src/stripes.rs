@@ -1,20 +1,23 @@
 //! Stripes: a few values, made as they are wanted, of which a thread takes one that nobody holds.
 //!
 //! ```text
-//!   places  │ ▪ │ ▪ │ ▪ │   │   │ …          known: 3
+//!   places  │ ▪ │ ▪ │ ▪ │   │   │ …          known: 3          rest ─► ▪ ─► ▪
 //!             ▲ each thread begins its search at a place of its own
 //! ```
 //!
 //! 1. A place is filled once and never emptied while the stripes are shared, so reading needs no protection.
 //! 2. Values are entered when all known ones are held: there are as many as threads were ever inside at once.
+//! 3. Those that find no place stand in a list ([`crate::registry`]). So nobody waits for a place: not if more threads are
+//!    inside than there are places, and not in the child of a `fork`, where those that were inside stay so for ever.
 
 use core::ptr::{self, NonNull};
 
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use crate::registry::{Entered, Registry};
 
-/// How many values there may be.
-pub const STRIPES: usize = if cfg!(any(rast_loom, rast_shuttle)) {
-    2
+/// How many places there are.
+const STRIPES: usize = if cfg!(any(rast_loom, rast_shuttle)) {
+    1
 } else {
     64
 };
@@ -24,9 +27,10 @@ pub const STRIPES: usize = if cfg!(any(rast_loom, rast_shuttle)) {
 pub struct Stripes<T> {
     places: [AtomicPtr<T>; STRIPES],
     known: AtomicUsize,
+    rest: Registry<T>,
 }
 
-impl<T> Stripes<T> {
+impl<T: Entered> Stripes<T> {
     /// A table without values.
     #[cfg(not(any(rast_loom, rast_shuttle)))]
     #[expect(
@@ -38,6 +42,7 @@ impl<T> Stripes<T> {
         Self {
             places: [const { AtomicPtr::new(ptr::null_mut()) }; STRIPES],
             known: AtomicUsize::new(0),
+            rest: Registry::new(),
         }
     }
 
@@ -51,16 +56,16 @@ impl<T> Stripes<T> {
         Self {
             places: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             known: AtomicUsize::new(0),
+            rest: Registry::new(),
         }
     }
 
-    /// Enters a value; `false` if the table is full; lock-free.
+    /// Enters a value; lock-free.
     ///
     /// # Safety
     ///
     /// 1. `value` was not entered before, and lives as long as the table, or until [`Stripes::clear`].
-    #[must_use]
-    pub unsafe fn enter(&self, value: NonNull<T>) -> bool {
+    pub unsafe fn enter(&self, value: NonNull<T>) {
         for (index, place) in self.places.iter().enumerate() {
             // Release: pairs with the Acquire in `find`; publishes the value. [AS1]
             let entered = place.compare_exchange(
@@ -72,17 +77,13 @@ impl<T> Stripes<T> {
             if entered.is_ok() {
                 // Relaxed: a hint how far to look; the place itself publishes the value. [AS2]
                 self.known.fetch_max(index + 1, Ordering::Relaxed);
-                return true;
+                return;
             }
         }
-        false
-    }
-
-    /// Whether no value can be entered any more; wait-free.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        // Relaxed: as for [AS2]. [AS6]
-        self.known.load(Ordering::Relaxed) == STRIPES
+        // SAFETY: obligation 1.
+        let value = unsafe { value.as_ref() };
+        // SAFETY: obligation 1.
+        unsafe { self.rest.enter(value) };
     }
 
     /// Calls `f` on the values, beginning with one that `from` chooses, until it breaks off with something; wait-free but
@@ -90,13 +91,14 @@ impl<T> Stripes<T> {
     pub fn find<R>(&self, from: usize, mut f: impl FnMut(&T) -> Option<R>) -> Option<R> {
         // Relaxed: as for [AS2]; a value that is not known yet is not found. [AS3]
         let known = self.known.load(Ordering::Relaxed);
-        (0..known).find_map(|step| {
+        let placed = (0..known).find_map(|step| {
             let place = &self.places[from.wrapping_add(step) % known];
             // Acquire: pairs with the Release in `enter`; the value is whole. [AS4]
             let value = place.load(Ordering::Acquire);
             // SAFETY: entered values live as long as the table is shared.
             unsafe { value.as_ref() }.and_then(&mut f)
-        })
+        });
+        placed.or_else(|| self.rest.find(f))
     }
 
     /// Takes all values out, for their end.
@@ -108,5 +110,6 @@ impl<T> Stripes<T> {
                 f(value);
             }
         }
+        self.rest.clear(f);
     }
 }

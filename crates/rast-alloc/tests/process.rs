@@ -3,7 +3,7 @@
 //! Each such process is a child: this program again, with one test, or a fork of it.
 #![cfg(all(feature = "std", unix, not(any(rast_loom, miri))))]
 
-use rast_alloc::{Allocator, Heap, Layout, RastAlloc};
+use rast_alloc::{Allocator, Heap, Layout, RastAlloc, SharedHeap};
 use std::alloc::GlobalAlloc;
 use std::ffi::c_void;
 use std::io::Read;
@@ -70,10 +70,15 @@ impl Marked {
     }
 
     fn check(&self) {
-        let marks = [(self.0.len() % 251) as u8; 4096];
-        let mut chunks = self.0.chunks(marks.len());
-        assert!(chunks.all(|chunk| chunk == &marks[..chunk.len()]));
+        check_bytes(&self.0, self.0.len());
     }
+}
+
+/// Asserts that all bytes are the mark of a block that was so long.
+fn check_bytes(bytes: &[u8], length: usize) {
+    let marks = [(length % 251) as u8; 4096];
+    let mut chunks = bytes.chunks(marks.len());
+    assert!(chunks.all(|chunk| chunk == &marks[..chunk.len()]));
 }
 
 /// Takes, grows, checks and frees blocks of every level.
@@ -463,4 +468,75 @@ fn children_have_the_heaps_and_mappings_of_the_parent() {
     });
     assert_eq!(numbers.len(), 100_000);
     assert_eq!(large.len(), 8 << 20);
+}
+
+static SHARED: SharedHeap = SharedHeap::bounded(1 << 30);
+
+type Shared = rast_alloc::vec::Vec<u8, &'static SharedHeap>;
+
+/// Blocks of every level, in the heap for many threads.
+fn shared(seed: usize) -> Vec<Shared> {
+    let lengths = (seed..seed + 40).map(|n| Marked::new(n).0.len());
+    let fill = |length| {
+        let mut block = Shared::new_in(&SHARED);
+        block.resize(length, (length % 251) as u8);
+        block
+    };
+    lengths.map(fill).collect()
+}
+
+fn check_shared(blocks: &[Shared], less: usize) {
+    for block in blocks {
+        check_bytes(block, block.len() - less);
+    }
+}
+
+extern "C" fn shared_body(_: *mut c_void) -> *mut c_void {
+    check_shared(&shared(7), 0);
+    ptr::null_mut()
+}
+
+#[test]
+fn children_share_a_heap_whatever_other_threads_did_at_the_fork() {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let (sender, receiver) = mpsc::sync_channel::<Vec<Shared>>(2);
+    let others = [1, 2, 3].map(|seed| {
+        let sender = sender.clone();
+        thread::spawn(move || {
+            while !STOP.load(Ordering::Relaxed) {
+                let _ = sender.try_send(shared(seed));
+                SHARED.purge();
+            }
+        })
+    });
+    for round in 0..25 {
+        // What other threads took, freed and resized by the child; and by this thread after that.
+        let mut theirs = receiver.recv().unwrap();
+        forked(|| {
+            check_shared(&theirs, 0);
+            for block in &mut theirs {
+                let mark = block[0];
+                block.resize(block.len() + 3000, mark);
+                block.shrink_to_fit();
+            }
+            check_shared(&theirs, 3000);
+            drop(std::mem::take(&mut theirs));
+            for _ in 0..3 {
+                check_shared(&shared(round), 0);
+                assert!(joined(start(shared_body)));
+            }
+            SHARED.purge();
+            assert!(SHARED.stats().bytes_peak <= SHARED.bytes_max());
+        });
+        check_shared(&theirs, 0);
+    }
+    STOP.store(true, Ordering::Relaxed);
+    drop(receiver);
+    for other in others {
+        other.join().unwrap();
+    }
+    assert_eq!(
+        (SHARED.stats().live(), SHARED.stats().bytes_current),
+        (0, 0)
+    );
 }
