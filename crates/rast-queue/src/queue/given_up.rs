@@ -321,6 +321,8 @@ pub enum TakeBack {
 mod tests {
     use super::*;
     use crate::Queue;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std_alloc::vec::Vec;
 
     /// A consumer that was stopped in its look leaves a bound that may be of an earlier use of the segment.
     #[test]
@@ -340,6 +342,27 @@ mod tests {
                 assert_eq!(queue.len(), 2);
             }
             assert_eq!(queue.given_up.count.load(Ordering::Relaxed), 0);
+        }
+    }
+
+    /// What comes back does not come to tickets that the batch has itself.
+    #[test]
+    fn a_batch_comes_back_in_order_although_its_bound_was_stale() {
+        for claimed in 5..=20 {
+            let queue = Queue::new();
+            queue.push_slice(&[1, 2, 3]).unwrap();
+            assert_eq!(queue.pop(), Some(1));
+            queue.set_bound(queue.head.load(Ordering::Relaxed), claimed);
+            let stopped = catch_unwind(AssertUnwindSafe(|| {
+                queue.pop_batch(usize::MAX, |item| {
+                    assert_eq!(item, 2);
+                    queue.push_slice(&[4, 5]).unwrap();
+                    panic!("after the first");
+                })
+            }));
+            assert!(stopped.is_err());
+            let back: Vec<_> = queue.drain().collect();
+            assert_eq!(back, [3, 4, 5], "{claimed} tickets");
         }
     }
 

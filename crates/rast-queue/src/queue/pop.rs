@@ -127,9 +127,8 @@ impl<T, A: Allocator> Queue<T, A> {
         loop {
             // More than once: the consumers of the tickets before it may end theirs meanwhile.
             for &looks in PATIENCE {
-                if self.claim_unclaimed(claimed, ticket) {
-                    // SAFETY: the ticket is the caller's on both sides now, so nobody else looks at the slot.
-                    unsafe { Slot::end(slot) };
+                // SAFETY: the ticket is the caller's, which leaves if this ends it.
+                if unsafe { self.end_unclaimed(claimed, ticket..ticket + 1) } == ticket {
                     return None;
                 }
                 for _ in 0..looks {
@@ -159,28 +158,43 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Claims a consumer's own ticket as its producer, if it is the next one on `tail`; true if so.
+    /// Ends those of a consumer's own tickets that no producer has, which are the last ones, by a claim on `tail`; returns
+    /// the end of the others.
     ///
     /// A stale bound, or a claim by addition, gives out tickets that nobody has pushed to. Were they given up like those
-    /// of a late producer, they would stand in the table until somebody pushes again.
-    fn claim_unclaimed(&self, claimed: Word<T>, ticket: usize) -> bool {
+    /// of a late producer, they would stand in the table until somebody pushes again. If `tail` has not come to the first of
+    /// them, other consumers have tickets before it, which they are about to end.
+    ///
+    /// # Safety
+    ///
+    /// The caller claimed `tickets` on `head` at `claimed`'s segment, and takes none of those that this ends.
+    unsafe fn end_unclaimed(&self, claimed: Word<T>, tickets: Range<usize>) -> usize {
         let mut seen = word::guess(&self.tail);
-        // The segment is in one use while the caller's ticket is not DONE, so the same address is the same use.
-        while same_segment(seen, claimed) && index(seen) == ticket {
-            step!("claim unclaimed: tail read");
+        // The segment is in one use while one of the caller's tickets is not DONE, so the same address is the same use.
+        while same_segment(seen, claimed) && tickets.contains(&index(seen)) {
+            step!("end unclaimed: tail read");
             // Relaxed: nothing is published or read by it; as a read-modify-write it passes on what the claims before it
             // published. [QU75]
             match self.tail.compare_exchange(
                 seen,
-                advanced(seen, 1),
+                advanced(seen, tickets.end - index(seen)),
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return true,
+                Ok(_) => {
+                    step!("end unclaimed: claimed");
+                    for ticket in index(seen)..tickets.end {
+                        // SAFETY: the ticket is not DONE yet, so the segment is live.
+                        let slot = unsafe { Segment::slot(claimed.ptr(), ticket) };
+                        // SAFETY: the ticket is the caller's on both sides now, so nobody else looks at the slot.
+                        unsafe { Slot::end(slot) };
+                    }
+                    return index(seen);
+                }
                 Err(now) => seen = now,
             }
         }
-        false
+        tickets.end
     }
 
     /// Looks at both words. `head` has been read as `word`.
@@ -540,7 +554,17 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
             if let Some(item) = unsafe { self.queue.take(self.word, ticket) } {
                 return Some(item);
             }
+            // If it had no producer, the others have none.
+            self.end_unclaimed();
         }
+    }
+
+    /// Ends the tickets that no producer has, so that later items go to others.
+    #[cold]
+    fn end_unclaimed(&mut self) {
+        let left = self.tickets.clone();
+        // SAFETY: the tickets are of the claim, and those that are ended leave the range.
+        self.tickets.end = unsafe { self.queue.end_unclaimed(self.word, left) };
     }
 }
 
@@ -548,6 +572,8 @@ impl<T, A: Allocator> Drop for Claimed<'_, T, A> {
     fn drop(&mut self) {
         // Only a panic of the closure leaves tickets.
         while let Some(item) = self.next() {
+            // Or the item might come to one of them, behind those that follow it here.
+            self.end_unclaimed();
             self.queue.put_back(item);
         }
     }

@@ -367,7 +367,8 @@ impl Step<'_> {
             | At::PopHeavy
             | At::PopLook
             | At::PopDecide
-            | At::PopEnd => self.pop_give_up(),
+            | At::PopEnd
+            | At::PopRest => self.pop_give_up(),
             At::PopRead => self.pop_read(),
             At::PopDone => self.pop_done(),
             At::PopPinnedTail => {

@@ -131,13 +131,18 @@ impl Step<'_> {
         let (segment, slot) = (t.word.segment, t.word.index + t.ticket);
         let late = self.is(Mutant::EnterLate);
         match t.at {
-            At::PopUnclaimed => {
+            // After a ticket without an item, the rest of the batch, which is one ticket, is looked at likewise.
+            At::PopUnclaimed | At::PopRest => {
                 let tail = self.s.tail;
                 let is_own = (tail.segment == segment || self.is(Mutant::ClaimAnywhere))
                     && (tail.index == slot
                         || self.is(Mutant::ClaimAny) && tail.index < self.slots());
                 if !is_own || self.is(Mutant::NoClaim) {
-                    return self.go(if late { At::PopHeavy } else { At::PopEnter });
+                    return self.go(match t.at {
+                        At::PopRest => At::PopSlot,
+                        _ if late => At::PopHeavy,
+                        _ => At::PopEnter,
+                    });
                 }
                 if !self.is(Mutant::EndUnclaimed) {
                     self.s.tail.index += 1;
@@ -195,7 +200,7 @@ impl Step<'_> {
                 if !found && cell.decision == Decision::Undecided {
                     cell.decision = Decision::Left;
                     self.s.oracle.abandon(segment, slot)?;
-                    return self.next_ticket(At::PopSlot);
+                    return self.next_ticket(At::PopRest);
                 }
                 let is_taken = cell.decision == Decision::Undecided || ignores;
                 *cell = Cell::default();
@@ -210,7 +215,7 @@ impl Step<'_> {
                 let (_, _, slot) = self.ticket()?;
                 slot.value = 0;
                 slot.state = DONE;
-                self.next_ticket(At::PopSlot)
+                self.next_ticket(At::PopRest)
             }
             _ => unreachable!(),
         }

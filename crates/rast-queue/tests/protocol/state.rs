@@ -130,6 +130,7 @@ pub(crate) enum At {
     PopLook,
     PopDecide,
     PopEnd,
+    PopRest,
     PopRead,
     PopDone,
     PopPinnedTail,
