@@ -56,8 +56,8 @@
 //!
 //! # Platforms
 //!
-//! Linux first; other unix by the same calls; elsewhere the segments come from the system's allocator, and memory goes
-//! back in whole segments. Without `std`, wherever `alloc` is.
+//! Linux first; other unix by the same calls; elsewhere the segments come from the system's allocator, memory goes
+//! back in whole segments, and a hardened build has no pages without access. Without `std`, wherever `alloc` is.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -442,6 +442,10 @@ mod hardened {
 
     /// Runs the test again in a process of its own, which the system has to end.
     fn faults(test: &str, misuse: impl FnOnce()) {
+        // The system's allocator has no pages that nobody may touch.
+        if cfg!(rast_system_segments) {
+            return;
+        }
         if std::env::var_os(CHILD).is_some() {
             misuse();
             return;
