@@ -24,8 +24,8 @@ use core::fmt;
 /// store that gave it; another store may take it for one of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle {
-    slot: u32,
-    generation: u32,
+    /// The generation above the slot.
+    word: u64,
 }
 
 impl Handle {
@@ -38,38 +38,35 @@ impl Handle {
     #[must_use]
     pub const fn new(slot: u32, generation: u32) -> Self {
         assert!(slot != u32::MAX, "the slot u32::MAX is never used");
-        Self { slot, generation }
+        Self::from_word((generation as u64) << 32 | slot as u64)
     }
 
     /// Returns the place of the value in its store.
     #[must_use]
     pub const fn slot(self) -> u32 {
-        self.slot
+        self.word as u32
     }
 
     /// Returns which of the values of its slot is meant.
     #[must_use]
     pub const fn generation(self) -> u32 {
-        self.generation
+        (self.word >> 32) as u32
     }
 
     /// Packs the handle in one word.
     pub(crate) const fn to_word(self) -> u64 {
-        (self.generation as u64) << 32 | self.slot as u64
+        self.word
     }
 
     /// Unpacks a handle from [`Handle::to_word`].
     pub(crate) const fn from_word(word: u64) -> Self {
-        Self {
-            slot: word as u32,
-            generation: (word >> 32) as u32,
-        }
+        Self { word }
     }
 }
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Handle({}.{})", self.slot, self.generation)
+        write!(f, "Handle({}.{})", self.slot(), self.generation())
     }
 }
 

@@ -414,10 +414,15 @@ fn next_std<const N: usize, const MAP: bool>(ops: u64) -> Sample {
     })
 }
 
+/// What of uniform timeouts a contender is judged by: one of the three, their mean, or the cheapest.
+const ARM: usize = 0;
+const CANCEL: usize = 1;
+const FIRE: usize = 2;
+const MEAN: usize = 3;
+const CHEAPEST: usize = 4;
+
 /// Uniform timeouts, `N` at a time: arms all, cancels half, lets the others fire, each timed.
-///
-/// Judged by the mean of the three for ours and by the cheapest for a rival.
-pub(super) fn uniform<S: Deadlines, const N: usize, const CHEAPEST: bool>(ops: u64) -> Sample {
+pub(super) fn uniform<S: Deadlines, const N: usize, const BY: usize>(ops: u64) -> Sample {
     let mut store = S::new(N);
     let rounds = (ops / N as u64).max(1);
     let mut spent = [Duration::ZERO; 3];
@@ -466,10 +471,10 @@ pub(super) fn uniform<S: Deadlines, const N: usize, const CHEAPEST: bool>(ops: u
         .with("arm ns", each[0])
         .with("cancel ns", each[1])
         .with("fire ns", each[2]);
-    sample.judged_by(if CHEAPEST {
-        cheapest
-    } else {
-        each.iter().sum::<f64>() / 3.0
+    sample.judged_by(match BY {
+        MEAN => each.iter().sum::<f64>() / 3.0,
+        CHEAPEST => cheapest,
+        one => each[one],
     })
 }
 
@@ -510,28 +515,43 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     let lanes = Scenario::new(LAYER, "uniform timeouts, 4096 at a time", 2_000_000, 8_192)
         .ours(
             "rast LaneStore, mean",
-            uniform::<LaneStore<u64>, 4096, false>,
+            uniform::<LaneStore<u64>, 4096, MEAN>,
+        )
+        .ours("rast LaneStore, arm", uniform::<LaneStore<u64>, 4096, ARM>)
+        .ours(
+            "rast LaneStore, cancel",
+            uniform::<LaneStore<u64>, 4096, CANCEL>,
+        )
+        .ours(
+            "rast LaneStore, fire",
+            uniform::<LaneStore<u64>, 4096, FIRE>,
         )
         .ours(
             "rast CalendarStore, mean",
-            uniform::<CalendarStore<u64>, 4096, false>,
+            uniform::<CalendarStore<u64>, 4096, MEAN>,
         )
-        .rival("std BTreeMap, cheapest", uniform::<Ordered, 4096, true>)
-        .rival("std BinaryHeap, cheapest", uniform::<Binary, 4096, true>);
+        .rival("std BTreeMap, cheapest", uniform::<Ordered, 4096, CHEAPEST>)
+        .rival(
+            "std BinaryHeap, cheapest",
+            uniform::<Binary, 4096, CHEAPEST>,
+        );
     #[cfg(all(rast_rivals, feature = "rivals"))]
     let lanes = lanes
         .rival(
             "hierarchical_hash_wheel_timer, cheapest",
-            uniform::<wheels::Hashed, 4096, true>,
+            uniform::<wheels::Hashed, 4096, CHEAPEST>,
         )
-        .rival("bitwheel, cheapest", uniform::<wheels::Bits, 4096, true>)
+        .rival(
+            "bitwheel, cheapest",
+            uniform::<wheels::Bits, 4096, CHEAPEST>,
+        )
         .rival(
             "nexus-timer, cheapest",
-            uniform::<wheels::Nexus, 4096, true>,
+            uniform::<wheels::Nexus, 4096, CHEAPEST>,
         )
         .rival(
             "nexus-timer TimeoutQueue, cheapest",
-            uniform::<wheels::Timeouts, 4096, true>,
+            uniform::<wheels::Timeouts, 4096, CHEAPEST>,
         );
     vec![
         cancelling!("64 deadlines: arm all, cancel all", all, 64),

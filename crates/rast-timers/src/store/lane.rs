@@ -9,7 +9,7 @@
 //!  lane 0  front ▶ │ at │ at │ ·· │ at │ at │ ◀ last   30 s timeouts
 //!  lane 1  front ▶ │ at │ at │ at │ ◀ last              5 s timeouts
 //!                          ▲ cancelled: its value is out, its place remains
-//!  strays  a heap: what is before the last of every lane
+//!  strays  a heap: what is before the last of every lane, or 292 years ahead
 //! ```
 //!
 //! 1. Each lane is sorted; `last` is the greatest deadline it ever had.
@@ -20,61 +20,71 @@
 //!    in lanes before those in `strays`. For the first lane whose `last` is not
 //!    after a deadline only ever moves down as time goes on.
 //! 4. A lane leaves, and with it its `last`, only if it is empty and behind all
-//!    others and nothing is astray; so rules 2 and 3 hold across it.
+//!    others and nothing is astray that a lane could take; so rules 2 and 3 hold
+//!    across it.
 //! 5. The values of a lane are numbered as they come; a number is never used
-//!    again, and is the handle.
+//!    again, and with the lane it is the handle.
 
-use super::{DeadlineStore, Expired, Handle, HeapStore, Step};
+mod places;
+
+use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept};
 use crate::Instant;
 use core::fmt;
-use std_alloc::collections::VecDeque;
+use places::{FAR, Places};
 
 /// The most lanes.
 const LANES: usize = 8;
 
-/// Bits of a slot that carry the number in the lane; above it the lane, and
-/// above that whether the value is astray.
-const LOW: u32 = 28;
-const ASTRAY: u32 = 1 << 31;
+/// Bits of a handle below the number: the lane, or `ASTRAY`.
+const LOW: u32 = 4;
+const ASTRAY: u64 = LANES as u64;
 
-/// Cancelled places that a cancel clears away at a front, and those that a
-/// step does.
-const TRIM: usize = 2;
-const MOVES: usize = 8;
+/// Strays that can be told apart.
+const STRAYS: u32 = 1 << (u32::BITS - LOW);
 
-struct Place<T> {
-    at: u64,
-    /// `None` once it is cancelled.
-    value: Option<T>,
-}
+/// The `last` of a lane that is not in use: no deadline of a lane is at or after
+/// it.
+const UNUSED: u64 = u64::MAX;
 
 struct Lane<T> {
-    ring: VecDeque<Place<T>>,
-    /// The number of the front.
-    base: u64,
+    places: Places<T>,
+    last: u64,
 }
 
 impl<T> Lane<T> {
     const fn new() -> Self {
         Self {
-            ring: VecDeque::new(),
-            base: 0,
+            places: Places::new(),
+            last: UNUSED,
         }
     }
 
-    /// Clears away up to `most` cancelled places at the front.
     #[inline(always)]
-    fn trim(&mut self, most: usize) {
-        for _ in 0..most {
-            match self.ring.front() {
-                Some(Place { value: None, .. }) => {
-                    self.ring.pop_front();
-                    self.base += 1;
-                }
-                _ => break,
-            }
-        }
+    fn push(&mut self, at: u64, value: T) -> u64 {
+        let number = self.places.push(at, value);
+        self.last = at;
+        number
     }
+}
+
+/// The handle of a value in a lane.
+#[inline(always)]
+const fn handle(lane: usize, number: u64) -> Handle {
+    Handle::from_word(number << LOW | lane as u64)
+}
+
+/// The handle of a stray, from the one in the heap.
+const fn astray(inner: Handle) -> Handle {
+    Handle::new(inner.slot() << LOW | ASTRAY as u32, inner.generation())
+}
+
+/// Which lane has something to do first.
+struct First {
+    at: u64,
+    lane: usize,
+    has_value: bool,
+    /// Up to this deadline the lane comes before all others.
+    until: u64,
 }
 
 /// A [`DeadlineStore`] for timeouts of a few durations: values that come in
@@ -84,8 +94,8 @@ impl<T> Lane<T> {
 /// fits none of them waits in a [`HeapStore`] and costs what that costs. A
 /// cancelled value leaves at once, its place when the front of its lane comes
 /// by: a lane keeps the places of at most what came since its first value that
-/// is still waiting. The memory of a lane doubles where it ends, as that of a
-/// `VecDeque`.
+/// is still waiting. Its memory comes in chunks of 64 places and stays; where
+/// it grows nothing is moved but a list of the chunks.
 ///
 /// [`next_deadline`](DeadlineStore::next_deadline) is a lower bound here: it
 /// may be that of a cancelled value. A value gets another handle by
@@ -101,12 +111,10 @@ impl<T> Lane<T> {
 /// assert_eq!(store.pop_due(at(40)).map(|due| due.value), Some("second"));
 /// ```
 pub struct LaneStore<T> {
+    lanes: [Lane<T>; LANES],
     /// Lanes in use.
     used: usize,
-    last: [u64; LANES],
-    lanes: [Lane<T>; LANES],
     strays: HeapStore<T>,
-    len: usize,
 }
 
 impl<T> LaneStore<T> {
@@ -114,11 +122,9 @@ impl<T> LaneStore<T> {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            used: 0,
-            last: [0; LANES],
             lanes: [const { Lane::new() }; LANES],
+            used: 0,
             strays: HeapStore::new(),
-            len: 0,
         }
     }
 
@@ -126,7 +132,7 @@ impl<T> LaneStore<T> {
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         let mut store = Self::new();
-        store.lanes[0].ring = VecDeque::with_capacity(capacity);
+        store.lanes[0].places = Places::with_capacity(capacity);
         store
     }
 
@@ -142,16 +148,35 @@ impl<T> LaneStore<T> {
         self.strays.len()
     }
 
+    /// Stores what the first lane does not take.
+    #[inline(never)]
+    fn insert_beyond(&mut self, at: u64, value: T) -> Handle {
+        if at < FAR {
+            let fits = self.lanes.iter().position(|lane| lane.last <= at);
+            if let Some(lane) = fits.or_else(|| self.open()) {
+                return handle(lane, self.lanes[lane].push(at, value));
+            }
+        }
+        let inner = self.strays.insert(Instant::from_nanos(at), value);
+        assert!(
+            inner.slot() < STRAYS,
+            "a LaneStore holds at most 2^28 values that fit no lane"
+        );
+        astray(inner)
+    }
+
     /// Opens a lane for a deadline before the last of every lane, `None` if
     /// there are enough.
     #[cold]
-    fn open(&mut self, at: u64) -> Option<usize> {
-        if at == u64::MAX || !self.strays.is_empty() {
+    fn open(&mut self) -> Option<usize> {
+        let stray = self.strays.next_deadline();
+        if stray.is_some_and(|first| first.as_nanos() < FAR) {
             return None;
         }
         // Rule 4.
-        while self.used > 0 && self.lanes[self.used - 1].ring.is_empty() {
+        while self.used > 0 && self.lanes[self.used - 1].places.is_bare() {
             self.used -= 1;
+            self.lanes[self.used].last = UNUSED;
         }
         let lane = self.used;
         if lane == LANES {
@@ -161,48 +186,37 @@ impl<T> LaneStore<T> {
         Some(lane)
     }
 
-    #[cold]
-    fn stray(&mut self, at: u64, value: T) -> Handle {
-        let handle = self.strays.insert(Instant::from_nanos(at), value);
-        assert!(
-            handle.slot() < ASTRAY - 1,
-            "a LaneStore holds at most 2^31 - 1 values that fit no lane"
-        );
-        Handle::new(handle.slot() | ASTRAY, handle.generation())
-    }
-
-    /// The place that a handle names.
+    /// The lane whose front is the earliest; of equals the lowest.
     #[inline(always)]
-    fn place(&mut self, handle: Handle) -> Option<(usize, &mut Place<T>)> {
-        let index = (handle.slot() >> LOW) as usize;
-        let low = handle.slot() & ((1 << LOW) - 1);
-        let number = u64::from(handle.generation()) << LOW | u64::from(low);
-        let lane = self.lanes.get_mut(index)?;
-        let offset = usize::try_from(number.checked_sub(lane.base)?).ok()?;
-        Some((index, lane.ring.get_mut(offset)?))
-    }
-
-    /// The earliest front of the lanes; of equals the lowest lane's.
-    #[inline(always)]
-    fn front(&self) -> Option<(u64, usize)> {
-        let mut least = None;
-        for (index, lane) in self.lanes[..self.used].iter().enumerate() {
-            if let Some(place) = lane.ring.front()
-                && least.is_none_or(|(at, _)| place.at < at)
-            {
-                least = Some((place.at, index));
-            }
+    fn first(&self) -> Option<First> {
+        let mut first: Option<First> = None;
+        for (lane, Lane { places, .. }) in self.lanes[..self.used].iter().enumerate() {
+            let Some((at, has_value)) = places.first() else {
+                continue;
+            };
+            // By rule 3 equals of a higher lane come later.
+            let until = match &mut first {
+                Some(first) if first.at <= at => {
+                    first.until = first.until.min(at);
+                    continue;
+                }
+                Some(first) => first.until.min(first.at - 1),
+                None => FAR - 1,
+            };
+            first = Some(First {
+                at,
+                lane,
+                has_value,
+                until,
+            });
         }
-        least
+        first
     }
 
     fn step_stray(&mut self, now: Instant) -> Step<T> {
-        let step = self.strays.step(now);
-        if let Step::Due(mut expired) = step {
-            self.len -= 1;
-            let Handle { slot, generation } = expired.handle;
-            expired.handle = Handle::new(slot | ASTRAY, generation);
-            return Step::Due(expired);
+        let mut step = self.strays.step(now);
+        if let Step::Due(expired) = &mut step {
+            expired.handle = astray(expired.handle);
         }
         step
     }
@@ -215,21 +229,14 @@ impl<T> LaneStore<T> {
     #[doc(hidden)]
     pub fn check_invariants(&self) {
         self.strays.check_invariants();
-        let mut count = self.strays.len();
         for (index, lane) in self.lanes.iter().enumerate() {
-            assert!(index < self.used || lane.ring.is_empty());
-            let times = || lane.ring.iter().map(|place| place.at);
-            assert!(times().is_sorted(), "rule 1: sorted");
-            assert!(times().all(|at| at <= self.last[index]), "rule 1: last");
-            count += lane
-                .ring
-                .iter()
-                .filter(|place| place.value.is_some())
-                .count();
+            let is_used = index < self.used;
+            assert!(is_used || lane.places.is_bare() && lane.last == UNUSED);
+            // Rule 1.
+            lane.places.check_invariants(lane.last);
         }
-        let last = &self.last[..self.used];
-        assert!(last.is_sorted_by(|a, b| a > b), "rule 2: falling");
-        assert_eq!(count, self.len, "each value is counted");
+        let lasts = self.lanes[..self.used].iter().map(|lane| lane.last);
+        assert!(lasts.is_sorted_by(|a, b| a > b), "rule 2: falling");
     }
 }
 
@@ -238,41 +245,29 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
     ///
     /// # Panics
     ///
-    /// If 2^31 − 1 values fit no lane.
+    /// If 2^28 values fit no lane.
     #[inline]
     fn insert(&mut self, at: Instant, value: T) -> Handle {
         let at = at.as_nanos();
-        let lanes = &self.last[..self.used];
-        let fits = lanes.iter().position(|&last| last <= at && at != u64::MAX);
-        self.len += 1;
-        let Some(index) = fits.or_else(|| self.open(at)) else {
-            return self.stray(at, value);
-        };
-        self.last[index] = at;
-        let lane = &mut self.lanes[index];
-        let number = lane.base + lane.ring.len() as u64;
-        let low = number as u32 & ((1 << LOW) - 1);
-        lane.ring.push_back(Place {
-            at,
-            value: Some(value),
-        });
-        Handle::new((index as u32) << LOW | low, (number >> LOW) as u32)
+        let lane = &mut self.lanes[0];
+        if lane.last <= at && at < FAR {
+            return handle(0, lane.push(at, value));
+        }
+        self.insert_beyond(at, value)
     }
 
     /// O(1), of a stray O(log n).
     #[inline]
     fn cancel(&mut self, handle: Handle) -> Option<T> {
-        if handle.slot() & ASTRAY != 0 {
-            let inner = Handle::new(handle.slot() & !ASTRAY, handle.generation());
-            let value = self.strays.cancel(inner)?;
-            self.len -= 1;
-            return Some(value);
+        let low = handle.slot() & ((1 << LOW) - 1);
+        match self.lanes.get_mut(low as usize) {
+            Some(lane) => lane.places.take(handle.to_word() >> LOW),
+            None if u64::from(low) == ASTRAY => {
+                let slot = handle.slot() >> LOW;
+                self.strays.cancel(Handle::new(slot, handle.generation()))
+            }
+            None => None,
         }
-        let (index, place) = self.place(handle)?;
-        let value = place.value.take()?;
-        self.len -= 1;
-        self.lanes[index].trim(TRIM);
-        Some(value)
     }
 
     /// As a cancel and an insert; the handle is another one.
@@ -284,48 +279,86 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
     /// O(1), a look at each lane: a lower bound.
     #[inline]
     fn next_deadline(&self) -> Option<Instant> {
-        let lanes = self.front().map(|front| Instant::from_nanos(front.0));
-        match (lanes, self.strays.next_deadline()) {
+        let lane = self.first().map(|first| Instant::from_nanos(first.at));
+        match (lane, self.strays.next_deadline()) {
             (Some(lane), Some(stray)) => Some(lane.min(stray)),
             (lane, stray) => lane.or(stray),
         }
     }
 
-    /// O(1), a look at each lane; O(log n) for a stray.
+    /// O(1), a look at each lane; O(log n) for a stray. [`Step::Busy`] for up to
+    /// 64 places that were cancelled.
     #[inline]
     fn step(&mut self, now: Instant) -> Step<T> {
-        let Some((at, index)) = self.front() else {
+        let Some(first) = self.first() else {
             return self.step_stray(now);
         };
         if let Some(stray) = self.strays.next_deadline()
-            && stray.as_nanos() < at
+            && stray.as_nanos() < first.at
         {
             return self.step_stray(now);
         }
-        if at > now.as_nanos() {
+        if first.at > now.as_nanos() {
             return Step::Idle;
         }
-        let lane = &mut self.lanes[index];
-        let Some(place) = lane.ring.pop_front() else {
-            return Step::Idle;
-        };
-        let number = lane.base;
-        lane.base += 1;
-        let Some(value) = place.value else {
-            lane.trim(MOVES - 1);
+        let places = &mut self.lanes[first.lane].places;
+        if !first.has_value {
+            places.trim();
             return Step::Busy;
-        };
-        self.len -= 1;
-        let low = number as u32 & ((1 << LOW) - 1);
-        Step::Due(Expired {
-            at: Instant::from_nanos(at),
-            handle: Handle::new((index as u32) << LOW | low, (number >> LOW) as u32),
-            value,
-        })
+        }
+        let mut step = Step::Busy;
+        places.drain(first.at, 1, |number, at, value| {
+            step = Step::Due(Expired {
+                at: Instant::from_nanos(at),
+                handle: handle(first.lane, number),
+                value,
+            });
+        });
+        step
+    }
+
+    /// As the steps, but what is due in a row in one lane costs one look at the
+    /// others; cancelled places between them cost no step.
+    #[inline]
+    fn expire(&mut self, now: Instant, budget: usize, mut each: impl FnMut(Expired<T>)) -> Swept {
+        let mut fired = 0;
+        let mut left = budget;
+        while left > 0 {
+            let stray = self.strays.next_deadline().map_or(FAR, Instant::as_nanos);
+            let mut count = 0;
+            match self.first() {
+                Some(first) if first.at <= stray => {
+                    if first.at > now.as_nanos() {
+                        return Swept { fired, more: false };
+                    }
+                    let until = first.until.min(now.as_nanos()).min(stray);
+                    let places = &mut self.lanes[first.lane].places;
+                    count = places.drain(until, left as u64, |number, at, value| {
+                        each(Expired {
+                            at: Instant::from_nanos(at),
+                            handle: handle(first.lane, number),
+                            value,
+                        });
+                    });
+                }
+                _ => match self.step_stray(now) {
+                    Step::Due(expired) => {
+                        each(expired);
+                        count = 1;
+                    }
+                    Step::Busy => {}
+                    Step::Idle => return Swept { fired, more: false },
+                },
+            }
+            fired += count;
+            left -= count.max(1);
+        }
+        Swept { fired, more: true }
     }
 
     fn len(&self) -> usize {
-        self.len
+        let lanes = self.lanes[..self.used].iter();
+        lanes.map(|lane| lane.places.len()).sum::<usize>() + self.strays.len()
     }
 }
 
@@ -338,7 +371,7 @@ impl<T> Default for LaneStore<T> {
 impl<T> fmt::Debug for LaneStore<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LaneStore")
-            .field("len", &self.len)
+            .field("len", &self.len())
             .field("lanes", &self.used)
             .field("next_deadline", &self.next_deadline())
             .finish_non_exhaustive()
