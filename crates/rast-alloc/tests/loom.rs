@@ -115,6 +115,109 @@ fn mailbox_batches_come_home() {
     });
 }
 
+/// A block of a parcel: it carries others, or is carried by one; what its user left in it is read when it comes home.
+#[repr(C)]
+struct Posted {
+    block: Block,
+    carried: UnsafeCell<Vec<*mut Posted>>,
+    contents: UnsafeCell<usize>,
+}
+
+/// The bit of a link that leads to a carrier, as in parcels.
+const CARRIES: usize = 1;
+
+impl Posted {
+    /// A block that its user wrote to, and that carries these.
+    fn new(carried: Vec<*mut Self>) -> *mut Self {
+        let posted = Box::into_raw(Box::new(Self {
+            block: Block::last(),
+            carried: UnsafeCell::new(Vec::new()),
+            contents: UnsafeCell::new(0),
+        }));
+        // SAFETY: the block is new.
+        let new = unsafe { &*posted };
+        // SAFETY: as above: nobody else has it.
+        new.contents.with_mut(|at| unsafe { *at = 1 });
+        // SAFETY: as above.
+        new.carried.with_mut(|at| unsafe { *at = carried });
+        posted
+    }
+
+    /// Takes in a block and those that it carries; returns the sum of what was in them.
+    ///
+    /// # Safety
+    ///
+    /// 1. `posted` was made by `new`, and the caller alone has it and what it carries.
+    unsafe fn accept(posted: *mut Self) -> usize {
+        // SAFETY: obligation 1.
+        let home = unsafe { Box::from_raw(posted) };
+        // SAFETY: obligation 1.
+        let carried = home
+            .carried
+            .with_mut(|at| unsafe { std::mem::take(&mut *at) });
+        // SAFETY: obligation 1, for each of them.
+        let carried: usize = carried
+            .into_iter()
+            .map(|one| unsafe { Self::accept(one) })
+            .sum();
+        // SAFETY: obligation 1.
+        carried + home.contents.with(|at| unsafe { *at })
+    }
+}
+
+/// Two threads post parcels, of carriers and of plain blocks, while the owner takes in and leaves: whoever puts a parcel
+/// away reads in the carrier which blocks it brings, and each comes home once, with what was written to it before.
+#[test]
+fn parcels_bring_what_they_carry() {
+    model(|| {
+        let mailbox = Arc::new(Mailbox::new());
+        let home = Arc::new(AtomicUsize::new(0));
+        let put_away = |mailbox: &Mailbox, home: &AtomicUsize| {
+            let mut link = mailbox.take();
+            while !link.is_null() {
+                let block = link.map_addr(|address| address & !CARRIES);
+                // SAFETY: letters are lists of free blocks, which the holder alone has.
+                let next = unsafe { Block::next(block) };
+                // SAFETY: the block is the first field of a posted one, and in no list any more.
+                home.fetch_add(unsafe { Posted::accept(block.cast()) }, Ordering::Relaxed);
+                link = next;
+            }
+        };
+        let leave = move |mailbox: &Mailbox, home: &AtomicUsize| {
+            loop {
+                put_away(mailbox, home);
+                if !mailbox.release() {
+                    return;
+                }
+            }
+        };
+        let post = move |mailbox: &Mailbox, home: &AtomicUsize| {
+            let plain = Posted::new(Vec::new()).cast::<Block>();
+            let carried = vec![Posted::new(Vec::new()), Posted::new(Vec::new())];
+            let carrier = Posted::new(carried).cast::<Block>();
+            let first = carrier.map_addr(|address| address | CARRIES);
+            // SAFETY: the blocks are this thread's.
+            unsafe { Block::set_next(carrier, plain) };
+            // SAFETY: the list is linked, and this thread's alone.
+            if unsafe { mailbox.deliver(first, plain) } {
+                leave(mailbox, home);
+            }
+        };
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let (mailbox, home) = (Arc::clone(&mailbox), Arc::clone(&home));
+                thread::spawn(move || post(&mailbox, &home))
+            })
+            .collect();
+        leave(&mailbox, &home);
+        for other in others {
+            other.join().unwrap();
+        }
+        assert!(mailbox.claim() && mailbox.is_empty(), "all is put away");
+        assert_eq!(home.load(Ordering::Relaxed), 8);
+    });
+}
+
 /// An owner leaves while another thread delivers: one of the two puts the letter away.
 #[test]
 fn mailbox_no_letter_is_left() {
