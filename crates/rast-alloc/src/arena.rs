@@ -44,6 +44,7 @@ mod tests;
 pub(crate) use tests::is_zero;
 
 pub(crate) use call::Level;
+pub(crate) use purge::CALL;
 
 /// The slot that counts spans without a class.
 pub(crate) const SPANS: usize = CLASSES;
@@ -98,6 +99,8 @@ pub(crate) struct Arena {
     /// The least `empties` since the last beat.
     empties_least: Cell<usize>,
     beats: Cell<u32>,
+    /// Empty segments that the next steps give back, if as many are empty then.
+    unneeded: Cell<usize>,
     larges: Larges,
     kept: Kept,
     slabs: [SlabList; SLAB_CLASSES],
@@ -172,6 +175,7 @@ impl Arena {
             empties: Cell::new(0),
             empties_least: Cell::new(0),
             beats: Cell::new(0),
+            unneeded: Cell::new(0),
             larges,
             kept: Kept::new(),
             slabs: [const { SlabList::new() }; SLAB_CLASSES],

@@ -121,7 +121,7 @@ impl RastAlloc {
     ///
     /// A thread looks at every 64th call that its lists do not serve. What it finds unused at two looks that are at least
     /// the delay apart goes back: the lists of sizes that nobody asked for, whole segments, and free spans from 64 KiB on, at
-    /// most 32 of them at a time.
+    /// most 28 MiB of the latter two at a time.
     /// In passing it does the same for heaps whose thread has ended or called [`on_idle`](Self::on_idle).
     /// In a process all of whose threads sleep nobody looks; there [`purge_all`](Self::purge_all) is the means.
     /// Segments that stayed empty while 64 others were emptied go back whatever is set here.

@@ -33,6 +33,7 @@
 use core::cell::Cell;
 use core::ptr::NonNull;
 
+use crate::arena::CALL;
 use crate::segment::{SEGMENT, TAGS};
 use crate::tally::Tally;
 
@@ -532,8 +533,8 @@ impl SpanIndex {
     }
 
     /// Calls `discard`, as [`purge`](Self::purge) does, on dirty free spans of at least `least` bytes that stood unused since
-    /// the last call with `marks`, which marks those that stand now; at most `most` of them, and returns whether that was
-    /// all.
+    /// the last call with `marks`, which marks those that stand now; it ends once `most` bytes went, each span counted with
+    /// [`CALL`] besides, and returns whether that was all.
     pub(crate) fn age(
         &self,
         least: usize,
@@ -541,7 +542,7 @@ impl SpanIndex {
         most: usize,
         mut discard: impl FnMut(Span) -> Option<usize>,
     ) -> bool {
-        let (mut tried, mut is_all) = (0, true);
+        let (mut gone, mut is_all) = (0, true);
         let (first, _) = Self::list_of(least);
         for group in &self.heads[first..] {
             for head in group {
@@ -553,10 +554,10 @@ impl SpanIndex {
                     }
                     if !span.tag().aged.get() {
                         span.tag().aged.set(marks);
-                    } else if tried == most {
+                    } else if gone >= most {
                         is_all = false;
                     } else {
-                        tried += 1;
+                        gone += span.bytes() + CALL;
                         match discard(span) {
                             Some(_) => {
                                 span.tag().clean.set(true);

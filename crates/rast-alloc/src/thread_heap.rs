@@ -64,6 +64,15 @@ const UNTOLD: i64 = 1 << 20;
 /// All heaps of threads.
 pub(crate) static HEAPS: Registry<ThreadHeap> = Registry::new();
 
+/// A place on the way through the heaps of the registry.
+#[derive(Clone, Copy, Default)]
+struct Sweep {
+    /// How many have been passed.
+    passed: usize,
+    /// Whether the next one was begun with.
+    is_within: bool,
+}
+
 /// The heap of a thread.
 #[repr(C)]
 pub(crate) struct ThreadHeap {
@@ -74,8 +83,8 @@ pub(crate) struct ThreadHeap {
     told: Cell<u64>,
     /// Whether some of what is unneeded has not gone back yet.
     is_shedding: Cell<bool>,
-    /// How many heaps of the registry have been passed on the way through those that nobody holds, during one.
-    sweep_from: Cell<Option<usize>>,
+    /// Where the way through the heaps that nobody holds goes on, during one.
+    sweep_from: Cell<Option<Sweep>>,
     /// Blocks of other owners that this thread freed, by slot.
     pub(crate) foreign: [Tally; SLOTS],
     entry: Entry<Self>,
@@ -274,8 +283,8 @@ impl ThreadHeap {
         }
     }
 
-    /// Gives back what nobody needed for as long as is set, here and in heaps that nobody holds: a bounded number of spans
-    /// of one heap at a time.
+    /// Gives back what nobody needed for as long as is set, here and in heaps that nobody holds: a bounded step of
+    /// one heap at a time.
     fn look(&self) {
         let Some(delay_ms) = DELAY.get() else { return };
         if self.is_shedding.get() {
@@ -286,30 +295,46 @@ impl ThreadHeap {
         // Both at one look: a thread whose looks are the delay apart is due at each.
         let sweep_from = self.sweep_from.get();
         if self.is_due(now_ms, delay_ms) {
-            self.is_shedding.set(!self.age(now_ms));
-            self.sweep_from.set(Some(sweep_from.unwrap_or(0)));
+            self.shed_step(now_ms);
+            self.sweep_from.set(Some(sweep_from.unwrap_or_default()));
         }
         if let Some(from) = sweep_from {
             self.sweep_from.set(Self::sweep(from, now_ms, delay_ms));
         }
     }
 
-    /// Looks for what is unneeded in the first heap that nobody holds, past so many of the registry; returns how many were
-    /// passed, `None` at the end.
-    fn sweep(from: usize, now_ms: u64, delay_ms: u64) -> Option<usize> {
+    /// Looks for what is unneeded in the first heap that nobody holds, past so many of the registry, or goes on with the
+    /// one that was begun with: a step of bounded work. Returns where to go on, `None` at the end.
+    fn sweep(from: Sweep, now_ms: u64, delay_ms: u64) -> Option<Sweep> {
         let mut passed = 0;
         HEAPS.find(|heap| {
             passed += 1;
-            if passed <= from || !heap.is_due(now_ms, delay_ms) || !heap.mailbox.claim() {
+            if passed <= from.passed {
                 return None;
             }
-            let mut is_all = heap.age(now_ms);
-            while !is_all {
-                is_all = heap.arena.shed_aged();
+            let is_begun = from.is_within && passed == from.passed + 1;
+            if !is_begun && !heap.is_due(now_ms, delay_ms) || !heap.mailbox.claim() {
+                return None;
             }
+            let is_within = heap.shed_step(now_ms);
             heap.leave();
-            Some(passed)
+            Some(Sweep {
+                passed: if is_within { passed - 1 } else { passed },
+                is_within,
+            })
         })
+    }
+
+    /// Looks for what is unneeded, or goes on giving it back; returns whether something is left for the next step. Only
+    /// the holder calls it.
+    fn shed_step(&self, now_ms: u64) -> bool {
+        let is_all = if self.is_shedding.get() {
+            self.arena.shed_aged()
+        } else {
+            self.age(now_ms)
+        };
+        self.is_shedding.set(!is_all);
+        !is_all
     }
 
     /// Whether it is time to look for what is unneeded.
@@ -494,5 +519,61 @@ impl ThreadHeap {
             None::<()>
         });
         purged
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
+mod tests {
+    use super::*;
+
+    /// Who looks after the heap of an idle thread does so in steps, however much stands unused there.
+    #[test]
+    fn an_idle_heap_is_shed_in_steps() {
+        const BYTES: u64 = 96 << 20;
+        let heap = ThreadHeap::adopt().unwrap();
+        // Spans of all lengths, and segments that they fill.
+        let layouts = [100_000, 300_000, 1 << 20].map(|size| Layout::from_size_align(size, 8));
+        let mut blocks = std::vec::Vec::new();
+        for layout in layouts.map(Result::unwrap) {
+            for _ in 0..BYTES as usize / 3 / layout.size() {
+                let block = NonNull::new(heap.allocate(layout)).unwrap();
+                // SAFETY: the block is new and that long.
+                unsafe { block.write_bytes(1, layout.size()) };
+                blocks.push((block, layout));
+            }
+        }
+        // Some stay, so that not all segments are empty.
+        for (block, layout) in blocks.into_iter().skip(20) {
+            // SAFETY: taken above.
+            unsafe { heap.deallocate(block, layout) };
+        }
+        let committed = || {
+            let arena = &heap.arena;
+            arena.reserved.read().wrapping_sub(arena.spans.clean.read())
+        };
+        let (mut now_ms, mut from) = (os::now_ms(), Sweep::default());
+        heap.age(now_ms);
+        heap.park();
+        let full = committed();
+        assert!(full > BYTES / 2);
+        let mut steps = 0;
+        for _ in 0..2 {
+            now_ms += 1000;
+            loop {
+                let before = committed();
+                let Some(next) = ThreadHeap::sweep(from, now_ms, 1000) else {
+                    break;
+                };
+                from = next;
+                let step = before - committed();
+                assert!(step <= 32 << 20, "{step} bytes in one step");
+                steps += usize::from(step > 0);
+            }
+            from = Sweep::default();
+        }
+        assert!(steps > 2, "{steps} steps");
+        let rest = committed();
+        assert!(rest * 5 < full, "{rest} of {full} bytes are left");
+        heap.abandon();
     }
 }

@@ -14,8 +14,12 @@ const BEAT: u32 = 64;
 const KEPT: usize = 1;
 /// The least span that is given back because nobody needed it; a shorter one is not worth the call.
 const AGED_LEAST: usize = 64 * 1024;
-/// How many of them one slow path gives back.
-const AGED_MOST: usize = 32;
+/// Bytes of them that one step gives back, each counted with [`CALL`] besides: 32 of the least.
+const AGED_MOST: usize = 8 << 20;
+/// What a call of the system costs, in bytes given back.
+pub(crate) const CALL: usize = 192 * 1024;
+/// Segments that one step gives back.
+const SHED_MOST: usize = 4;
 
 impl Arena {
     /// Notes that one free span fills a segment; from time to time gives those back that nobody needed meanwhile.
@@ -33,10 +37,15 @@ impl Arena {
     /// Gives back the empty segments, and the kept mappings, that stood unused since the last beat.
     #[cold]
     pub(crate) fn beat(&self) {
+        self.shed(self.count_unneeded());
+        self.reserved.subtract(self.kept.beat() as u64);
+    }
+
+    /// Begins another beat; returns how many empty segments nobody needed during the last one.
+    fn count_unneeded(&self) -> usize {
         self.beats.set(0);
         let unneeded = self.empties_least.replace(self.empties.get());
-        self.shed(unneeded.saturating_sub(KEPT));
-        self.reserved.subtract(self.kept.beat() as u64);
+        unneeded.saturating_sub(KEPT)
     }
 
     /// Gives up to `count` empty segments back; returns how many bytes that were.
@@ -82,10 +91,11 @@ impl Arena {
     }
 
     /// Gives back what nobody needed since the last call of this: the lists of classes that nobody used, segments that
-    /// stayed empty, and long free spans that nobody touched; of the last only some, and the rest by [`shed_aged`]
+    /// stayed empty, and long free spans that nobody touched; of the last two only some, and the rest by [`shed_aged`]
     /// (Self::shed_aged), if this returns false.
     ///
-    /// Cost: linear in the blocks of unused lists and in the long free spans; a system call for each span.
+    /// Cost: linear in the blocks of unused lists and in the long free spans; a bounded number of system calls, of bounded
+    /// lengths.
     pub(crate) fn age(&self) -> bool {
         for class in 0..CLASSES {
             let slot = self.slot(class);
@@ -94,13 +104,21 @@ impl Arena {
                 self.empty_list(class);
             }
         }
-        self.beat();
-        self.spans.age(AGED_LEAST, true, AGED_MOST, discard)
+        self.reserved.subtract(self.kept.beat() as u64);
+        self.unneeded.set(self.count_unneeded());
+        self.step(true)
     }
 
     /// Goes on with what [`age`](Self::age) left; returns whether that was all.
     pub(crate) fn shed_aged(&self) -> bool {
-        self.spans.age(AGED_LEAST, false, AGED_MOST, discard)
+        self.step(false)
+    }
+
+    fn step(&self, marks: bool) -> bool {
+        let count = self.unneeded.get().min(SHED_MOST);
+        self.unneeded.set(self.unneeded.get() - count);
+        self.shed(count);
+        self.spans.age(AGED_LEAST, marks, AGED_MOST, discard) && self.unneeded.get() == 0
     }
 
     /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives the kept mappings back.
