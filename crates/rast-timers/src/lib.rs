@@ -89,8 +89,9 @@
 //!   store of a word; each store says what it costs, and allocates where it grows.
 //!   [`remote`] has the progress of the queue beneath it.
 //!
-//! The unsafe code is two small files: one reads the processor's counter and the
-//! system's boot clock, the other keeps the places of a lane. The proofs, and the faults of the source document that
+//! The unsafe code is three small files: one reads the processor's counter and the
+//! system's boot clock, one keeps the places of a lane, and one is a slot whose value
+//! may be absent. The proofs, and the faults of the source document that
 //! they answer, stand in `docs/algorithms/timers.md`.
 //!
 //! # Deliberately simple for now

@@ -106,7 +106,9 @@ pub struct Swept {
 /// What every store promises:
 ///
 /// 1. Values leave in the order of their deadlines, those of one deadline in
-///    the order in which they came to it (by `insert` or `reschedule`).
+///    the order in which they came to it (by `insert` or `reschedule`); only
+///    [`expire_unordered`](Self::expire_unordered) keeps no order among those
+///    that are due.
 /// 2. A value is due at `now` if its deadline is at or before `now`, and never
 ///    before; one in the past is due at once, however far time has jumped.
 /// 3. [`Instant::MAX`] means never: such a value is kept, and can be cancelled
@@ -211,5 +213,39 @@ pub trait DeadlineStore<T> {
             }
         }
         Swept { fired, more: true }
+    }
+
+    /// As [`expire`](Self::expire), but hands out the values that are due in
+    /// any order, which spares a store the work of sorting them.
+    ///
+    /// Nothing else changes: none leaves before its deadline, and once the
+    /// answer is that there is no more, none that is due at `now` is left. All
+    /// calls may be mixed: those that keep an order keep it among what they
+    /// find.
+    ///
+    /// For who handles each timer on its own, as timeouts are, and calls late
+    /// or for many at a time. A store that gains nothing by it hands out in
+    /// order.
+    ///
+    /// ```
+    /// use rast_timers::{CalendarStore, DeadlineStore, Instant};
+    /// let mut store = CalendarStore::new();
+    /// for value in [30, 10, 40, 20] {
+    ///     store.insert(Instant::from_nanos(value), value);
+    /// }
+    /// let mut sum = 0;
+    /// let swept = store.expire_unordered(Instant::from_nanos(30), 100, |due| sum += due.value);
+    /// assert_eq!((swept.fired, swept.more, sum), (3, false, 60));
+    /// ```
+    fn expire_unordered(
+        &mut self,
+        now: Instant,
+        budget: usize,
+        each: impl FnMut(Expired<T>),
+    ) -> Swept
+    where
+        Self: Sized,
+    {
+        self.expire(now, budget, each)
     }
 }

@@ -5,6 +5,7 @@ use rast_timers::{
     CalendarStore, DeadlineStore, FiringStore, HeapStore, Instant, LaneStore, Nanos, Step,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 fn at(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
@@ -100,6 +101,49 @@ fn a_panic_loses_one_value(mut store: impl DeadlineStore<u32>) {
     assert!(store.is_empty());
 }
 
+fn a_panic_loses_one_value_in_no_order(mut store: impl DeadlineStore<u32>) {
+    for value in 0..500 {
+        store.insert(at(u64::from(value * 37 % 500) * 1_000), value);
+    }
+    let mut fired = Vec::new();
+    for now in [100_000, 100_001, 300_500, HOUR] {
+        loop {
+            let swept = catch_unwind(AssertUnwindSafe(|| {
+                store.expire_unordered(at(now), 7, |due| {
+                    assert!(due.at <= at(now), "not early");
+                    fired.push(due.value);
+                    assert!(due.value % 10 != 3, "this one fails");
+                })
+            }));
+            if swept.is_ok_and(|swept| !swept.more) {
+                break;
+            }
+        }
+        assert_eq!(fired.len() as u64, (now / 1_000 + 1).min(500));
+        assert_eq!(store.pop_due(at(now)), None);
+    }
+    fired.sort_unstable();
+    assert_eq!(fired, (0..500).collect::<Vec<_>>());
+    assert!(store.is_empty());
+}
+
+#[test]
+fn a_calendar_drops_what_it_holds() {
+    // Every way out of the store, and staying in it, drops a value once.
+    let value = Rc::new(());
+    let mut store = CalendarStore::new();
+    let handles: Vec<_> = (0..10)
+        .map(|time| store.insert(at(time), Rc::clone(&value)))
+        .collect();
+    drop(store.cancel(handles[9]));
+    drop(store.pop_due(at(0)));
+    store.expire(at(2), 100, drop);
+    store.expire_unordered(at(4), 100, drop);
+    assert_eq!(Rc::strong_count(&value), 1 + 4);
+    drop(store);
+    assert_eq!(Rc::strong_count(&value), 1);
+}
+
 fn slack_makes_deadlines_meet(mut store: impl DeadlineStore<u32>) {
     for value in 0..100 {
         let from = 1_000_000 + u64::from(value) * 1_000;
@@ -150,5 +194,6 @@ each_store! {
     a_value_is_armed_again
     a_due_value_cancels_the_next
     a_panic_loses_one_value
+    a_panic_loses_one_value_in_no_order
     slack_makes_deadlines_meet
 }

@@ -65,6 +65,7 @@ enum Op {
     Reschedule(usize, u64),
     PopDue,
     Expire(usize),
+    Unordered(usize),
     /// Time moves, also back.
     Now(u64),
 }
@@ -81,6 +82,10 @@ fn times() -> impl Strategy<Value = u64> {
     ]
 }
 
+fn budgets() -> impl Strategy<Value = usize> {
+    prop_oneof![0..6_usize, 0..300_usize]
+}
+
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         6 => times().prop_map(Op::Insert),
@@ -89,7 +94,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         3 => any::<usize>().prop_map(Op::Cancel),
         3 => (any::<usize>(), times()).prop_map(|(which, at)| Op::Reschedule(which, at)),
         2 => Just(Op::PopDue),
-        3 => prop_oneof![0..6_usize, 0..300_usize].prop_map(Op::Expire),
+        3 => budgets().prop_map(Op::Expire),
+        2 => budgets().prop_map(Op::Unordered),
         3 => times().prop_map(Op::Now),
     ];
     prop::collection::vec(op, 1..120)
@@ -195,6 +201,7 @@ impl<S: Tested> Run<S> {
                 assert_eq!(self.store.pop_due(now), self.oracle.pop_due(self.now));
             }
             Op::Expire(budget) => self.expire(now, budget),
+            Op::Unordered(budget) => self.expire_unordered(now, budget),
             Op::Now(to) => self.now = to,
         }
         assert_eq!(self.store.len(), self.oracle.waiting.len());
@@ -215,6 +222,28 @@ impl<S: Tested> Run<S> {
         let due = std::iter::from_fn(|| self.oracle.pop_due(self.now));
         let want: Vec<_> = due.take(got.len()).collect();
         assert_eq!(got, want);
+        if !swept.more {
+            assert_eq!(self.oracle.pop_due(self.now), None);
+            assert!(self.store.next_deadline().is_none_or(|next| next > now));
+        }
+    }
+
+    /// Any of those that are due may leave, each once, and in the end all.
+    fn expire_unordered(&mut self, now: Instant, budget: usize) {
+        let mut got = Vec::new();
+        let swept = self
+            .store
+            .expire_unordered(now, budget, |due| got.push(due));
+        assert_eq!(swept.fired, got.len());
+        assert!(got.len() <= budget, "a unit for each value");
+        for due in got {
+            let entry = self.oracle.waiting.iter();
+            let mut entry = entry.filter(|(_, entry)| entry.0 == due.handle);
+            let (&key, &(_, value)) = entry.next().expect("it waited, until now");
+            assert_eq!((due.at.as_nanos(), due.value), (key.0, value));
+            assert!(due.at <= now && due.at < Instant::MAX, "not early");
+            self.oracle.waiting.remove(&key);
+        }
         if !swept.more {
             assert_eq!(self.oracle.pop_due(self.now), None);
             assert!(self.store.next_deadline().is_none_or(|next| next > now));

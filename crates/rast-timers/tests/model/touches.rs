@@ -75,7 +75,11 @@ fn jump(case: &str, rule: impl Fn(u64) -> u64) {
     // A value moves at most once a level, eight in a step.
     assert!(counted.calls <= POPULATION * 4 + 1_000, "{case}");
     counted.settle(case);
-    sweep(case, rule);
+    sweep(case, &rule);
+    let (from, to) = (0..POPULATION).fold((u64::MAX, 0), |(from, to), index| {
+        (from.min(rule(index)), to.max(rule(index)))
+    });
+    gather(case, &rule, from, to);
 }
 
 /// The same by `expire`, a budget of 64 steps a call.
@@ -102,6 +106,41 @@ fn sweep(case: &str, rule: impl Fn(u64) -> u64) {
     let most = counted.most;
     println!("{case}: at most {most} touches in a call with a budget of {BUDGET}");
     assert!(most <= CalendarStore::<u64>::TOUCHES * BUDGET as u64);
+}
+
+/// The same by `expire_unordered`, a budget of one step a call: in one jump,
+/// and in fifty small ones over `from..to`, where the deadlines lie.
+fn gather(case: &str, rule: impl Fn(u64) -> u64, from: u64, to: u64) {
+    for turns in [0, 50] {
+        let mut counted = Counted::new();
+        for index in 0..POPULATION {
+            let time = rule(index);
+            counted.store.insert(at(time), time);
+        }
+        let mut fired = 0;
+        for turn in 0..=turns {
+            let now = if turn == turns {
+                u64::MAX
+            } else {
+                from + (to - from) / turns * turn
+            };
+            let mut more = true;
+            while more {
+                let swept = counted.call(|store| {
+                    store.expire_unordered(at(now), 1, |due| {
+                        assert!(due.at <= at(now), "not early");
+                        assert_eq!(due.at.as_nanos(), due.value);
+                    })
+                });
+                assert!(swept.fired <= 1);
+                fired += swept.fired as u64;
+                more = swept.more;
+            }
+        }
+        assert_eq!(fired, POPULATION);
+        assert!(counted.calls <= POPULATION * 2 + 1_000, "{case}");
+        counted.settle(case);
+    }
 }
 
 const SECOND: u64 = 1_000_000_000;

@@ -1,12 +1,13 @@
-//! Many doubly linked lists over one slab of small nodes.
+//! Many doubly linked lists over one slab of slots.
 //!
 //! ```text
-//!  nodes, 16 bytes each
-//!  ┌──────────────┬──────────────┬─────┬──────────────┬──────────────┬─────
-//!  │ head of 0    │ head of 1    │ ... │ entry        │ entry        │ ...
-//!  │ prev next    │ prev next    │     │ prev next at │ prev next at │
-//!  └──────────────┴──────────────┴─────┴──────────────┴──────────────┴─────
-//!   0              1                    HEADS          HEADS + 1
+//!  slots, 32 bytes each with a word in them
+//!  ┌──────────────────┬──────────────────┬─────┬──────────────┬─────
+//!  │ head of 0        │ head of 1        │ ... │ entry        │ ...
+//!  │ prev next  least │ prev next  least │     │ prev next at │
+//!  │                  │                  │     │ value        │
+//!  └──────────────────┴──────────────────┴─────┴──────────────┴─────
+//!   0                  1                        HEADS
 //! ```
 //!
 //! 1. The list of a head is a ring through it: `next` goes from the first
@@ -14,143 +15,184 @@
 //! 2. So an entry leaves its list by its two neighbours alone, and need not
 //!    know which list that is; if both are the same head, that list is now
 //!    empty.
-//! 3. An entry outside of all lists may use `prev` and `next` for something
-//!    else.
+//! 3. An entry outside of all lists may use `prev`, `next` and `at` for
+//!    something else.
+//! 4. `at` of a head is its list's least: at or below every deadline there, and
+//!    `u64::MAX` if the list is empty.
 //!
-//! The payload lies elsewhere: what moves entries from list to list walks over
-//! 16 bytes each, four to a cache line.
+//! An entry is one place, value and all: who inserts or cancels meets one line
+//! of it, and the neighbours of what is cancelled now are mostly those of what
+//! is cancelled soon.
 
+use crate::raw::{Slot, prefetch};
 use std_alloc::vec::Vec;
 
-/// A node's place in the slab.
+/// A slot's place in the slab.
 pub(super) type Index = u32;
 
-/// One node: an entry, or the head of a list.
-#[derive(Clone, Copy)]
-pub(super) struct Node {
-    pub(super) prev: Index,
-    pub(super) next: Index,
-    /// The deadline of an entry.
-    pub(super) at: u64,
-}
-
-const _: () = assert!(size_of::<Node>() == 16, "four nodes to a cache line");
-
 /// The slab: `HEADS` heads, then the entries.
-pub(super) struct Lists<const HEADS: u32> {
-    nodes: Vec<Node>,
+pub(super) struct Lists<T, const HEADS: u32> {
+    slots: Vec<Slot<T>>,
 }
 
-impl<const HEADS: u32> Lists<HEADS> {
-    /// Makes a slab without memory; [`init`](Self::init) comes before use.
+impl<T, const HEADS: u32> Lists<T, HEADS> {
+    /// Makes a slab without memory; [`reserve`](Self::reserve) comes before
+    /// use.
     pub(super) const fn new() -> Self {
-        Self { nodes: Vec::new() }
+        Self { slots: Vec::new() }
     }
 
     /// Makes room for `entries` more and puts the heads in place.
     pub(super) fn reserve(&mut self, entries: usize) {
-        if self.nodes.is_empty() {
-            self.nodes.reserve_exact(HEADS as usize + entries);
-            self.nodes.extend((0..HEADS).map(|head| Node {
-                prev: head,
-                next: head,
-                at: 0,
-            }));
+        if self.slots.is_empty() {
+            self.slots.reserve_exact(HEADS as usize + entries);
+            self.slots.extend((0..HEADS).map(Slot::new));
         } else {
-            self.nodes.reserve(entries);
+            self.slots.reserve(entries);
         }
     }
 
     /// Returns how many entries fit without new memory.
     pub(super) fn capacity(&self) -> usize {
-        self.nodes.capacity().saturating_sub(HEADS as usize)
+        self.slots.capacity().saturating_sub(HEADS as usize)
+    }
+
+    /// Returns how many entries there are, in lists or not.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len().saturating_sub(HEADS as usize)
     }
 
     /// Adds an entry outside of all lists and returns its index.
     pub(super) fn grow(&mut self) -> Index {
-        let index = self.nodes.len() as Index;
-        self.nodes.push(Node {
-            prev: index,
-            next: index,
-            at: 0,
-        });
+        let index = self.slots.len() as Index;
+        self.slots.push(Slot::new(index));
         index
     }
 
     #[inline(always)]
-    pub(super) fn node(&self, index: Index) -> &Node {
-        &self.nodes[index as usize]
+    pub(super) fn slot(&self, index: Index) -> &Slot<T> {
+        &self.slots[index as usize]
     }
 
     #[inline(always)]
-    pub(super) fn node_mut(&mut self, index: Index) -> &mut Node {
-        &mut self.nodes[index as usize]
+    pub(super) fn slot_mut(&mut self, index: Index) -> &mut Slot<T> {
+        &mut self.slots[index as usize]
+    }
+
+    /// An entry's slot, `None` for what is no entry.
+    #[inline(always)]
+    pub(super) fn entry(&self, index: Index) -> Option<&Slot<T>> {
+        // A head has never a value, so it need not be told from an entry.
+        self.slots.get(index as usize)
+    }
+
+    /// As [`entry`](Self::entry).
+    #[inline(always)]
+    pub(super) fn entry_mut(&mut self, index: Index) -> Option<&mut Slot<T>> {
+        self.slots.get_mut(index as usize)
+    }
+
+    /// Asks for a slot to be near when it is wanted; any index will do.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, index: Index) {
+        // What is no slot asks for the last one: a hint for memory that is not
+        // there would walk the page tables each time, and a branch would be
+        // told wrongly where values are cancelled at random.
+        let last = self.slots.len().wrapping_sub(1);
+        prefetch(&self.slots, last.min(index as usize));
     }
 
     /// The first entry of a list.
     #[inline(always)]
     pub(super) fn first(&self, head: Index) -> Option<Index> {
-        let first = self.nodes.get(head as usize)?.next;
+        let first = self.slots.get(head as usize)?.next;
         (first != head).then_some(first)
+    }
+
+    /// At or below every deadline in a list.
+    #[inline(always)]
+    pub(super) fn least(&self, head: Index) -> u64 {
+        self.slot(head).at
+    }
+
+    /// Notes the least deadline in a list, which is not empty.
+    pub(super) fn tighten(&mut self, head: Index, least: u64) {
+        self.slot_mut(head).at = least;
     }
 
     /// Appends an entry, which is in no list, with its deadline.
     #[inline(always)]
     pub(super) fn push_back(&mut self, head: Index, entry: Index, at: u64) {
-        let head_node = &mut self.nodes[head as usize];
-        let last = core::mem::replace(&mut head_node.prev, entry);
-        self.nodes[last as usize].next = entry;
-        self.nodes[entry as usize] = Node {
-            prev: last,
-            next: head,
-            at,
-        };
+        let slot = self.slot_mut(head);
+        slot.at = at.min(slot.at);
+        let last = core::mem::replace(&mut slot.prev, entry);
+        self.slot_mut(last).next = entry;
+        let slot = self.slot_mut(entry);
+        (slot.prev, slot.next, slot.at) = (last, head, at);
     }
 
     /// Takes an entry out of its list; returns the list's head if the list is
     /// empty now.
     #[inline(always)]
     pub(super) fn unlink(&mut self, entry: Index) -> Option<Index> {
-        let Node { prev, next, .. } = self.nodes[entry as usize];
-        self.nodes[prev as usize].next = next;
-        self.nodes[next as usize].prev = prev;
+        let Slot { prev, next, .. } = *self.slot(entry);
+        self.slot_mut(prev).next = next;
+        let slot = self.slot_mut(next);
+        slot.prev = prev;
+        if prev != next {
+            return None;
+        }
         // Rule 2: only a head stands on both sides of a list's last entry.
-        (prev == next).then_some(prev)
+        slot.at = u64::MAX;
+        Some(prev)
     }
 
     /// Moves what stands from `first` to `last` at the front of one list to the
     /// end of another.
     #[inline(always)]
     pub(super) fn splice(&mut self, from: Index, first: Index, last: Index, to: Index) {
-        let rest = self.node(last).next;
-        self.node_mut(from).next = rest;
-        self.node_mut(rest).prev = from;
-        let tail = core::mem::replace(&mut self.node_mut(to).prev, last);
-        self.node_mut(tail).next = first;
-        self.node_mut(first).prev = tail;
-        self.node_mut(last).next = to;
+        let rest = self.slot(last).next;
+        let head = self.slot_mut(from);
+        head.next = rest;
+        if rest == from {
+            head.at = u64::MAX;
+        }
+        self.slot_mut(rest).prev = from;
+        let least = self.slot(first).at;
+        let head = self.slot_mut(to);
+        head.at = least.min(head.at);
+        let tail = core::mem::replace(&mut head.prev, last);
+        self.slot_mut(tail).next = first;
+        self.slot_mut(first).prev = tail;
+        self.slot_mut(last).next = to;
     }
 
     /// Walks a list from its first entry.
+    #[inline(always)]
     pub(super) fn iter(&self, head: Index) -> impl Iterator<Item = (Index, u64)> {
         let mut next = self.first(head);
         core::iter::from_fn(move || {
             let entry = next?;
-            let node = self.node(entry);
-            next = (node.next != head).then_some(node.next);
-            Some((entry, node.at))
+            let slot = self.slot(entry);
+            next = (slot.next != head).then_some(slot.next);
+            Some((entry, slot.at))
         })
     }
 
-    /// Checks the ring of a list and returns its length.
+    /// Checks a list and returns its length.
     pub(super) fn check(&self, head: Index) -> usize {
         let (mut last, mut count) = (head, 0);
-        for (entry, _) in self.iter(head) {
+        for (entry, at) in self.iter(head) {
             assert!(entry >= HEADS, "rule 1: between heads stand entries");
-            assert_eq!(self.node(entry).prev, last, "rule 1: prev undoes next");
+            assert_eq!(self.slot(entry).prev, last, "rule 1: prev undoes next");
+            assert!(self.slot(entry).is_full(), "what waits has a value");
+            assert!(at >= self.least(head), "rule 4: the least");
             (last, count) = (entry, count + 1);
         }
-        assert_eq!(self.node(head).prev, last, "rule 1: the ring is closed");
+        assert_eq!(self.slot(head).prev, last, "rule 1: the ring is closed");
+        assert!(!self.slot(head).is_full(), "a head has no value");
+        let none = self.least(head) == u64::MAX;
+        assert!(count > 0 || none, "rule 4: the least of an empty list");
         count
     }
 }

@@ -1,0 +1,251 @@
+//! Many values in one call, in order or in none.
+//!
+//! In order: what is first in line is handed out without looking anew before
+//! each value. In no order: a list whose whole time is over is handed out as it
+//! stands, and of a list in which `now` lies each value is handed out or moved,
+//! so that nothing is ever sorted.
+//!
+//! In no order no list is taken apart ahead of its time, but only once the
+//! least deadline in it has passed. `wake` says so, and both ways of calling
+//! keep the rules of the calendar, so they may be mixed.
+
+use super::{CalendarStore, Index, LANE, MOVES, NONE, SHORT};
+use crate::store::{Expired, Step, Swept};
+
+impl<T> CalendarStore<T> {
+    /// [`expire`](super::DeadlineStore::expire).
+    #[inline]
+    pub(super) fn expire_in_order(
+        &mut self,
+        now: u64,
+        budget: usize,
+        mut each: impl FnMut(Expired<T>),
+    ) -> Swept {
+        let mut fired = 0;
+        let mut left = budget;
+        while left > 0 {
+            if now < self.wake {
+                return Swept { fired, more: false };
+            }
+            let burst = self.burst(now, left, &mut each);
+            if burst > 0 {
+                fired += burst;
+                left -= burst;
+                continue;
+            }
+            left -= 1;
+            match self.work(now) {
+                Step::Due(expired) => {
+                    fired += 1;
+                    each(expired);
+                }
+                Step::Busy => {}
+                Step::Idle => return Swept { fired, more: false },
+            }
+        }
+        Swept { fired, more: true }
+    }
+
+    /// The entries of a short list by deadline, then by place, with their
+    /// number; `None` for a long list.
+    #[inline(always)]
+    fn sorted(&self, head: Index) -> Option<([(u64, Index); SHORT], usize)> {
+        let (mut sorted, mut count) = ([(u64::MAX, NONE); SHORT], 0);
+        for (slot, at) in self.lists.iter(head) {
+            if count == SHORT {
+                return None;
+            }
+            let mut place = count;
+            while place > 0 && sorted[place - 1].0 > at {
+                sorted[place] = sorted[place - 1];
+                place -= 1;
+            }
+            sorted[place] = (at, slot);
+            count += 1;
+        }
+        Some((sorted, count))
+    }
+
+    /// Hands out what is first in line without looking anew before each value:
+    /// the due part of the lane, then that of a short list.
+    #[inline(always)]
+    fn burst(&mut self, now: u64, budget: usize, each: &mut impl FnMut(Expired<T>)) -> usize {
+        let mut fired = 0;
+        let mut hand = |store: &mut Self, slot| {
+            if let Step::Due(expired) = store.take(slot) {
+                fired += 1;
+                each(expired);
+            }
+        };
+        let late = self
+            .late
+            .first()
+            .map_or(u64::MAX, |first| first.0.as_nanos());
+        let (begin, bucket) = if self.drain == NONE {
+            let earliest = self.earliest();
+            (earliest.map_or(u64::MAX, |bucket| bucket.start), earliest)
+        } else {
+            (self.cursor, None)
+        };
+        // Of equals the lane's, by rule 4.
+        let limit = now.min(begin).min(late);
+        let mut left = budget;
+        let mut front = late;
+        while let Some(slot) = self.lists.first(LANE) {
+            let at = self.at(slot);
+            if left == 0 || at > limit {
+                front = front.min(at);
+                break;
+            }
+            left -= 1;
+            hand(self, slot);
+        }
+        let Some(bucket) = bucket.filter(|bucket| bucket.start <= now) else {
+            return fired;
+        };
+        self.touch(SHORT as u64 + 1);
+        if let Some((sorted, count)) = self.sorted(bucket.head) {
+            for &(at, slot) in sorted[..count].iter().take(left) {
+                if at > now || at >= front {
+                    break;
+                }
+                hand(self, slot);
+            }
+        }
+        fired
+    }
+
+    /// [`expire_unordered`](super::DeadlineStore::expire_unordered).
+    #[inline]
+    pub(super) fn expire_in_no_order(
+        &mut self,
+        now: u64,
+        budget: usize,
+        mut each: impl FnMut(Expired<T>),
+    ) -> Swept {
+        let mut fired = 0;
+        let mut left = budget;
+        while left > 0 {
+            if now < self.wake {
+                return Swept { fired, more: false };
+            }
+            let Some(part) = self.gather(now, left, &mut each) else {
+                return Swept { fired, more: false };
+            };
+            fired += part;
+            left -= part.max(1);
+        }
+        Swept { fired, more: true }
+    }
+
+    /// Hands out at most `budget` of the values that are due, or moves a few
+    /// nearer to their time; `None` if none is due.
+    fn gather(
+        &mut self,
+        now: u64,
+        budget: usize,
+        each: &mut impl FnMut(Expired<T>),
+    ) -> Option<usize> {
+        self.touch(2);
+        let mut fired = self.sweep(LANE, now, budget, each);
+        while fired < budget
+            && let Some((at, &slot)) = self.late.first()
+            && at.as_nanos() <= now
+        {
+            self.hand(slot, &mut fired, each);
+        }
+        if fired == budget {
+            return Some(fired);
+        }
+        if self.drain != NONE {
+            return Some(fired + self.sift(now, budget - fired, each));
+        }
+        let earliest = self.earliest();
+        if let Some(bucket) = earliest
+            && self.lists.least(bucket.head) <= now
+        {
+            if bucket.last() <= now {
+                return Some(fired + self.sweep(bucket.head, now, budget - fired, each));
+            }
+            self.touch(SHORT as u64 + 1);
+            let Some((sorted, count)) = self.sorted(bucket.head) else {
+                self.open(bucket);
+                return Some(fired + self.sift(now, budget - fired, each));
+            };
+            for &(at, slot) in sorted[..count].iter().take(budget - fired) {
+                if at > now {
+                    break;
+                }
+                self.hand(slot, &mut fired, each);
+            }
+            if sorted[0].0 > now {
+                // A cancel took what was the least.
+                self.lists.tighten(bucket.head, sorted[0].0);
+            }
+        }
+        if fired > 0 {
+            return Some(fired);
+        }
+        let least = earliest.map_or(u64::MAX, |bucket| self.lists.least(bucket.head));
+        self.wake = self.front().map_or(least, |front| front.0.min(least));
+        let start = earliest.map_or(u64::MAX, |bucket| bucket.start);
+        if start > now && now > self.cursor {
+            // Rule 2: the earliest list begins after it.
+            self.cursor = now;
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn hand(&mut self, slot: Index, fired: &mut usize, each: &mut impl FnMut(Expired<T>)) {
+        if let Step::Due(expired) = self.take(slot) {
+            *fired += 1;
+            each(expired);
+        }
+    }
+
+    /// Hands out at most `budget` values from the front of a list up to the
+    /// first that is not due.
+    #[inline(always)]
+    fn sweep(
+        &mut self,
+        head: Index,
+        now: u64,
+        budget: usize,
+        each: &mut impl FnMut(Expired<T>),
+    ) -> usize {
+        let mut fired = 0;
+        while fired < budget
+            && let Some(slot) = self.lists.first(head)
+            && self.at(slot) <= now
+        {
+            self.hand(slot, &mut fired, each);
+        }
+        fired
+    }
+
+    /// As [`advance`](Self::advance), but what is due is handed out, at most
+    /// `budget` values.
+    fn sift(&mut self, now: u64, budget: usize, each: &mut impl FnMut(Expired<T>)) -> usize {
+        let mut fired = 0;
+        let mut moves = MOVES;
+        while moves > 0 {
+            fired += self.sweep(self.drain, now, budget - fired, each);
+            if fired == budget {
+                break;
+            }
+            // What comes in order behind one that is not due is not due.
+            let run = self.advance_in_order(moves);
+            moves -= run;
+            if run == 0 {
+                let Some(slot) = self.lists.first(self.drain) else {
+                    break;
+                };
+                self.descend(slot);
+                moves -= 1;
+            }
+        }
+        self.close();
+        fired
+    }
+}
