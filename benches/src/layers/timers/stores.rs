@@ -3,6 +3,8 @@
 //! Every contender gets the same deadlines, converted to its own type of time before the clock
 //! runs, and every value that comes out is summed and checked.
 //! A wheel rounds a deadline up to its tick; ours and the maps do not, and do more work for it.
+//! A wheel keeps no order below its tick either: the calendar takes part twice where timers fire,
+//! once as it is, and once by `expire_unordered`, which is exact too but sorts nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -82,6 +84,41 @@ macro_rules! ours {
 }
 
 ours!(CalendarStore FiringStore HeapStore LaneStore);
+
+/// The calendar asked for what is due in no order, as a wheel gives it.
+struct Unordered(CalendarStore<u64>);
+
+impl Deadlines for Unordered {
+    type Key = Handle;
+    type Time = timers::Instant;
+
+    fn new(room: usize) -> Self {
+        Self(CalendarStore::with_capacity(room))
+    }
+
+    fn time(&self, at: u64) -> timers::Instant {
+        timers::Instant::from_nanos(at)
+    }
+
+    #[inline]
+    fn insert(&mut self, at: timers::Instant, value: u64) -> Handle {
+        DeadlineStore::insert(&mut self.0, at, value)
+    }
+
+    #[inline]
+    fn cancel(&mut self, key: Handle) -> Option<u64> {
+        DeadlineStore::cancel(&mut self.0, key)
+    }
+
+    #[inline]
+    fn expire(&mut self, now: timers::Instant) -> (u64, u64, bool) {
+        let mut sum = 0_u64;
+        let swept = self.0.expire_unordered(now, BUDGET, |due| {
+            sum = sum.wrapping_add(due.value);
+        });
+        (swept.fired as u64, sum, swept.more)
+    }
+}
 
 /// What std has: a map by deadline and serial number.
 struct Ordered {
@@ -497,6 +534,7 @@ macro_rules! cancelling {
 macro_rules! firing {
     ($name:literal, $run:ident $(, $arg:tt)*) => {{
         let scenario = Scenario::new(LAYER, $name, 500_000, 2_000)
+            .ours("rast CalendarStore, unordered", $run::<Unordered $(, $arg)*>)
             .ours("rast CalendarStore", $run::<CalendarStore<u64> $(, $arg)*>)
             .ours("rast FiringStore", $run::<FiringStore<u64> $(, $arg)*>)
             .rival("std BTreeMap", $run::<Ordered $(, $arg)*>)
