@@ -33,6 +33,7 @@ use crate::slab::SlabList;
 use crate::span::{GRAIN, Span, SpanIndex, bytes_for, bytes_for_class};
 use crate::tally::Tally;
 
+mod accept;
 mod call;
 #[cfg(test)]
 mod fragmentation;
@@ -43,6 +44,7 @@ mod tests;
 #[cfg(test)]
 pub(crate) use tests::is_zero;
 
+pub(crate) use accept::Run;
 pub(crate) use call::Level;
 pub(crate) use purge::CALL;
 
@@ -128,6 +130,17 @@ impl Slot {
             .wrapping_sub(self.taken.read())
             .cast_signed()
             >= self.bound.get()
+    }
+
+    /// How many more blocks the list takes.
+    #[inline(always)]
+    fn room(&self) -> i64 {
+        let excess = self
+            .given
+            .read()
+            .wrapping_sub(self.taken.read())
+            .cast_signed();
+        self.bound.get() - excess
     }
 
     /// How many blocks are in the list.
@@ -424,38 +437,6 @@ impl Arena {
             list.unlink(slab);
             self.close_slab(slab);
         }
-    }
-
-    /// Takes back a block that another thread freed and counted.
-    ///
-    /// # Safety
-    ///
-    /// 1. `block` is a free block of this arena, given up by its user, in no list.
-    #[inline]
-    pub(crate) unsafe fn accept(&self, block: *mut Block) {
-        if HARDENED {
-            hardened::accept(self, block);
-        }
-        // SAFETY: the block lies in a segment of this arena.
-        let slab = unsafe { Segment::slab_of(block) };
-        let class = match slab.class() {
-            Some(class) => class,
-            None => {
-                // SAFETY: blocks are never null.
-                let start = unsafe { NonNull::new_unchecked(block) }.cast();
-                // SAFETY: what no slab serves is a used span.
-                let span = unsafe { Span::at_start(start) };
-                match usize::from(span.class()) {
-                    SPANS => {
-                        self.give_span(span);
-                        return;
-                    }
-                    class => class,
-                }
-            }
-        };
-        // SAFETY: obligation 1, and the class is the block's.
-        unsafe { self.put(class, block) };
     }
 
     /// Takes a large block back that [`give_up_large`](Self::give_up_large) gave up and counted.

@@ -2,17 +2,20 @@
 //!
 //! A plain list through the blocks costs the owner a wait for each: its first word was last written by another processor,
 //! and only it tells where the next one is.
-//! So a block that has the room carries the addresses of those that come after it:
+//! So a block that has the room carries the places of those that come after it:
 //!
 //! ```text
-//!   first ─► │ link │ count │ ▪ ▪ ▪ ▪ ▪ ▪ │ ─► │ link │ ─► │ link │ count │ ▪ ▪ ▪ │ ─► …
-//!              carrier of 64 bytes             8 bytes       carrier
+//!   first ─► │ link │ count │ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ │ ─► │ link │ ─► │ link │ count │ ▪ ▪ ▪ │ ─► …
+//!              carrier of 64 bytes                            8 bytes       carrier
 //!                              └► blocks that nobody writes to
 //! ```
 //!
+//! A place is the block's distance from its carrier in units of 8 bytes, in 32 bits: so twice as many have room as
+//! addresses would, and a block that is 16 GiB away or more begins a carrier of its own.
 //! The bit 0 of a link says that the block it leads to is a carrier; blocks are at multiples of 8.
-//! The freeing thread touches the carriers alone, and the owner reads one line for six blocks of 64 bytes; to the others
-//! it only writes, which nothing waits for.
+//!
+//! The freeing thread touches the carriers alone. The owner reads one line for thirteen blocks of 64 bytes, and asks for
+//! the next carrier's before it goes through those of one; to the others it only writes, which nothing waits for.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -20,13 +23,28 @@ use core::ptr::{self, NonNull};
 use crate::block::Block;
 use crate::hardened::HARDENED;
 use crate::misuse;
+use crate::primitive::hint::prefetch_write;
 
 /// The bit of a link to a carrier.
 const CARRIES: usize = 1;
-/// The words of a carrier before the addresses.
-const HEAD: usize = 2;
-/// Addresses that a carrier takes at most.
-const CARRIED_MAX: usize = 62;
+/// What a carrier has before the distances: its link and their count.
+const HEAD: usize = size_of::<usize>() + size_of::<u32>();
+/// Where in it the count stands.
+const COUNT: usize = size_of::<usize>();
+/// Distances that a carrier takes at most.
+const CARRIED_MAX: usize = 63;
+/// Blocks are at multiples of eight bytes.
+const UNIT_BITS: u32 = 3;
+/// What a full parcel has, as [`weight`] counts.
+const FULL: usize = 64 * LEAST;
+/// What a block counts at least.
+const LEAST: usize = 1024;
+
+/// What a block of `size` bytes counts in a parcel: so one number bounds both, 64 blocks and 64 KiB.
+#[inline(always)]
+const fn weight(size: usize) -> usize {
+    if size > LEAST { size } else { LEAST }
+}
 
 /// Freed blocks of one owner.
 pub(crate) struct Parcel<O> {
@@ -34,11 +52,14 @@ pub(crate) struct Parcel<O> {
     /// The link to the first block.
     first: Cell<*mut Block>,
     last: Cell<*mut Block>,
-    carrier: Cell<*mut *mut Block>,
-    carried: Cell<usize>,
-    room: Cell<usize>,
-    count: Cell<usize>,
-    bytes: Cell<usize>,
+    /// The last carrier; null if the first link leads to none.
+    carrier: Cell<*mut Block>,
+    /// Where the carrier takes the next distance.
+    place: Cell<*mut i32>,
+    /// Where its room ends.
+    end: Cell<*mut i32>,
+    /// What may still be put in, in bytes as [`weight`] counts them.
+    left: Cell<usize>,
 }
 
 /// What a parcel held when it was taken out.
@@ -56,16 +77,15 @@ impl<O> Parcel<O> {
             first: Cell::new(ptr::null_mut()),
             last: Cell::new(ptr::null_mut()),
             carrier: Cell::new(ptr::null_mut()),
-            carried: Cell::new(0),
-            room: Cell::new(0),
-            count: Cell::new(0),
-            bytes: Cell::new(0),
+            place: Cell::new(ptr::null_mut()),
+            end: Cell::new(ptr::null_mut()),
+            left: Cell::new(FULL),
         }
     }
 
     /// Whether the parcel is for this owner.
-    #[inline]
-    pub(crate) fn is_for(&self, owner: &O) -> bool {
+    #[inline(always)]
+    pub(crate) fn is_for(&self, owner: *const O) -> bool {
         ptr::eq(self.owner.get(), owner)
     }
 
@@ -75,16 +95,46 @@ impl<O> Parcel<O> {
         self.owner.set(owner);
     }
 
-    /// How many blocks are in it.
+    /// Whether it is to be delivered.
     #[inline]
-    pub(crate) fn count(&self) -> usize {
-        self.count.get()
+    pub(crate) fn is_full(&self) -> bool {
+        self.left.get() == 0
     }
 
-    /// How many bytes were asked for with them.
-    #[inline]
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.get()
+    /// Puts a block in if the last carrier takes its place and the parcel is not full by it; false, and nothing has changed,
+    /// if not.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Parcel::put`].
+    #[inline(always)]
+    pub(crate) unsafe fn try_put(&self, block: *mut Block, size: usize) -> bool {
+        let left = self.left.get();
+        if left <= weight(size) || !self.carry(block) {
+            return false;
+        }
+        self.left.set(left - weight(size));
+        true
+    }
+
+    /// Notes in the last carrier where a block is; false, and nothing has changed, if it has no room or is too far away.
+    #[inline(always)]
+    fn carry(&self, block: *mut Block) -> bool {
+        let place = self.place.get();
+        if place == self.end.get() {
+            return false;
+        }
+        let bytes = block.addr().wrapping_sub(self.carrier.get().addr());
+        let distance = bytes.cast_signed() >> UNIT_BITS;
+        if distance as i32 as isize != distance {
+            return false;
+        }
+        // SAFETY: the place lies before the end of the carrier's room, which is this parcel's, and is aligned to its four
+        // bytes, as the head ends so.
+        unsafe { place.write(distance as i32) };
+        // SAFETY: as above, so the next place lies in the room or at its end.
+        self.place.set(unsafe { place.add(1) });
+        true
     }
 
     /// Puts a block in.
@@ -93,17 +143,11 @@ impl<O> Parcel<O> {
     ///
     /// 1. `block` is a free block of the parcel's owner, `size` bytes long or more; the caller alone has it and gives it
     ///    up.
+    /// 2. Its provenance was exposed.
     #[inline]
     pub(crate) unsafe fn put(&self, block: *mut Block, size: usize) {
-        self.count.set(self.count.get() + 1);
-        self.bytes.set(self.bytes.get() + size);
-        let carried = self.carried.get();
-        if carried < self.room.get() {
-            // SAFETY: the carrier has room for this many addresses past its head.
-            let place = unsafe { self.carrier.get().add(HEAD + carried) };
-            // SAFETY: as above; the carrier is this parcel's, and aligned to a word.
-            unsafe { place.write(block) };
-            self.carried.set(carried + 1);
+        self.left.set(self.left.get().saturating_sub(weight(size)));
+        if self.carry(block) {
             return;
         }
         self.seal();
@@ -112,28 +156,34 @@ impl<O> Parcel<O> {
         if self.first.get().is_null() {
             self.last.set(block);
         }
-        let room = (size / size_of::<usize>())
-            .saturating_sub(HEAD)
-            .min(CARRIED_MAX);
-        self.carried.set(0);
-        self.room.set(room);
+        let room = (size.saturating_sub(HEAD) / size_of::<i32>()).min(CARRIED_MAX);
         if room > 0 {
-            self.carrier.set(block.cast());
+            self.carrier.set(block);
+            // SAFETY: the block has room for its head.
+            let place = unsafe { block.byte_add(HEAD) }.cast::<i32>();
+            self.place.set(place);
+            // SAFETY: and for this many distances behind it.
+            self.end.set(unsafe { place.add(room) });
             self.first.set(block.map_addr(|address| address | CARRIES));
         } else {
             self.first.set(block);
         }
     }
 
-    /// Writes how many addresses the last carrier carries.
+    /// Writes how many blocks the last carrier carries; it takes no more.
     #[inline]
     fn seal(&self) {
-        if self.room.replace(0) > 0 {
-            // SAFETY: a carrier is longer than its head.
-            let count = unsafe { self.carrier.get().add(1) };
-            // SAFETY: as above; the carrier is this parcel's, and aligned to a word.
-            unsafe { count.cast::<usize>().write(self.carried.get()) };
+        let carrier = self.carrier.replace(ptr::null_mut());
+        let place = self.place.replace(ptr::null_mut());
+        self.end.set(ptr::null_mut());
+        if carrier.is_null() {
+            return;
         }
+        let carried = (place.addr() - carrier.addr() - HEAD) / size_of::<i32>();
+        // SAFETY: a carrier is longer than its head.
+        let count = unsafe { carrier.byte_add(COUNT) };
+        // SAFETY: as above; the carrier is this parcel's, and aligned to a word.
+        unsafe { count.cast::<u32>().write(carried as u32) };
     }
 
     /// Takes all blocks out, with the owner; `None` if there is none.
@@ -141,9 +191,7 @@ impl<O> Parcel<O> {
         // SAFETY: owners stay for ever, as `open` asks.
         let owner = unsafe { self.owner.replace(ptr::null()).as_ref() }?;
         self.seal();
-        self.carried.set(0);
-        self.count.set(0);
-        self.bytes.set(0);
+        self.left.set(FULL);
         Some(Packed {
             owner,
             first: self.first.replace(ptr::null_mut()),
@@ -167,22 +215,30 @@ pub(crate) unsafe fn unpack(
     // SAFETY: obligation 1: the first word is the link.
     let next = unsafe { Block::next(block) };
     let mut count = 0;
+    // It is written to when its turn comes.
+    prefetch_write(block_of(next));
     if link.addr() & CARRIES != 0 {
-        let carrier = block.cast::<*mut Block>();
-        // SAFETY: a carrier has a head of two words.
-        let place = unsafe { carrier.add(1) };
-        // SAFETY: the second one is the count, written when the carrier was sealed.
-        count = unsafe { place.cast::<usize>().read() };
+        // SAFETY: a carrier has a head, whose end is the count.
+        let place = unsafe { block.byte_add(COUNT) };
+        // SAFETY: it was written when the carrier was sealed.
+        count = unsafe { place.cast::<u32>().read() } as usize;
         if HARDENED && count > CARRIED_MAX {
             misuse::end(format_args!(
                 "the free block {block:p} was written to after it was freed"
             ));
         }
+        // SAFETY: that many distances follow.
+        let places = unsafe { block.byte_add(HEAD) }.cast::<i32>();
         for index in 0..count {
-            // SAFETY: that many addresses follow.
-            let place = unsafe { carrier.add(HEAD + index) };
+            // SAFETY: as above.
+            let place = unsafe { places.add(index) };
             // SAFETY: they were written when the blocks were put in.
-            let carried = unsafe { place.read() };
+            let distance = unsafe { place.read() };
+            let address = block
+                .addr()
+                .wrapping_add_signed((distance as isize) << UNIT_BITS);
+            // The block's provenance was exposed before it was put in.
+            let carried = ptr::with_exposed_provenance_mut(address);
             // SAFETY: blocks are never null.
             accept(unsafe { NonNull::new_unchecked(carried) });
         }
@@ -218,11 +274,12 @@ mod tests {
             }
             blocks.push(block.as_mut_ptr().addr());
             let start = block.as_mut_ptr();
+            start.expose_provenance();
             memory.push(block);
-            // SAFETY: the block is writable, this long, aligned, and kept until the end.
+            // SAFETY: the block is writable, this long, aligned, exposed, and kept until the end.
             unsafe { parcel.put(start.cast(), words * size_of::<usize>()) };
         }
-        assert_eq!(parcel.count(), 300);
+        assert!(parcel.is_full());
         let packed = parcel.take().unwrap();
         assert!(parcel.take().is_none());
         // SAFETY: the last block of the list is there.
@@ -235,5 +292,35 @@ mod tests {
         found.sort_unstable();
         blocks.sort_unstable();
         assert_eq!(found, blocks);
+    }
+    #[test]
+    fn a_parcel_is_full_by_blocks_or_by_bytes() {
+        for (size, count) in [(64, 64), (1024, 64), (4096, 16), (8192, 8)] {
+            assert_eq!(FULL.div_ceil(weight(size)), count, "{size}");
+        }
+    }
+
+    #[cfg(target_pointer_width = "64")]
+    #[test]
+    fn a_block_too_far_away_is_not_carried() {
+        static OWNER: u8 = 0;
+        let parcel = Parcel::<u8>::new();
+        parcel.open(&OWNER);
+        let mut block = std::vec![0_usize; 100].into_boxed_slice();
+        let start = block.as_mut_ptr();
+        // SAFETY: the block is writable, this long, aligned, and kept until the end.
+        unsafe { parcel.put(start.cast(), 800) };
+        let far = |bytes: isize| start.wrapping_byte_offset(bytes).cast::<Block>();
+        assert!(!parcel.carry(far(16 << 30)));
+        assert!(!parcel.carry(far((-16 << 30) - 8)));
+        assert!(parcel.carry(far((16 << 30) - 8)));
+        assert!(parcel.carry(far(-16 << 30)));
+        let packed = parcel.take().unwrap();
+        let mut found = Vec::new();
+        // SAFETY: the list came from the parcel.
+        let (next, count) = unsafe { unpack(packed.first, |block| found.push(block.addr().get())) };
+        assert!(next.is_null() && count == 3);
+        let near = start.addr();
+        assert_eq!(found, [near + (16 << 30) - 8, near - (16 << 30), near]);
     }
 }

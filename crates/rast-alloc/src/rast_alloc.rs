@@ -203,9 +203,10 @@ mod heap {
 
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 mod heap {
+    use crate::arena::check_class;
     use crate::hardened::{self, HARDENED};
 
-    use super::{Layout, NonNull, SLAB_MAX, Segment, key_of, small_class_of, thread};
+    use super::{Layout, NonNull, SLAB_MAX, Segment, ThreadHeap, key_of, small_class_of, thread};
     use core::ptr;
 
     /// Takes a block.
@@ -252,11 +253,42 @@ mod heap {
             if HARDENED {
                 hardened::check_segment(block, layout);
             }
+            let class = small_class_of(key);
             // SAFETY: a block of a class lies in a segment, obligation 1.
-            if ptr::eq(unsafe { Segment::owner_of(block) }, heap.name()) {
-                let class = small_class_of(key);
+            let owner = unsafe { Segment::owner_of(block) };
+            if ptr::eq(owner, heap.name()) {
                 // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
                 unsafe { heap.arena.push(class, block, layout.size()) };
+                return;
+            }
+            // SAFETY: obligation 1; the owner stands in the header, and the class follows from the layout.
+            unsafe { deallocate_foreign(block, layout, class, heap, owner) };
+            return;
+        }
+        // SAFETY: obligation 1.
+        unsafe { deallocate_slow(block, layout) };
+    }
+
+    /// Gives a small block of another owner back.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`deallocate`]; the block is of this class and owner, and `heap` is the thread's.
+    #[inline(never)]
+    unsafe fn deallocate_foreign(
+        block: *mut u8,
+        layout: Layout,
+        class: usize,
+        heap: &ThreadHeap,
+        owner: *const (),
+    ) {
+        if !HARDENED {
+            if cfg!(debug_assertions) {
+                // SAFETY: obligation 1: the block lies in a mapped segment.
+                unsafe { check_class(class, block) };
+            }
+            // SAFETY: obligation 1; small blocks are those of threads' heaps.
+            if unsafe { heap.try_post(block, owner, class, layout.size()) } {
                 return;
             }
         }

@@ -78,6 +78,8 @@ impl Segment {
             unsafe { os::unmap(start, SEGMENT, SEGMENT) };
             return None;
         }
+        // Parcels keep distances between blocks, from which the owner makes their addresses again.
+        start.expose_provenance();
         let segment = start.cast::<Self>();
         // SAFETY: the mapping is new, aligned to its length, and longer than the header, for which zeroes are a value: null
         // pointers, numbers, slabs that serve no class, tags that are not read before they are written.

@@ -22,14 +22,14 @@
 //!    with what is still in use.
 //!    A heap whose thread is idle is released too, but kept for that thread: others tend it and adopt another one.
 //! 2. A letter to a heap that nobody holds is put away by the thread that delivered it.
-//! 3. A parcel is delivered when it has [`PARCEL_BLOCKS`] blocks or [`PARCEL_BYTES`] bytes, when another owner needs its
-//!    place, every [`TURNS`] slow paths, at idle, and when the thread ends.
+//! 3. A parcel is delivered when it is full ([`Parcel::is_full`]: 64 blocks or 64 KiB), when another owner needs its place,
+//!    every [`TURNS`] slow paths, at idle, and when the thread ends.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
-use crate::arena::{Arena, Level, SLOTS, check_given};
+use crate::arena::{Arena, Level, Run, SLOTS, check_given};
 use crate::block::Block;
 use crate::delay::DELAY;
 use crate::hardened::{self, HARDENED};
@@ -48,10 +48,6 @@ use crate::thread;
 
 /// Owners that a thread collects blocks for at a time.
 const PARCELS: usize = 8;
-/// Blocks of a full parcel.
-const PARCEL_BLOCKS: usize = 64;
-/// Bytes of a full parcel.
-const PARCEL_BYTES: usize = 64 * 1024;
 /// Blocks that one slow path puts away of those that arrived.
 const PUT_AWAY: usize = 512;
 /// Slow paths between two deliveries of all parcels.
@@ -236,19 +232,62 @@ impl ThreadHeap {
         // SAFETY: obligation 1: the block lies in a mapped segment.
         unsafe { check_given(block, layout) };
         let (block, size) = (block.as_ptr().cast::<Block>(), layout.size());
-        self.foreign[Level::of(layout).slot()].add(1);
+        self.foreign_of(Level::of(layout).slot()).add(1);
         self.arena.bytes_given.add(size as u64);
-        // Heaps are some pages apart.
-        let parcel = &self.parcels[(ptr::from_ref(owner).addr() >> 14) % PARCELS];
+        let parcel = self.parcel_of(owner);
         if !parcel.is_for(owner) {
             self.deliver(parcel);
             parcel.open(owner);
         }
         // SAFETY: obligation 1; the parcel is this owner's.
         unsafe { parcel.put(block, size) };
-        if parcel.count() >= PARCEL_BLOCKS || parcel.bytes() >= PARCEL_BYTES {
+        if parcel.is_full() {
             self.deliver(parcel);
         }
+    }
+
+    /// The parcel for an owner; it may be another one's, or nobody's.
+    #[inline(always)]
+    fn parcel_of(&self, owner: *const Self) -> &Parcel<Self> {
+        // Heaps are some pages apart.
+        &self.parcels[(owner.addr() >> 14) % PARCELS]
+    }
+
+    /// Puts a block of another owner into its parcel if that takes its address; false, and nothing has changed, if not. A
+    /// heap that no thread holds has no parcel that is anybody's, so the call does not succeed.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of `owner`, a thread's heap, and of `class`, taken for `size` bytes; the caller gives it up if
+    ///    the call succeeds.
+    #[inline(always)]
+    pub(crate) unsafe fn try_post(
+        &self,
+        block: *mut u8,
+        owner: *const (),
+        class: usize,
+        size: usize,
+    ) -> bool {
+        let owner = owner.cast::<Self>();
+        let parcel = self.parcel_of(owner);
+        if !parcel.is_for(owner) {
+            return false;
+        }
+        // SAFETY: obligation 1, and the parcel is the owner's.
+        if !unsafe { parcel.try_put(block.cast(), size) } {
+            return false;
+        }
+        self.foreign_of(class).add(1);
+        self.arena.bytes_given.add(size as u64);
+        true
+    }
+
+    /// The blocks of other owners in a slot.
+    #[inline(always)]
+    fn foreign_of(&self, slot: usize) -> &Tally {
+        debug_assert!(slot < SLOTS);
+        // SAFETY: slots are those of layouts, all below `SLOTS`.
+        unsafe { self.foreign.get_unchecked(slot) }
     }
 
     /// Delivers a parcel, if there is something in it.
@@ -367,26 +406,33 @@ impl ThreadHeap {
     #[cold]
     #[inline(never)]
     fn put_away(&self, most: usize) -> bool {
+        let mut run = Run::none();
         let mut count = 0;
-        while count < most {
+        let is_all = loop {
+            if count >= most {
+                break false;
+            }
             if self.arrived.get().is_null() {
                 self.arrived.set(self.mailbox.take());
             }
             let link = self.arrived.get();
             if link.is_null() {
-                return true;
+                break true;
             }
             if HARDENED {
                 hardened::check_posted(&self.arena, parcel::block_of(link));
             }
-            // SAFETY: letters hold free blocks of this heap, in no other list.
-            let accept = |block: NonNull<Block>| unsafe { self.arena.accept(block.as_ptr()) };
+            let accept = |block: NonNull<Block>| {
+                // SAFETY: letters hold free blocks of this heap, in no other list; the run is this call's.
+                unsafe { self.arena.accept_next(&mut run, block.as_ptr()) };
+            };
             // SAFETY: letters come from parcels; this one is forgotten for the next.
             let (next, more) = unsafe { unpack(link, accept) };
             self.arrived.set(next);
             count += more;
-        }
-        false
+        };
+        self.arena.settle(&run);
+        is_all
     }
 
     /// Tells the process how many bytes are asked for, if that has changed by much.

@@ -1,0 +1,125 @@
+//! Blocks that other threads freed come home.
+//!
+//! Many come at once, and often some in turn are of one slab: a thread frees what it was sent, in the order in which it was
+//! taken.
+//! Such a run goes into the list of its class without a look at the slab's class or the list's length for each; the list's
+//! words are written when it ends.
+
+use super::{Arena, SPANS, Span};
+use crate::block::Block;
+use crate::hardened::{self, HARDENED};
+use crate::segment::{SLOT, Segment};
+use core::ptr::{self, NonNull};
+
+/// Blocks of one slab that come one after another.
+///
+/// Invariant: with [`Run::room`] above 0, `place` is the slot of a slab of `class`, and the list of that class has room for
+/// so many blocks behind those of `head`.
+pub(crate) struct Run {
+    /// The number of the slab's slot in the address space.
+    place: usize,
+    class: usize,
+    /// What the list is to begin with.
+    head: *mut Block,
+    /// How many more blocks the list takes.
+    room: i64,
+    /// How many it took before the run.
+    room_before: i64,
+}
+
+impl Run {
+    /// The run of no slab.
+    pub(crate) const fn none() -> Self {
+        Self {
+            place: 0,
+            class: 0,
+            head: ptr::null_mut(),
+            room: 0,
+            room_before: 0,
+        }
+    }
+}
+
+impl Arena {
+    /// Takes back a block that another thread freed and counted.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a free block of this arena, given up by its user, in no list.
+    #[inline]
+    pub(crate) unsafe fn accept(&self, block: *mut Block) {
+        if HARDENED {
+            hardened::accept(self, block);
+        }
+        // SAFETY: the block lies in a segment of this arena.
+        let slab = unsafe { Segment::slab_of(block) };
+        let class = match slab.class() {
+            Some(class) => class,
+            None => {
+                // SAFETY: blocks are never null.
+                let start = unsafe { NonNull::new_unchecked(block) }.cast();
+                // SAFETY: what no slab serves is a used span.
+                let span = unsafe { Span::at_start(start) };
+                match usize::from(span.class()) {
+                    SPANS => {
+                        self.give_span(span);
+                        return;
+                    }
+                    class => class,
+                }
+            }
+        };
+        // SAFETY: obligation 1, and the class is the block's.
+        unsafe { self.put(class, block) };
+    }
+
+    /// As [`accept`](Self::accept), for one of many. From the first one until [`settle`](Self::settle) the arena is used for
+    /// nothing else.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::accept`].
+    /// 2. `run` began as [`Run::none`] and was given to this arena alone.
+    #[inline(always)]
+    pub(crate) unsafe fn accept_next(&self, run: &mut Run, block: *mut Block) {
+        if !HARDENED && run.room > 0 && block.addr() / SLOT == run.place {
+            // SAFETY: obligation 1; the block is of the run's class, as its slab is.
+            unsafe { Block::set_next(block, run.head) };
+            run.head = block;
+            run.room -= 1;
+            return;
+        }
+        self.settle(run);
+        *run = Run::none();
+        // SAFETY: obligation 1: the block lies in a segment of this arena.
+        if !HARDENED && let Some(class) = unsafe { Segment::slab_of(block) }.class() {
+            let slot = self.slot(class);
+            let room = slot.room();
+            if room > 0 {
+                // SAFETY: obligation 1.
+                unsafe { Block::set_next(block, slot.head.get()) };
+                *run = Run {
+                    place: block.addr() / SLOT,
+                    class,
+                    head: block,
+                    room: room - 1,
+                    room_before: room,
+                };
+                return;
+            }
+        }
+        // SAFETY: obligation 1.
+        unsafe { self.accept(block) };
+    }
+
+    /// Writes down what a run brought; it is used no more.
+    #[inline(always)]
+    pub(crate) fn settle(&self, run: &Run) {
+        let count = run.room_before - run.room;
+        if count > 0 {
+            let slot = self.slot(run.class);
+            slot.head.set(run.head);
+            slot.brought(count as usize);
+        }
+    }
+}
