@@ -124,7 +124,7 @@ pub struct Swept {
 /// | --- | --- | --- | --- | --- |
 /// | [`CalendarStore`] | what is mostly cancelled, any population | O(1) | O(1) | O(1) |
 /// | [`LaneStore`] | timeouts of a few durations | O(1) | O(1), its place later | O(1) |
-/// | [`FiringStore`] | what is hardly ever cancelled | O(log n) | O(1), its place at its time | O(log n) |
+/// | [`FiringStore`] | what is hardly ever cancelled | O(log n) | O(1) in the mean, its place later | O(log n) |
 /// | [`HeapStore`] | few values, or an exact `next_deadline` | O(log n) | O(log n) | O(log n) |
 pub trait DeadlineStore<T> {
     /// Stores `value` until `at` and returns its handle.

@@ -3,7 +3,8 @@
 //!
 //! Source: the binary heaps of RAST's reactor for timers that cannot be
 //! cancelled. What is changed: four children to a node; and a cancel is
-//! possible, it only does not give the place in the heap back at once.
+//! possible, it only does not give the place in the heap back at once, but with
+//! many others.
 //!
 //! ```text
 //!  keys   │ at, seq │ at, seq │ at, seq │ ...   16 bytes each: four children
@@ -14,8 +15,10 @@
 //!
 //! 1. A key is not later than its four children, by (at, seq).
 //! 2. `slots[i]` tells where the value of `keys[i]` lies; a cancelled one has
-//!    its key and its slot until its time comes.
-//! 3. A slot leaves for good when its generation is used up.
+//!    its key and its slot until its time comes or the heap is purged.
+//! 3. A cancel that leaves more cancelled keys than values, and `SPARE` more,
+//!    purges the heap.
+//! 4. A slot leaves for good when its generation is used up.
 //!
 //! Since nothing points back, moving a key writes to no slab.
 
@@ -26,6 +29,9 @@ use std_alloc::vec::Vec;
 
 /// Children per node.
 const ARITY: usize = 4;
+
+/// Cancelled keys that are kept however few values there are.
+const SPARE: usize = 64;
 
 /// The end of the list of free slots.
 const NONE: u32 = u32::MAX;
@@ -50,9 +56,11 @@ fn deadline(key: u128) -> u64 {
 /// A [`DeadlineStore`] for values that mostly live to fire: insert and fire in
 /// O(log n) over dense keys, with nothing to keep for a cancel.
 ///
-/// A cancelled value leaves at once, but its place, some 30 bytes, stays until
-/// its deadline; so what is mostly cancelled, or cancelled long before its
-/// time, belongs in a [`CalendarStore`](super::CalendarStore).
+/// A cancelled value leaves at once; its place, some 30 bytes, stays until its
+/// deadline, or until a cancel finds more such places than values and 64 more:
+/// that one clears all of them away, in O(n). So what is mostly cancelled, or
+/// cancelled long before its time, belongs in a
+/// [`CalendarStore`](super::CalendarStore).
 ///
 /// [`next_deadline`](DeadlineStore::next_deadline) is exact as long as nothing
 /// is cancelled, otherwise a lower bound. A value gets another handle by
@@ -163,6 +171,60 @@ impl<T> FiringStore<T> {
         Some(root)
     }
 
+    /// Ends a slot whose key has gone.
+    #[inline(always)]
+    fn release(&mut self, slot: u32) {
+        let place = &mut self.slab[slot as usize];
+        // Rule 4: the last generation is never given out, the slot rests.
+        if let Some(next) = place.generation.checked_add(1) {
+            place.generation = next;
+            place.next = self.free;
+            self.free = slot;
+        }
+    }
+
+    /// Takes all cancelled keys out.
+    #[cold]
+    fn purge(&mut self) {
+        let mut kept = 0;
+        for index in 0..self.keys.len() {
+            let (key, slot) = (self.keys[index], self.slots[index]);
+            if self.slab[slot as usize].value.is_some() {
+                self.keys[kept] = key;
+                self.slots[kept] = slot;
+                kept += 1;
+            } else {
+                self.release(slot);
+            }
+        }
+        self.keys.truncate(kept);
+        self.slots.truncate(kept);
+        // Rule 1 again, from the last parent to the root.
+        for index in (0..kept.div_ceil(ARITY)).rev() {
+            self.sift_down(index);
+        }
+    }
+
+    /// Puts the key at `index` where it belongs on the way down.
+    fn sift_down(&mut self, mut index: usize) {
+        let (key, slot) = (self.keys[index], self.slots[index]);
+        loop {
+            let first = index * ARITY + 1;
+            if first >= self.keys.len() {
+                break;
+            }
+            let least = self.least(first);
+            if key <= self.keys[least] {
+                break;
+            }
+            self.keys[index] = self.keys[least];
+            self.slots[index] = self.slots[least];
+            index = least;
+        }
+        self.keys[index] = key;
+        self.slots[index] = slot;
+    }
+
     /// Checks the rules at the head of this file.
     ///
     /// # Panics
@@ -219,7 +281,7 @@ impl<T> DeadlineStore<T> for FiringStore<T> {
         Handle::new(slot, self.slab[slot as usize].generation)
     }
 
-    /// O(1); the place stays until the deadline.
+    /// O(1) in the mean over all cancels, O(n) in the one that clears away.
     fn cancel(&mut self, handle: Handle) -> Option<T> {
         let slot = self.slab.get_mut(handle.slot() as usize)?;
         if slot.generation != handle.generation() {
@@ -227,6 +289,9 @@ impl<T> DeadlineStore<T> for FiringStore<T> {
         }
         let value = slot.value.take()?;
         self.len -= 1;
+        if self.keys.len() > 2 * self.len + SPARE {
+            self.purge();
+        }
         Some(value)
     }
 
@@ -255,12 +320,7 @@ impl<T> DeadlineStore<T> for FiringStore<T> {
         let place = &mut self.slab[slot as usize];
         let handle = Handle::new(slot, place.generation);
         let value = place.value.take();
-        // Rule 3: the last generation is never given out, the slot rests.
-        if let Some(next) = place.generation.checked_add(1) {
-            place.generation = next;
-            place.next = self.free;
-            self.free = slot;
-        }
+        self.release(slot);
         let Some(value) = value else {
             return Step::Busy;
         };
@@ -289,5 +349,42 @@ impl<T> fmt::Debug for FiringStore<T> {
             .field("len", &self.len)
             .field("next_deadline", &self.next_deadline())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FiringStore, SPARE};
+    use crate::{DeadlineStore, Instant};
+    use std_alloc::vec::Vec;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    /// Far deadlines that are cancelled do not pile up, and what stays keeps its
+    /// order and its handle.
+    #[test]
+    fn cancelled_places_are_cleared_away() {
+        let mut store = FiringStore::new();
+        let far = 1 << 60;
+        let stay: Vec<_> = (0..100)
+            .map(|turn| store.insert(at(far + turn * 7919 % 1000), turn))
+            .collect();
+        for turn in 0..10_000 {
+            let handle = store.insert(at(far + turn), turn);
+            assert_eq!(store.cancel(handle), Some(turn));
+            assert_eq!(store.cancel(handle), None);
+            assert!(store.keys.len() <= 2 * store.len() + SPARE, "rule 3");
+        }
+        assert!(store.slab.len() <= 2 * stay.len() + SPARE + 1);
+        store.check_invariants();
+        for (turn, &handle) in (0..).zip(&stay).step_by(3) {
+            assert_eq!(store.cancel(handle), Some(turn));
+            store.check_invariants();
+        }
+        let left = core::iter::from_fn(|| store.pop_due(at(u64::MAX)));
+        let left: Vec<_> = left.map(|due| (due.at, due.value)).collect();
+        assert!(left.is_sorted() && left.len() == 66);
     }
 }
