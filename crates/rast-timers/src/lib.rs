@@ -96,9 +96,7 @@
 //!
 //! # Deliberately simple for now
 //!
-//! Each arm through
-//! [`remote`] allocates once and wakes the owner, also where its deadline lies
-//! behind the one the owner sleeps for. The interfaces are meant to stay.
+//! Each arm through [`remote`] allocates once. The interfaces are meant to stay.
 //!
 //! # Features and platforms
 //!

@@ -27,14 +27,16 @@
 //!    behind its Arm. After `close` Cancels take a queue of their own, which
 //!    the owner looks into once the first is empty.
 //! 4. A wake-up follows the Arm into the queue, so an owner that polls after
-//!    each wake-up misses none.
+//!    each wake-up misses none. It is left out where the owner has published
+//!    that it rests until a time that is not after the new deadline: either it
+//!    still does, or it sees the Arm once the rest is over.
 //! 5. What the queue refuses is given back; what it took is fired, cancelled
 //!    or dropped with the owner.
 //!
 //! There is no lock here; arm and cancel are as lock-free as the queue.
 
 use crate::primitive::sync::Arc;
-use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::queue::{Closed, Queue};
 use crate::{CalendarStore, DeadlineStore, Expired, Handle, Instant, Swept};
 use core::fmt;
@@ -84,7 +86,28 @@ struct Shared<T, W> {
     commands: Queue<Command<T>>,
     /// Cancels that came after `close`; empty before it.
     late: Queue<Arc<Ticket>>,
+    /// Until when the owner rests: what is due then or later wakes nobody.
+    /// `AWAKE` if it does not rest.
+    rests_until: AtomicU64,
     wake: W,
+}
+
+/// Not at rest, as far as anybody knows: every timer wakes.
+const AWAKE: u64 = 0;
+
+impl<T, W: Fn()> Shared<T, W> {
+    /// Wakes the owner for a timer in its queue, unless it is up in time anyway.
+    fn wake_for(&self, at: Instant) {
+        // SeqCst: either the load below sees the end of a rest, which the owner
+        // stored before its fence RT8, or the owner's look into the queue behind
+        // that fence sees the Arm. [RT9]
+        fence(Ordering::SeqCst);
+        // Relaxed: the fence above orders it. [RT10]
+        let until = self.rests_until.load(Ordering::Relaxed);
+        if until == AWAKE || at.as_nanos() < until {
+            (self.wake)();
+        }
+    }
 }
 
 /// Opens a door to timers that the caller owns, kept in a
@@ -92,8 +115,9 @@ struct Shared<T, W> {
 ///
 /// `wake` is called by the arming thread after each accepted timer, and must
 /// leave a token: if the owner is about to sleep, that sleep ends at once.
-/// An [`Unparker`](crate::primitive::Unparker) does. A `wake` that panics
-/// panics in [`arm`](RemoteTimers::arm), after the timer was accepted.
+/// An [`Unparker`](crate::primitive::Unparker) does. An owner that sleeps by
+/// [`TimerOwner::rest`] is woken for earlier deadlines alone. A `wake` that
+/// panics panics in [`arm`](RemoteTimers::arm), after the timer was accepted.
 ///
 /// ```
 /// use rast_timers::{Instant, remote};
@@ -126,6 +150,7 @@ pub fn channel_with<T, W: Fn(), S: DeadlineStore<Entry<T>>>(
     let shared = Arc::new(Shared {
         commands: Queue::new(),
         late: Queue::new(),
+        rests_until: AtomicU64::new(AWAKE),
         wake,
     });
     let timers = RemoteTimers {
@@ -144,8 +169,8 @@ impl<T, W: Fn()> RemoteTimers<T, W> {
     ///
     /// A deadline in the past fires at the owner's next poll;
     /// [`Instant::MAX`] never does, but can be cancelled. One allocation, one
-    /// push and one call of the owner's wake; lock-free but for the
-    /// allocator, as [`Queue::push`] is.
+    /// push, one fence, and one call of the owner's wake unless it rests until
+    /// `at` or less; lock-free but for the allocator, as [`Queue::push`] is.
     ///
     /// # Errors
     ///
@@ -161,7 +186,7 @@ impl<T, W: Fn()> RemoteTimers<T, W> {
         };
         match self.shared.commands.push(Command::Arm(at, entry)) {
             Ok(()) => {
-                (self.shared.wake)();
+                self.shared.wake_for(at);
                 Ok(RemoteTimer {
                     shared: Arc::clone(&self.shared),
                     ticket,
@@ -335,6 +360,63 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// harmless.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.store.next_deadline()
+    }
+
+    /// Sleeps by `sleep` until the next deadline, which it is given, and tells
+    /// those who arm: a timer that is due at that time or later wakes nobody.
+    ///
+    /// Those timers, and cancels, wait in the queue meanwhile.
+    ///
+    /// `sleep` must return once `wake` is called, or has been called since this
+    /// began, and at the deadline; earlier does no harm. It is not called, and
+    /// the answer is `None`, if commands wait: then [`poll`](Self::poll) first.
+    /// Whoever sleeps in another way is woken for each timer, and may do so
+    /// between two rests. One fence.
+    ///
+    /// ```
+    /// use rast_timers::primitive::Parker;
+    /// use rast_timers::{Clock, MonotonicClock, Nanos, remote};
+    /// let clock = MonotonicClock::new();
+    /// let parker = Parker::new();
+    /// let unparker = parker.unparker();
+    /// let (timers, mut owner) = remote::channel(move || unparker.unpark());
+    /// let at = clock.now().saturating_add(Nanos::from_millis(1));
+    /// timers.arm(at, "a millisecond").unwrap();
+    /// let fired = loop {
+    ///     owner.poll(usize::MAX);
+    ///     let now = clock.now();
+    ///     if let Some((_, value)) = owner.pop_due(now) {
+    ///         break value;
+    ///     }
+    ///     owner.rest(|until| match until {
+    ///         Some(until) => {
+    ///             parker.park_timeout(until.saturating_since(now).into());
+    ///         }
+    ///         None => parker.park(),
+    ///     });
+    /// };
+    /// assert_eq!(fired, "a millisecond");
+    /// ```
+    pub fn rest<R>(&mut self, sleep: impl FnOnce(Option<Instant>) -> R) -> Option<R> {
+        /// Ends the rest, also through a panic.
+        struct Rest<'a>(&'a AtomicU64);
+        impl Drop for Rest<'_> {
+            fn drop(&mut self) {
+                // Relaxed: the fence below orders it. [RT7]
+                self.0.store(AWAKE, Ordering::Relaxed);
+                // SeqCst: either an armer's load behind its fence RT9 sees the
+                // store above and wakes, or the next look into the queue sees
+                // the Arm. [RT8]
+                fence(Ordering::SeqCst);
+            }
+        }
+        let deadline = self.next_deadline();
+        let until = deadline.map_or(u64::MAX, |at| at.as_nanos().max(AWAKE + 1));
+        // Relaxed: whoever does not see it wakes; whoever sees it has a timer
+        // that the owner meets after the rest. [RT6]
+        self.shared.rests_until.store(until, Ordering::Relaxed);
+        let _rest = Rest(&self.shared.rests_until);
+        self.shared.commands.is_empty().then(|| sleep(deadline))
     }
 
     /// Takes out the first value that is due at `now` and not cancelled, with

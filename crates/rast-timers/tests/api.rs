@@ -11,6 +11,7 @@ use rast_timers::{
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn at(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
@@ -348,4 +349,48 @@ fn handles_pass_through_a_store_of_the_callers() {
     let handle = Handle::new(3, 9);
     assert_eq!((handle.slot(), handle.generation()), (3, 9));
     assert!(catch_unwind(|| Handle::new(u32::MAX, 0)).is_err());
+}
+
+/// Only what is due before the end of a rest wakes; outside of one everything
+/// does.
+#[test]
+fn a_rest_is_ended_by_earlier_timers_alone() {
+    let wakes = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&wakes);
+    let (timers, mut owner) = remote::channel(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let arm = |nanos| drop(timers.arm(at(nanos), nanos).unwrap());
+    let woken = || wakes.swap(0, Ordering::Relaxed);
+    arm(10);
+    assert_eq!(woken(), 1);
+    // What waits goes first.
+    assert_eq!(owner.rest(|_| ()), None);
+    assert_eq!(owner.poll(9), 1);
+    let rested = owner.rest(|until| {
+        assert_eq!(until, Some(at(10)));
+        arm(10);
+        arm(u64::MAX);
+        assert_eq!(woken(), 0);
+        arm(9);
+        assert_eq!(woken(), 1);
+    });
+    assert_eq!(rested, Some(()));
+    arm(11);
+    assert_eq!(woken(), 1);
+    assert_eq!(owner.poll(9), 4);
+    // A rest that panics is over, too.
+    let panicked = catch_unwind(AssertUnwindSafe(|| owner.rest(|_| panic!("in its sleep"))));
+    assert!(panicked.is_err());
+    arm(12);
+    assert_eq!((woken(), owner.poll(9)), (1, 1));
+    // Without a deadline every timer but one that is never due ends it.
+    while owner.pop_due(at(100)).is_some() {}
+    owner.rest(|until| {
+        assert_eq!(until, None);
+        arm(u64::MAX);
+        assert_eq!(woken(), 0);
+        arm(u64::MAX - 1);
+        assert_eq!(woken(), 1);
+    });
 }

@@ -5,7 +5,7 @@ use rast_timers::primitive::cell::UnsafeCell;
 use rast_timers::primitive::model::model;
 use rast_timers::primitive::sync::Arc;
 use rast_timers::primitive::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use rast_timers::primitive::{Parker, thread};
+use rast_timers::primitive::{Parker, Unparker, thread};
 use rast_timers::{
     Clock, Counter, Instant, Leaves, ManualClock, Nanos, Track, TscClock, TscConfig, remote,
 };
@@ -152,6 +152,53 @@ fn arm_wakes_a_parked_owner() {
         assert_eq!(owner.pop_due(at(1)), Some((at(1), 7)));
         armer.join().unwrap();
     });
+}
+
+/// A wake-up whose type has a name.
+fn wake(unparker: Unparker) -> Box<dyn Fn() + Send + Sync> {
+    Box::new(move || unparker.unpark())
+}
+
+/// An owner that has fired its timer at 5, for which it rested, and that sleeps
+/// by `sleep` when it finds no command, gets the one that is armed at 7.
+fn a_rest_is_over(
+    sleep: impl Fn(&mut remote::TimerOwner<u64, Box<dyn Fn() + Send + Sync>>, &Parker)
+    + Sync
+    + Send
+    + 'static,
+) {
+    model(move || {
+        let parker = Parker::new();
+        let (timers, mut owner) = remote::channel(wake(parker.unparker()));
+        drop(timers.arm(at(5), 5).unwrap());
+        owner.poll(1);
+        let armer = thread::spawn(move || drop(timers.arm(at(7), 7).unwrap()));
+        owner.rest(|until| assert_eq!(until, Some(at(5))));
+        assert_eq!(owner.pop_due(at(5)), Some((at(5), 5)));
+        while owner.poll(usize::MAX) == 0 {
+            sleep(&mut owner, &parker);
+        }
+        assert_eq!(owner.pop_due(at(7)), Some((at(7), 7)));
+        armer.join().unwrap();
+    });
+}
+
+/// The next rest has no end of its own: the armer wakes it, or it does not begin.
+#[test]
+fn a_longer_rest_misses_no_timer() {
+    a_rest_is_over(|owner, parker| {
+        owner.rest(|until| {
+            assert_eq!(until, None);
+            parker.park();
+        });
+    });
+}
+
+/// Whoever sleeps in another way after a rest is woken as if there had been
+/// none.
+#[test]
+fn a_sleep_after_a_rest_misses_no_timer() {
+    a_rest_is_over(|_, parker| parker.park());
 }
 
 /// What is armed against an owner that goes away is given back or dropped
