@@ -46,8 +46,8 @@ pub fn prefetch_write<T>(address: *const T) {
 ///
 /// For a bound that it should not make use of: a loop whose greatest count is a small constant is otherwise unrolled into
 /// a ladder of comparisons, where a loop of vectors would be quicker.
-/// It costs no instruction on x86-64 and aarch64; elsewhere and under Miri it does nothing, so results must not depend on
-/// what the compiler knows.
+/// It is no instruction on x86-64 and aarch64 with 64-bit pointers, and takes a register; elsewhere and under Miri it does
+/// nothing, and the compiler may know all, so no result may depend on that.
 ///
 /// ```
 /// assert_eq!(rast_primitive::hint::opaque(8), 8);

@@ -344,7 +344,10 @@ impl<T, A: Allocator> Consumer<T, A> {
     }
 }
 
-/// Whether the head has yet to come to `due`; the two are near each other on the circle of the indices.
+/// Whether the head has yet to come to `due`, by the shorter way between the two on the circle of the indices.
+///
+/// `due` is ahead of the head by 65,536 at most, and behind it by all that was popped without asking; when that is more than
+/// half of the circle, 2^31 items on a 32-bit target, a wait that is due is left out until the head has gone around.
 #[inline(always)]
 fn is_before(head: usize, due: usize) -> bool {
     head.wrapping_sub(due) > usize::MAX / 2
@@ -385,5 +388,97 @@ impl<T, A: Allocator> fmt::Debug for Consumer<T, A> {
             .field("len", &self.len())
             .field("is_closed", &self.is_closed())
             .finish()
+    }
+}
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use super::super::{Producer, ring, ring_at};
+    use super::*;
+
+    /// How far the head must move for the next wait of a batch, and for the next pause of a `pop`.
+    fn due(consumer: &Consumer<u32>) -> (usize, usize) {
+        let head = consumer.head.get();
+        (
+            consumer.wait_due.get().wrapping_sub(head),
+            consumer.pause_due.get().wrapping_sub(head),
+        )
+    }
+
+    /// Pushes so many and pops them by `pop`, none of which finds the ring empty.
+    fn pass(producer: &mut Producer<u32>, consumer: &mut Consumer<u32>, count: usize) {
+        for n in 0..count as u32 {
+            producer.push(n).unwrap();
+            assert_eq!(consumer.pop(), Some(n));
+        }
+    }
+
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn a_consumer_is_seven_words() {
+        assert_eq!(size_of::<Consumer<u32>>(), 7 * size_of::<usize>());
+    }
+
+    #[test]
+    fn batches_and_pops_wait_by_counts_of_their_own_and_over_the_wrap() {
+        for below_wrap in [0, 1, 63, 64, 65, 1000] {
+            let (mut producer, mut consumer) = ring_at(1024, usize::MAX - below_wrap);
+            assert_eq!(due(&consumer), (64, 64));
+            pass(&mut producer, &mut consumer, 63);
+            assert_eq!(consumer.pop_batch(8, drop), 0);
+            assert_eq!(consumer.pop(), None);
+            assert_eq!(due(&consumer), (1, 1), "not yet");
+            pass(&mut producer, &mut consumer, 1);
+            assert_eq!(consumer.pop_batch(8, drop), 0);
+            assert_eq!(due(&consumer), (128, 0), "a wait that brought nothing");
+            for _ in 0..3 {
+                assert_eq!(consumer.pop_batch(8, drop), 0);
+            }
+            assert_eq!(due(&consumer), (128, 0), "polls wait once");
+            assert_eq!(consumer.pop(), None);
+            assert_eq!(consumer.pop(), None);
+            assert_eq!(due(&consumer), (128, 128));
+            pass(&mut producer, &mut consumer, 128);
+            assert_eq!(producer.push_slice(&[7; 3]), 3);
+            assert_eq!(consumer.read_chunk(8).as_slices().0.len(), 3);
+            assert_eq!(due(&consumer), (256, 0), "with items in hand, too");
+        }
+    }
+
+    #[test]
+    fn who_finds_enough_waits_for_nothing() {
+        let (mut producer, mut consumer) = ring(1024);
+        pass(&mut producer, &mut consumer, 64);
+        assert_eq!(producer.push_slice(&[7; 128]), 128);
+        assert_eq!(consumer.read_chunk(256).len(), 128);
+        assert_eq!(due(&consumer).0, 64, "as far as before");
+    }
+
+    #[test]
+    fn rings_of_few_slots_and_a_producer_that_is_gone_hold_nobody() {
+        for capacity in [1, 2, 4, 8, 16] {
+            let (mut producer, mut consumer) = ring(capacity);
+            for _ in 0..20 {
+                pass(&mut producer, &mut consumer, 1 << 13);
+                assert_eq!(producer.push_slice(&[7]), 1);
+                assert_eq!(consumer.pop_batch(2, drop), 1);
+            }
+            pass(&mut producer, &mut consumer, 1 << 16);
+            producer.push_slice(&[7]);
+            drop(producer);
+            assert_eq!(consumer.pop_batch(usize::MAX, drop), 1);
+            assert_eq!(consumer.pop_batch(usize::MAX, drop), 0);
+            assert!(consumer.is_finished());
+        }
+    }
+
+    #[test]
+    fn a_due_place_that_is_half_the_circle_behind_is_seen_ahead() {
+        let half = usize::MAX / 2;
+        assert!(!is_before(5, 5));
+        assert!(is_before(5, 6));
+        assert!(!is_before(half, 0));
+        assert!(is_before(half + 1, 0));
+        assert!(is_before(usize::MAX, 0) && !is_before(0, usize::MAX));
     }
 }

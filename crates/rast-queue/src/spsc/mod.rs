@@ -16,7 +16,7 @@
 //!   │ own line     │ own line     │ own line                 │       │       │     │ mask  │
 //!   └──────▲───────┴──────▲───────┴──────▲───────────────────┴───────┴───────┴─────┴───────┘
 //!          │ stores       │ stores       │ each sets its bit once, in drop
-//!   Producer { tail, limit }             Consumer { head, cached tail, pace }
+//!   Producer { tail, limit }             Consumer { head, cached tail, pace, wait }
 //! ```
 //!
 //! | field | written by | read by | when |
@@ -26,7 +26,8 @@
 //! | header `gone` | each half, once | both | as the last act of a half |
 //! | `Producer::tail`, `Consumer::head` | its half | its half | the truth; `head` is ahead of the header's while an iterator holds a chunk |
 //! | `Producer::limit`, `Consumer::tail` | its half | its half | a past value of the other's header word, for `limit` plus the capacity |
-//! | `Consumer::pace` | consumer | consumer | when it finds nothing |
+//! | `Consumer::pace` | consumer | consumer | when a `pop` finds nothing |
+//! | `Consumer::wait` | consumer | consumer | when a batch must look at the header's `tail` |
 //! | slot `i & mask` | producer while `i - head < capacity` and `i >= tail`; consumer while `head <= i < tail` | | |
 //!
 //! Rules:

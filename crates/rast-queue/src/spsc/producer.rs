@@ -121,9 +121,6 @@ impl<T, A: Allocator> Producer<T, A> {
     /// Room is found first and the iterator is asked for no more than fits, so no item is taken that cannot be pushed.
     /// If the iterator panics, the items that it gave before are pushed.
     ///
-    /// An iterator that is not needed further is quicker given away, to [`fill`](WriteChunk::fill) of a
-    /// [`write_chunk`](Self::write_chunk).
-    ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
     /// let mut numbers = 0..6;

@@ -160,7 +160,9 @@ impl<T> Span<T> {
 
     /// Borrows the slots to write them, whether they hold items or not.
     ///
-    /// Their number is `opaque`: a loop over a small batch of a constant size is to be one of vectors and no ladder.
+    /// The number of the first ones is `opaque` from `VECTOR` on: a loop over a small batch of a constant size is to be one
+    /// of vectors and no ladder, but that of a batch of less has no vectors and is quickest as a ladder.
+    /// The second ones come once in a lap, where a ladder will do.
     ///
     /// # Safety
     ///
@@ -169,11 +171,16 @@ impl<T> Span<T> {
     pub(super) unsafe fn as_slots<'a>(
         &self,
     ) -> (&'a mut [MaybeUninit<T>], &'a mut [MaybeUninit<T>]) {
+        const VECTOR: usize = 4;
         let [first, second] = self.parts();
+        let first_len = if first.1 < VECTOR {
+            first.1
+        } else {
+            opaque(first.1)
+        };
         // SAFETY: the slots of a stretch lie in a row in one block, and one may hold nothing, as a `MaybeUninit` may; (1)
         // by the caller.
-        let first =
-            unsafe { core::slice::from_raw_parts_mut(first.0.cast().as_ptr(), opaque(first.1)) };
+        let first = unsafe { core::slice::from_raw_parts_mut(first.0.cast().as_ptr(), first_len) };
         // SAFETY: likewise; the two stretches have no slot in common.
         let second = unsafe { core::slice::from_raw_parts_mut(second.0.cast().as_ptr(), second.1) };
         (first, second)

@@ -93,8 +93,9 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
     ///
     /// The iterator is asked for no more items than there are slots; lend it by `&mut` to use it further.
     /// If it panics, the items that it gave before are pushed.
-    /// An iterator given by value whose length the standard library knows, a range or a vector's say, and what `map` makes of
-    /// it, is written without asking for its end at each item.
+    /// An iterator whose length the standard library trusts, a range's or a vector's say, and what `map` makes of it, by value
+    /// or by `&mut`, is not asked for its end at each item, and goes to memory in vectors where its items do.
+    /// The iterator, if it is given away, is dropped after the push.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);
@@ -105,6 +106,7 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
     /// ```
     #[inline]
     pub fn fill(self, items: impl IntoIterator<Item = T>) -> usize {
+        // Dropped after `written`, which pushes: what dropping it costs delays no item.
         let mut items = items.into_iter();
         let mut written = Written {
             producer: self.producer,
@@ -112,14 +114,11 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
         };
         // SAFETY: the slots are the producer's, which is borrowed to the end of this call; no other borrow of them is made.
         let (first, second) = unsafe { self.span.as_slots() };
-        if second.is_empty() {
-            written.fill(first, items);
-        } else {
-            let in_first = first.len();
-            written.fill(first, items.by_ref());
-            if written.count == in_first {
-                written.fill(second, items);
-            }
+        let in_first = first.len();
+        written.fill(first, items.by_ref());
+        // An iterator that has ended is not asked again: it might go on.
+        if written.count == in_first && !second.is_empty() {
+            written.fill(second, items.by_ref());
         }
         written.count
     }

@@ -82,6 +82,62 @@ fn batches_cross_segments() {
     assert_eq!(consumer.pop_slice(&mut out), 0);
 }
 
+/// Gives what it holds, each `None` of it as an end after which it goes on, and a hint that is too much.
+struct Odd(std::vec::IntoIter<Option<u32>>);
+
+impl Iterator for Odd {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        self.0.next().flatten()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::MAX, None)
+    }
+}
+
+#[test]
+fn an_odd_iterator_is_asked_to_its_first_end() {
+    for end in 0..=9 {
+        let (mut producer, mut consumer) = queue_at(4, usize::MAX);
+        let mut items: Vec<_> = (0..9).map(Some).collect();
+        items.insert(end, None);
+        let mut odd = Odd(items.into_iter());
+        assert_eq!(producer.push_iter(&mut odd), end);
+        assert_eq!(odd.0.len(), 9 - end);
+        let mut out = Vec::new();
+        assert_eq!(consumer.pop_into(&mut out, 99), end);
+        assert!(out.into_iter().eq(0..end as u32));
+    }
+}
+
+#[test]
+fn an_iterator_may_reach_the_queue_that_it_is_pushed_to() {
+    for slots in 1..4 {
+        for ahead in [0, 1, 5] {
+            let alloc = Counting::default();
+            let (mut producer, mut consumer) = queue_in(slots, alloc.clone());
+            let made = |n: i32| Box::new(n);
+            assert_eq!(
+                producer.push_iter(&mut (0..ahead).map(made)),
+                ahead as usize
+            );
+            // Segments are left, kept as the spare and freed while the producer fills another.
+            let mut popped = Vec::new();
+            let mut items = (ahead..ahead + 20).map(|n| {
+                popped.extend(consumer.pop());
+                made(n)
+            });
+            assert_eq!(producer.push_iter(&mut items), 20);
+            consumer.pop_into(&mut popped, usize::MAX);
+            assert!(popped.into_iter().map(|n| *n).eq(0..ahead + 20));
+            drop((producer, consumer));
+            assert_eq!(alloc.blocks(), 0);
+        }
+    }
+}
+
 /// An `Extend` that takes two and stops.
 struct TakesTwo(Vec<u32>);
 

@@ -148,6 +148,165 @@ fn a_panic_in_a_mapped_range_pushes_what_came_before() {
     }
 }
 
+/// Gives what it holds, each `None` of it as an end after which it goes on, and a hint that has nothing to do with that.
+struct Odd {
+    items: std::vec::IntoIter<Option<u32>>,
+    hint: (usize, Option<usize>),
+}
+
+impl Iterator for Odd {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        self.items.next().flatten()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.hint
+    }
+}
+
+#[test]
+fn an_odd_iterator_is_asked_to_its_first_end() {
+    let hints = [
+        (0, None),
+        (0, Some(0)),
+        (9, Some(1)),
+        (usize::MAX, Some(usize::MAX)),
+    ];
+    for start in 0..4 {
+        for hint in hints {
+            for end in 0..6 {
+                let (mut producer, mut consumer) = ring_at(4, start);
+                let mut items: Vec<_> = (0..9).map(Some).collect();
+                items.insert(end, None);
+                let mut odd = Odd {
+                    items: items.into_iter(),
+                    hint,
+                };
+                let fits = end.min(4);
+                assert_eq!(producer.write_chunk(9).fill(&mut odd), fits);
+                let mut out = Vec::new();
+                assert_eq!(consumer.pop_into(&mut out, 9), fits);
+                assert!(out.into_iter().eq(0..fits as u32));
+                // Its end was taken only if there was a slot for what was not to come.
+                let left = 10 - fits - usize::from(end < 4);
+                assert_eq!(odd.items.len(), left);
+            }
+        }
+    }
+}
+
+/// Pops an item for each that it gives, and tells when it is dropped.
+struct Reaches<'a> {
+    consumer: &'a std::cell::RefCell<Option<Consumer<u32>>>,
+    popped: &'a std::cell::RefCell<Vec<u32>>,
+    next: std::ops::Range<u32>,
+}
+
+impl Iterator for Reaches<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let item = self.next.next()?;
+        let mut consumer = self.consumer.borrow_mut();
+        if let Some(consumer) = &mut *consumer {
+            assert_eq!(
+                consumer.len() + self.popped.borrow().len(),
+                3,
+                "nothing is pushed yet"
+            );
+            self.popped.borrow_mut().extend(consumer.pop());
+        }
+        if item == 101 {
+            *consumer = None;
+        }
+        Some(item)
+    }
+}
+
+impl Drop for Reaches<'_> {
+    fn drop(&mut self) {
+        if let Some(consumer) = &*self.consumer.borrow() {
+            let pushed = self.next.start - 100;
+            assert_eq!(
+                consumer.len() + self.popped.borrow().len(),
+                3 + pushed as usize,
+                "the push comes first"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_iterator_may_reach_the_ring_that_it_fills() {
+    for start in 0..8 {
+        for (count, pushed) in [(1, 1), (2, 2), (9, 5)] {
+            let (mut producer, consumer) = ring_at(8, start);
+            assert_eq!(producer.push_slice(&[1, 2, 3]), 3);
+            assert_eq!(consumer.peek(), Some(&1));
+            let (consumer, popped) = (Some(consumer).into(), Vec::new().into());
+            let items = Reaches {
+                consumer: &consumer,
+                popped: &popped,
+                next: 100..100 + count,
+            };
+            assert_eq!(producer.write_chunk(9).fill(items), pushed);
+            assert_eq!(producer.is_closed(), count > 1);
+            assert!(popped.into_inner().into_iter().eq(1..3.min(count + 1)));
+        }
+    }
+}
+
+#[test]
+fn an_iterator_whose_drop_panics_has_pushed() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("the iterator's own panic");
+        }
+    }
+    for start in 0..4 {
+        let (mut producer, mut consumer) = ring_at(4, start);
+        let bomb = Bomb;
+        let items = (0..9).inspect(move |_| {
+            let _ = &bomb;
+        });
+        catch_unwind(AssertUnwindSafe(|| producer.write_chunk(4).fill(items))).unwrap_err();
+        assert!(consumer.read_chunk(4).into_iter().eq(0..4));
+        assert_eq!(producer.room(), 4);
+    }
+}
+
+#[test]
+fn fill_has_slots_of_no_size_and_of_great_alignment() {
+    #[derive(Clone, Copy)]
+    #[repr(align(256))]
+    struct Wide(u8);
+    for start in 0..4 {
+        let (mut producer, mut consumer) = ring_at::<Wide>(4, start);
+        assert_eq!(producer.write_chunk(4).fill([1, 2, 3, 4, 5].map(Wide)), 4);
+        let mut sum = 0;
+        consumer.pop_batch(4, |wide| {
+            assert_eq!((&raw const wide).addr() % 256, 0);
+            sum = sum * 10 + u32::from(wide.0);
+        });
+        assert_eq!(sum, 1234);
+        let (mut producer, mut consumer) = ring_at::<()>(4, start);
+        assert_eq!(producer.write_chunk(9).fill([(); 9]), 4);
+        assert_eq!(consumer.pop_batch(9, drop), 4);
+    }
+    // As long a stretch as there can be, in no memory.
+    let slots = 1 << (usize::BITS - 1);
+    let (mut producer, consumer) = ring::<()>(slots);
+    assert_eq!(
+        producer.write_chunk(usize::MAX).as_mut_slices().0.len(),
+        slots
+    );
+    assert_eq!(producer.write_chunk(usize::MAX).fill([(); 3]), 3);
+    assert_eq!(consumer.len(), 3);
+}
+
 #[test]
 fn a_chunk_that_is_let_go_changes_nothing() {
     let ledger = Ledger::default();

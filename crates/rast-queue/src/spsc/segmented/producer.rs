@@ -1,6 +1,7 @@
 //! The half that pushes.
 
 use core::fmt;
+use core::mem::MaybeUninit;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::no_memory;
@@ -239,18 +240,21 @@ impl<T, A: Allocator> Producer<T, A> {
         let free = self.shared.slots() - self.place.slot;
         let slots = self.shared.slot(self.place.segment, self.place.slot);
         self.shared.note_write(self.place, free);
+        // SAFETY: so many slots follow in the segment, which the consumer does not leave, so not free, before an item stands
+        // past it. They are past the tail: ours alone as long as the producer is borrowed, to the end of this call. One may
+        // hold nothing, as a `MaybeUninit` may.
+        let slots = unsafe {
+            core::slice::from_raw_parts_mut(slots.cast::<MaybeUninit<T>>().as_ptr(), free)
+        };
         let mut written = Written {
             producer: self,
             count: 0,
         };
-        for n in 0..free {
-            let Some(item) = items.next() else { break };
-            // SAFETY: `n` is below the number of free slots from here on.
-            let slot = unsafe { slots.add(n) };
-            // SAFETY: the slot is past the tail, ours alone, and empty.
-            unsafe { slot.write(item) };
+        // A slot is taken first and then an item; driven from inside, as the ring's `fill` is, and for its reasons.
+        slots.iter_mut().zip(items).for_each(|(slot, item)| {
+            slot.write(item);
             written.count += 1;
-        }
+        });
     }
 
     /// Writes the slot at the tail and publishes it.
