@@ -46,6 +46,10 @@ use crate::sync::atomic::{Ordering, fence};
 /// ```
 #[inline]
 pub fn light() {
+    #[cfg(rast_loom)]
+    if bare::IS_BARE.get() {
+        return;
+    }
     if system::is_able() {
         system::order();
     } else {
@@ -65,6 +69,10 @@ pub fn light() {
 /// one process, not of two that share memory.
 #[must_use = "false: there was no fence"]
 pub fn heavy() -> bool {
+    #[cfg(rast_loom)]
+    if bare::IS_BARE.get() {
+        return false;
+    }
     prepare();
     // SeqCst: pairs with the full fence that light may be; the barrier behind it fences the others. [AF2]
     fence(Ordering::SeqCst);
@@ -79,6 +87,43 @@ pub fn heavy() -> bool {
 #[inline]
 pub fn prepare() {
     system::prepare();
+}
+
+/// Runs models in which [`light`] is nothing at all, and [`heavy`] says so.
+///
+/// The full fence that `light` is in a model publishes and acquires, too, which it does not where it relies on the system;
+/// it hides orderings beside it that are too weak. Models of the protocol that the fences belong to need them, others of the
+/// same structure do without.
+#[cfg(rast_loom)]
+#[doc(hidden)]
+pub fn without_fences(models: impl FnOnce()) {
+    let _with_fences = bare::Begun::new();
+    models();
+}
+
+#[cfg(rast_loom)]
+mod bare {
+    use core::cell::Cell;
+
+    // A model runs all of its threads on the one that called it.
+    std::thread_local! {
+        pub(super) static IS_BARE: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(super) struct Begun;
+
+    impl Begun {
+        pub(super) fn new() -> Self {
+            IS_BARE.set(true);
+            Self
+        }
+    }
+
+    impl Drop for Begun {
+        fn drop(&mut self) {
+            IS_BARE.set(false);
+        }
+    }
 }
 
 #[cfg(all(
