@@ -120,80 +120,70 @@ impl<Q: Shared> Handle<Q::Item> for &Q {
     }
 }
 
-impl<T: Payload> Shared for Queue<T> {
-    type Item = T;
+/// Puts a queue under the face: how it is made for so much room, and how a reference to it pushes and pops.
+macro_rules! shared {
+    (
+        $queue:ty:
+        new |$room:pat_param| $new:expr;
+        push |$pushed:ident, $item:ident| $push:expr;
+        pop |$popped:ident| $pop:expr;
+    ) => {
+        impl<T: Payload> Shared for $queue {
+            type Item = T;
 
-    fn new(_room: usize) -> Self {
-        Self::new()
-    }
+            fn new($room: usize) -> Self {
+                $new
+            }
 
-    #[inline]
-    fn push(&self, item: T) -> Result<(), T> {
-        Queue::push(self, item).map_err(|closed| closed.0)
-    }
+            #[inline]
+            fn push(&self, $item: T) -> Result<(), T> {
+                let $pushed = self;
+                $push
+            }
 
-    #[inline]
-    fn pop(&self) -> Option<T> {
-        Queue::pop(self)
-    }
+            #[inline]
+            fn pop(&self) -> Option<T> {
+                let $popped = self;
+                $pop
+            }
+        }
+    };
+}
+#[cfg(all(rast_rivals, feature = "rivals"))]
+pub(super) use shared;
+
+shared! {
+    Queue<T>:
+    new |_room| Self::new();
+    push |queue, item| queue.push(item).map_err(|closed| closed.0);
+    pop |queue| queue.pop();
 }
 
 /// Ours in segments of 64 slots, as one takes it where there are many small queues.
 pub(super) struct Small<T>(Queue<T>);
 
-impl<T: Payload> Shared for Small<T> {
-    type Item = T;
-
-    fn new(_room: usize) -> Self {
-        Self(Queue::with_segment_slots(64))
-    }
-
-    #[inline]
-    fn push(&self, item: T) -> Result<(), T> {
-        self.0.push(item).map_err(|closed| closed.0)
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<T> {
-        self.0.pop()
-    }
+shared! {
+    Small<T>:
+    new |_room| Self(Queue::with_segment_slots(64));
+    push |queue, item| queue.0.push(item).map_err(|closed| closed.0);
+    pop |queue| queue.0.pop();
 }
 
-impl<T: Payload> Shared for ListQueue<T> {
-    type Item = T;
-
-    fn new(_room: usize) -> Self {
-        Self::new()
-    }
-
-    #[inline]
-    fn push(&self, item: T) -> Result<(), T> {
-        ListQueue::push(self, item).map_err(|closed| closed.0)
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<T> {
-        ListQueue::pop(self)
-    }
+shared! {
+    ListQueue<T>:
+    new |_room| Self::new();
+    push |queue, item| queue.push(item).map_err(|closed| closed.0);
+    pop |queue| queue.pop();
 }
 
-impl<T: Payload> Shared for Mutex<VecDeque<T>> {
-    type Item = T;
-
-    fn new(_room: usize) -> Self {
-        Self::default()
-    }
-
-    #[inline]
-    fn push(&self, item: T) -> Result<(), T> {
-        self.lock().expect("no panic inside").push_back(item);
+shared! {
+    Mutex<VecDeque<T>>:
+    new |_room| Self::default();
+    push |queue, item| {
+        queue.lock().expect("no panic inside").push_back(item);
         Ok(())
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<T> {
-        self.lock().expect("no panic inside").pop_front()
-    }
+    };
+    pop |queue| queue.lock().expect("no panic inside").pop_front();
 }
 
 /// What a scenario does with a queue.

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use concurrent_queue::ConcurrentQueue;
 use crossbeam_queue::{ArrayQueue, SegQueue};
 
-use super::contenders::{Payload, Shared, Work};
+use super::contenders::{Payload, Shared, Work, shared};
 use crate::harness::Scenario;
 
 /// The rivals of every scenario.
@@ -39,185 +39,98 @@ pub(super) fn others<W: Work>(scenario: Scenario) -> Scenario {
         .rival("bounded: concurrent-queue", W::run::<Bounded<W::Item>>)
 }
 
-impl<T: Payload> Shared for parking_lot::Mutex<VecDeque<T>> {
-    type Item = T;
-
-    fn new(_room: usize) -> Self {
-        Self::default()
-    }
-
-    #[inline]
-    fn push(&self, item: T) -> Result<(), T> {
-        self.lock().push_back(item);
+shared! {
+    parking_lot::Mutex<VecDeque<T>>:
+    new |_room| Self::default();
+    push |queue, item| {
+        queue.lock().push_back(item);
         Ok(())
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<T> {
-        self.lock().pop_front()
-    }
+    };
+    pop |queue| queue.lock().pop_front();
 }
 
-impl<T: Payload> Shared for SegQueue<T> {
-    type Item = T;
-
-    fn new(_room: usize) -> Self {
-        Self::new()
-    }
-
-    #[inline]
-    fn push(&self, item: T) -> Result<(), T> {
-        SegQueue::push(self, item);
+shared! {
+    SegQueue<T>:
+    new |_room| Self::new();
+    push |queue, item| {
+        queue.push(item);
         Ok(())
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<T> {
-        SegQueue::pop(self)
-    }
+    };
+    pop |queue| queue.pop();
 }
 
-impl<T: Payload> Shared for ArrayQueue<T> {
-    type Item = T;
-
-    fn new(room: usize) -> Self {
-        Self::new(room)
-    }
-
-    #[inline]
-    fn push(&self, item: T) -> Result<(), T> {
-        ArrayQueue::push(self, item)
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<T> {
-        ArrayQueue::pop(self)
-    }
+shared! {
+    ArrayQueue<T>:
+    new |room| Self::new(room);
+    push |queue, item| queue.push(item);
+    pop |queue| queue.pop();
 }
 
 /// `concurrent-queue` without a bound.
 pub(super) struct Unbounded<T>(ConcurrentQueue<T>);
 
-impl<T: Payload> Shared for Unbounded<T> {
-    type Item = T;
-
-    fn new(_room: usize) -> Self {
-        Self(ConcurrentQueue::unbounded())
-    }
-
-    #[inline]
-    fn push(&self, item: T) -> Result<(), T> {
-        self.0.push(item).map_err(|refused| refused.into_inner())
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<T> {
-        self.0.pop().ok()
-    }
+shared! {
+    Unbounded<T>:
+    new |_room| Self(ConcurrentQueue::unbounded());
+    push |queue, item| queue.0.push(item).map_err(|refused| refused.into_inner());
+    pop |queue| queue.0.pop().ok();
 }
 
 /// `concurrent-queue` with a bound.
 pub(super) struct Bounded<T>(ConcurrentQueue<T>);
 
-impl<T: Payload> Shared for Bounded<T> {
-    type Item = T;
-
-    fn new(room: usize) -> Self {
-        Self(ConcurrentQueue::bounded(room))
-    }
-
-    #[inline]
-    fn push(&self, item: T) -> Result<(), T> {
-        self.0.push(item).map_err(|refused| refused.into_inner())
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<T> {
-        self.0.pop().ok()
-    }
+shared! {
+    Bounded<T>:
+    new |room| Self(ConcurrentQueue::bounded(room));
+    push |queue, item| queue.0.push(item).map_err(|refused| refused.into_inner());
+    pop |queue| queue.0.pop().ok();
 }
 
 /// `kanal` without a bound; both ends live as long as the queue.
 pub(super) struct Kanal<T>(pub(super) kanal::Sender<T>, pub(super) kanal::Receiver<T>);
 
-impl<T: Payload> Shared for Kanal<T> {
-    type Item = T;
-
-    fn new(_room: usize) -> Self {
+shared! {
+    Kanal<T>:
+    new |_room| {
         let (sender, receiver) = kanal::unbounded();
         Self(sender, receiver)
-    }
-
-    #[inline]
-    fn push(&self, item: T) -> Result<(), T> {
-        self.0.send(item).map_err(|_| item)
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<T> {
-        self.1.try_recv().expect("both ends live")
-    }
+    };
+    push |queue, item| queue.0.send(item).map_err(|_| item);
+    pop |queue| queue.1.try_recv().expect("both ends live");
 }
 
 /// `flume` without a bound.
 pub(super) struct Flume<T>(pub(super) flume::Sender<T>, pub(super) flume::Receiver<T>);
 
-impl<T: Payload> Shared for Flume<T> {
-    type Item = T;
-
-    fn new(_room: usize) -> Self {
+shared! {
+    Flume<T>:
+    new |_room| {
         let (sender, receiver) = flume::unbounded();
         Self(sender, receiver)
-    }
-
-    #[inline]
-    fn push(&self, item: T) -> Result<(), T> {
-        self.0.send(item).map_err(|refused| refused.0)
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<T> {
-        self.1.try_recv().ok()
-    }
+    };
+    push |queue, item| queue.0.send(item).map_err(|refused| refused.0);
+    pop |queue| queue.1.try_recv().ok();
 }
 
 /// `crossbeam-channel` without a bound.
 pub(super) struct CrossbeamChannel<T>(crossbeam_channel::Sender<T>, crossbeam_channel::Receiver<T>);
 
-impl<T: Payload> Shared for CrossbeamChannel<T> {
-    type Item = T;
-
-    fn new(_room: usize) -> Self {
+shared! {
+    CrossbeamChannel<T>:
+    new |_room| {
         let (sender, receiver) = crossbeam_channel::unbounded();
         Self(sender, receiver)
-    }
-
-    #[inline]
-    fn push(&self, item: T) -> Result<(), T> {
-        self.0.send(item).map_err(|refused| refused.0)
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<T> {
-        self.1.try_recv().ok()
-    }
+    };
+    push |queue, item| queue.0.send(item).map_err(|refused| refused.0);
+    pop |queue| queue.1.try_recv().ok();
 }
 
-impl<T: Payload> Shared for faaa_queue::FAAAQueue<T> {
-    type Item = T;
-
-    fn new(_room: usize) -> Self {
-        Self::new()
-    }
-
-    #[inline]
-    fn push(&self, item: T) -> Result<(), T> {
-        self.enqueue(item);
+shared! {
+    faaa_queue::FAAAQueue<T>:
+    new |_room| Self::new();
+    push |queue, item| {
+        queue.enqueue(item);
         Ok(())
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<T> {
-        self.dequeue()
-    }
+    };
+    pop |queue| queue.dequeue();
 }
