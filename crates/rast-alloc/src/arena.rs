@@ -23,6 +23,7 @@ use core::ptr::{self, NonNull};
 
 use crate::Layout;
 use crate::block::Block;
+use crate::hardened::units::Number;
 use crate::hardened::{self, HARDENED};
 use crate::kept::Kept;
 use crate::large::Larges;
@@ -92,6 +93,7 @@ pub(crate) struct Arena {
     pub(crate) moves: Tally,
     /// Bytes of segments and large mappings, as a wrapping sum.
     pub(crate) reserved: Tally,
+    number: Number,
     pub(crate) spans: SpanIndex,
     /// What the headers of the segments say.
     owner: Cell<*const ()>,
@@ -182,6 +184,7 @@ impl Arena {
             reallocations: Tally::new(),
             moves: Tally::new(),
             reserved: Tally::new(),
+            number: Number::none(),
             spans: SpanIndex::new(),
             owner: Cell::new(ptr::null()),
             segments: Segments::new(),
@@ -207,6 +210,12 @@ impl Arena {
         self.owner.set(owner);
         self.larges.set_owner(owner);
         hardened::link::begin();
+    }
+
+    /// By which segments are known to be of this arena, in a hardened build.
+    #[inline(always)]
+    pub(crate) fn number(&self) -> &Number {
+        &self.number
     }
 
     /// What the headers of its segments name as owner.
@@ -256,10 +265,15 @@ impl Arena {
         if block.is_null() {
             return ptr::null_mut();
         }
+        if HARDENED && !hardened::take(block, class) {
+            // As if the list were empty: the slow path says what is wrong.
+            return ptr::null_mut();
+        }
         // SAFETY: blocks in a list are free and this arena's, their links written when they were pushed.
         let next = unsafe { Block::next(block) };
-        if HARDENED {
-            hardened::revive_listed(block, next, class);
+        // SAFETY: as above, and links of lists are written twice.
+        if HARDENED && !unsafe { hardened::link::is_repeated(block, next) } {
+            return ptr::null_mut();
         }
         slot.head.set(next);
         slot.taken.add(1);
@@ -275,7 +289,12 @@ impl Arena {
     #[inline(always)]
     pub(crate) unsafe fn push(&self, class: usize, block: *mut u8, size: usize) {
         if HARDENED {
-            hardened::retire(block, class, size);
+            if !hardened::is_used(block, class) {
+                // SAFETY: obligation 1.
+                unsafe { self.push_suspect(class, block, size) };
+                return;
+            }
+            hardened::retire(block);
         } else if cfg!(debug_assertions) {
             // SAFETY: obligation 1: the block lies in a mapped segment.
             unsafe { check_class(class, block) };
@@ -287,22 +306,51 @@ impl Arena {
             unsafe { self.push_slow(class, block, size) };
             return;
         }
-        // SAFETY: obligation 1; every block holds a word and is aligned to it.
-        unsafe { Block::set_next(block, slot.head.get()) };
+        // SAFETY: obligation 1.
+        unsafe { Block::link(block, slot.head.get()) };
         slot.head.set(block);
         slot.given.add(1);
         self.bytes_given.add(size as u64);
+    }
+
+    /// Puts a block back that is not in use: ends the process, and says why. That the call could return keeps the fast
+    /// path, which it ends, free of a frame.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::push`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn push_suspect(&self, class: usize, block: *mut u8, size: usize) {
+        hardened::check_used(block, class, size);
+        // SAFETY: obligation 1.
+        unsafe { self.push(class, block, size) };
     }
 
     /// Takes a block of `class` from the levels beneath its empty list; null if the system has no memory.
     #[cold]
     #[inline(never)]
     pub(crate) fn pop_slow(&self, class: usize, size: usize) -> *mut u8 {
+        if HARDENED {
+            self.check_first(class);
+        }
         debug_assert!(self.slot(class).head.get().is_null());
         if !self.refill(class) {
             return ptr::null_mut();
         }
         self.pop(class, size)
+    }
+
+    /// Ends the process if the list of `class` has a first block, since the fast path did not take it.
+    #[inline]
+    fn check_first(&self, class: usize) {
+        let first = self.slot(class).head.get();
+        if !first.is_null() {
+            // SAFETY: as in `pop`.
+            let next = unsafe { Block::next(first) };
+            // SAFETY: as in `pop`.
+            unsafe { hardened::check_listed(first, next) };
+        }
     }
 
     /// Fills the empty list of `class`.
@@ -321,7 +369,7 @@ impl Arena {
             span.set_class(class as u8);
             let block = span.start().as_ptr().cast();
             // SAFETY: the span is new and this arena's.
-            unsafe { Block::set_next(block, ptr::null_mut()) };
+            unsafe { Block::link(block, ptr::null_mut()) };
             if HARDENED {
                 hardened::prepare(block);
             }
@@ -378,7 +426,7 @@ impl Arena {
             return;
         }
         // SAFETY: obligation 1.
-        unsafe { Block::set_next(block, slot.head.get()) };
+        unsafe { Block::link(block, slot.head.get()) };
         slot.head.set(block);
         slot.brought(1);
     }
@@ -403,7 +451,8 @@ impl Arena {
             // SAFETY: blocks of a list are free and this arena's, their links written.
             let next = unsafe { Block::next(block) };
             if HARDENED {
-                hardened::check_link(block, next);
+                // SAFETY: as above, and this is its link.
+                unsafe { hardened::check_listed(block, next) };
             }
             // SAFETY: as above, and out of the list now.
             unsafe { self.put_back_one(class, block) };
@@ -512,7 +561,11 @@ impl Arena {
 
     #[cold]
     fn add_segment(&self) -> Option<()> {
-        let segment = Segment::map(self.owner.get(), self.larges.kind(), &self.spans)?;
+        let segment = Segment::map(
+            self.owner.get(),
+            self.number.or(self.larges.unit()),
+            &self.spans,
+        )?;
         // SAFETY: the segment was mapped above and stays until it is unlinked.
         self.segments.link(unsafe { segment.as_ref() });
         self.reserved.add(crate::segment::SEGMENT as u64);

@@ -65,6 +65,25 @@ impl Block {
     }
 }
 
+/// Links of the lists of an owner; those of letters are written once.
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+impl Block {
+    /// Writes the link of a block that is put into a list, whatever stood there before.
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` is a block of a class, and the caller alone has it.
+    #[inline(always)]
+    pub(crate) unsafe fn link(this: *mut Self, next: *mut Self) {
+        // SAFETY: obligation 1; every block holds a word and is aligned to it.
+        unsafe { Self::set_next(this, next) };
+        if crate::hardened::HARDENED {
+            // SAFETY: obligation 1; in a hardened build every block holds two words.
+            unsafe { crate::hardened::link::repeat(this, next) };
+        }
+    }
+}
+
 /// A link as it stands in a block, or back: in a hardened build it is encoded.
 #[inline(always)]
 fn mix(_block: *mut Block, link: *mut Block) -> *mut Block {

@@ -4,20 +4,31 @@
 //! | --- | --- |
 //! | a block freed twice | its mark says that it is free, or on its way to its owner ([`marks`]) |
 //! | a pointer into a block, or into none | no mark, or no segment there ([`units`]) |
-//! | a block of another heap | its segment names another owner |
+//! | a block of another heap | its segment has another number, or names another owner |
 //! | a layout of another class or length | the mark says which class the block is of; spans know their length |
 //! | a large block freed twice, or not a block, or of another length | the register of mappings ([`register`]) |
-//! | a free block written to | its link leads to no free block ([`link`]), or its poison is damaged ([`poison`]) |
+//! | a free block written to | its link stands there twice, and the two differ ([`link`]) |
 //! | a write past a segment or a large block, into a header, or to a large block that is kept | pages nobody may touch |
 //!
-//! All of it is exact but for the link and the poison, which see what was written where they stand: in the first two
-//! words of a block that its owner has.
+//! All of it is exact but for the links, which see what was written where they stand: in the first two words of a block
+//! that its owner has.
 //!
 //! 1. A mark is a byte for each 16 bytes of a segment, in its header: what begins there.
-//! 2. Who frees a block of its own heap changes the mark by a load and a store; who frees another's, by an exchange. If
-//!    two threads free a block at once, either one of them sees the other's mark, or the owner finds another mark than
-//!    "posted" when the block arrives: both are named.
-//! 3. Nothing here allocates, waits or takes a lock.
+//! 2. Who frees a block of a slab looks at its mark and stores another: "freed" if it is the owner, else "posted". That
+//!    is no exchange, so of two threads that free one block at the same moment both may have found it in use. Then it is
+//!    the owner who names it, as it alone takes blocks in and gives them out, and looks at the mark each time:
+//!    - The first letter makes "posted" to "freed", so that the second one finds another mark when it arrives: "freed", or
+//!      that of a block in use again.
+//!    - If the owner is one of the two, its "freed" may stay, and the letter finds it when it arrives; or "posted" stands
+//!      on a block in a list, and is found when that is about to be given out; or the letter takes that mark away before,
+//!      and the block stands in lists twice: it is given out once, and found to be in use when it is about to be given out
+//!      again, or its slab to be given up ([`give_up`]), or the slab has more blocks back than it gave out.
+//!
+//!    So no block is given out, nor its slab, while it is in use. What is not seen is a second call that ends after the
+//!    block was given out again: it frees what is in use there then.
+//! 3. Who frees a span of another owner changes its mark by an exchange: a span that comes back is joined at once.
+//! 4. What the checks of a fast path do not like is left to the slow one, which looks again and says why.
+//! 5. Nothing here allocates, waits or takes a lock.
 //!
 //! Without the feature the tables have no length and the checks are not compiled.
 
@@ -28,28 +39,37 @@ use crate::arena::{Arena, LARGE, Level, SPANS};
 use crate::block::Block;
 use crate::misuse;
 use crate::segment::Segment;
-use crate::size_class::size_of_class;
+use crate::size_class::{SLAB_CLASSES, size_of_class};
 use crate::span::{Span, bytes_for};
 use core::ptr::{self, NonNull};
 
 pub(crate) mod link;
 pub(crate) mod marks;
-pub(crate) mod poison;
 pub(crate) mod register;
 pub(crate) mod units;
 
-use marks::{FREED, POSTED, live};
-use units::Kind;
+use marks::{FREED, GONE, PLACE, POSTED, live};
 
 /// Whether this build is hardened.
 pub(crate) const HARDENED: bool = cfg!(feature = "hardened");
 
 /// Ends the process unless `block` lies in a segment of a thread's heap.
-#[inline(always)]
 pub(crate) fn check_segment(block: *mut u8, layout: Layout) {
-    if units::kind(block.addr()) != Kind::Threads as u8 {
+    if matches!(units::at(block.addr()), units::NONE | units::OWN) {
         end(block, Level::of(layout).slot(), layout.size());
     }
+}
+
+/// Whether a block of a thread's heap and of a slab's class is in use at `block`, wherever that leads.
+#[inline(always)]
+pub(crate) fn is_in_use(block: *mut u8, class: usize) -> bool {
+    !matches!(units::at(block.addr()), units::NONE | units::OWN) && is_used(block, class)
+}
+
+/// A block of a slab that [is in use](is_in_use) goes into a parcel.
+#[inline(always)]
+pub(crate) fn posted(block: *mut u8) {
+    marks::write(block, POSTED);
 }
 
 /// Ends the process unless `block` may be a block of this arena with this layout.
@@ -68,20 +88,32 @@ pub(crate) fn is_of(arena: &Arena, block: *mut u8, layout: Layout) -> bool {
     if Level::of(layout) == Level::Large {
         return arena.knows_large(block, layout);
     }
+    is_in(arena, block)
+}
+
+/// Whether `block` lies where a block of this arena may start.
+#[inline]
+fn is_in(arena: &Arena, block: *mut u8) -> bool {
     // SAFETY: where the units know a segment, its header is mapped.
-    units::kind(block.addr()) != Kind::None as u8
-        && ptr::eq(unsafe { Segment::owner_of(block) }, arena.owner())
+    let is_named = || ptr::eq(unsafe { Segment::owner_of(block) }, arena.owner());
+    arena.number().is_at(block.addr()) || units::at(block.addr()) != units::NONE && is_named()
 }
 
 /// Ends the process unless `block`, which lies in a segment, is in use with this slot and size.
-#[inline(always)]
+#[inline]
 pub(crate) fn check_used(block: *mut u8, slot: usize, size: usize) {
-    if marks::read(block) != live(slot) || !marks::is_place(block) {
+    if !is_used(block, slot) {
         end(block, slot, size);
     }
     if slot == SPANS {
         check_length(block, size);
     }
+}
+
+/// Whether `block`, which lies in a segment, is in use with this slot.
+#[inline(always)]
+pub(crate) fn is_used(block: *mut u8, slot: usize) -> bool {
+    marks::read(block) == live(slot)
 }
 
 /// Ends the process unless the used span at `block` is as long as its size asks.
@@ -94,21 +126,10 @@ fn check_length(block: *mut u8, size: usize) {
     }
 }
 
-/// A block of a class is given back to the arena that has it: ends the process unless it is in use.
+/// A block in use is given back to the arena that has it.
 #[inline(always)]
-pub(crate) fn retire(block: *mut u8, class: usize, size: usize) {
-    if marks::read(block) != live(class) || !marks::is_place(block) {
-        end(block, class, size);
-    }
+pub(crate) fn retire(block: *mut u8) {
     marks::write(block, FREED);
-    poison::write(block);
-}
-
-/// A block of any level is given back to the arena that has it: ends the process unless it is in use.
-pub(crate) fn retire_any(block: *mut u8, slot: usize, size: usize) {
-    check_used(block, slot, size);
-    marks::write(block, FREED);
-    poison::write(block);
 }
 
 /// A block is given out.
@@ -117,42 +138,50 @@ pub(crate) fn revive(block: *mut u8, slot: usize) {
     marks::write(block, live(slot));
 }
 
-/// A block of a class is given out, from a list in which `next` follows.
-///
-/// That `next` is a free block is looked at when it is given out itself; by then its mark is at hand.
+/// A block of a list is given out; `false`, and nothing has changed, if it is not free.
 #[inline(always)]
-pub(crate) fn revive_listed(block: *mut Block, next: *mut Block, class: usize) {
-    if !next.is_null() && !is_in_segment(next) {
+pub(crate) fn take(block: *mut Block, class: usize) -> bool {
+    let is_free = marks::read(block.cast()) == FREED;
+    if is_free {
+        revive(block.cast(), class);
+    }
+    is_free
+}
+
+/// Ends the process unless a list leads to a free block that links to `next`.
+///
+/// # Safety
+///
+/// 1. `block` is in a list, and the caller alone has it; its first link leads to `next`.
+#[inline]
+pub(crate) unsafe fn check_listed(block: *mut Block, next: *mut Block) {
+    // SAFETY: obligation 1.
+    if !unsafe { link::is_repeated(block, next) } {
         damaged(block, next);
     }
     if marks::read(block.cast()) != FREED {
         astray(block);
     }
-    if !poison::is_intact(block.cast()) {
-        written(block);
-    }
-    marks::write(block.cast(), live(class));
 }
 
 /// A block that was never in use, or not as this one, is about to stand in a list.
 #[inline]
 pub(crate) fn prepare(block: *mut Block) {
     marks::write(block.cast(), FREED);
-    poison::write(block.cast());
-}
-
-/// Ends the process unless `next`, which `block` links to, is a free block or none.
-#[inline(always)]
-pub(crate) fn check_link(block: *mut Block, next: *mut Block) {
-    if !next.is_null() && !is_marked(next, FREED) {
-        damaged(block, next);
-    }
 }
 
 /// A block of another heap goes into a parcel: ends the process unless it is in use. Its memory is not touched.
+#[inline]
 pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
+    if slot < SLAB_CLASSES {
+        if !is_used(block, slot) {
+            end(block, slot, size);
+        }
+        posted(block);
+        return;
+    }
     let found = marks::exchange(block, POSTED);
-    if found != live(slot) || !marks::is_place(block) {
+    if found != live(slot) {
         marks::write(block, found);
         end(block, slot, size);
     }
@@ -164,51 +193,71 @@ pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
 /// Ends the process unless a block that arrived is on its way, and this arena's.
 #[inline]
 pub(crate) fn check_posted(arena: &Arena, block: *mut Block) {
-    if !is_marked(block, POSTED) {
-        arrived(block);
-    }
-    // SAFETY: a marked block lies in a segment.
-    if !ptr::eq(unsafe { Segment::owner_of(block) }, arena.owner()) {
+    if !is_in(arena, block.cast()) || marks::read(block.cast()) != POSTED {
         arrived(block);
     }
 }
 
-/// A block that arrived becomes a free one.
+/// A block that arrived becomes a free one: ends the process unless it is on its way, and this arena's.
 #[inline]
 pub(crate) fn accept(arena: &Arena, block: *mut Block) {
     check_posted(arena, block);
     marks::write(block.cast(), FREED);
-    poison::write(block.cast());
 }
 
+/// As [`accept`], of a block that lies in the slot of one that was accepted.
 #[inline(always)]
-fn is_in_segment(block: *mut Block) -> bool {
-    marks::is_place(block) && units::kind(block.addr()) != Kind::None as u8
+pub(crate) fn accept_near(block: *mut Block) {
+    if !marks::is_place(block) || marks::read(block.cast()) != POSTED {
+        arrived(block);
+    }
+    marks::write(block.cast(), FREED);
 }
 
-#[inline(always)]
-fn is_marked(block: *mut Block, mark: u8) -> bool {
-    is_in_segment(block) && marks::read(block.cast()) == mark
+/// A slab is given up: ends the process unless its blocks, so many of a class from `start` on, are free.
+pub(crate) fn give_up(start: *mut u8, class: usize, count: usize) {
+    for index in 0..count {
+        let block = start.wrapping_add(index * size_of_class(class));
+        if marks::read(block) != FREED {
+            given_up(block);
+        }
+        marks::write(block, GONE);
+    }
 }
 
+/// Ends the process because a slab has more blocks back than it gave out.
+#[cold]
+pub(crate) fn given_up(block: *mut u8) -> ! {
+    misuse::end(format_args!(
+        "double free of a block of the slab of {block:p}, by two threads at once"
+    ))
+}
+
+/// Ends the process because a list led to `block`, which is not free.
 #[cold]
 fn astray(block: *mut Block) -> ! {
-    misuse::end(format_args!(
-        "a link of a free block is damaged: it leads to {block:p}, which is none; was it written to after it was freed?"
-    ))
+    match marks::read(block.cast()) {
+        0 => misuse::end(format_args!(
+            "a link of a free block is damaged: it leads to {block:p}, which is none; was it written to after it was freed?"
+        )),
+        _ => misuse::end(format_args!(
+            "double free of {block:p}, by two threads at once, or a damaged link of another free block"
+        )),
+    }
 }
 
+/// Ends the process because the two links in `block` differ; the first one leads to `next`.
 #[cold]
+#[inline(never)]
 fn damaged(block: *mut Block, next: *mut Block) -> ! {
+    let is_free = || units::at(next.addr()) != units::NONE && marks::read(next.cast()) == FREED;
+    if next.is_null() || is_free() {
+        misuse::end(format_args!(
+            "the free block {block:p} was written to after it was freed"
+        ));
+    }
     misuse::end(format_args!(
         "the link in the free block {block:p} is damaged: it leads to {next:p}; was it written to after it was freed?"
-    ))
-}
-
-#[cold]
-fn written(block: *mut Block) -> ! {
-    misuse::end(format_args!(
-        "the free block {block:p} was written to after it was freed"
     ))
 }
 
@@ -247,7 +296,8 @@ pub(crate) fn end(block: *mut u8, slot: usize, size: usize) -> ! {
         register::Found::Freed => misuse::end(format_args!("double free of {block:p} (mapping)")),
         register::Found::Nothing => {}
     }
-    if units::kind(block.addr()) == Kind::None as u8 {
+    let stretch = block.map_addr(|address| address & !(PLACE - 1));
+    if units::at(stretch.addr()) == units::NONE {
         misuse::end(format_args!("pointer not from this allocator: {block:p}"));
     }
     if !marks::is_place(block) {
@@ -259,7 +309,7 @@ pub(crate) fn end(block: *mut u8, slot: usize, size: usize) -> ! {
         0 => misuse::end(format_args!(
             "pointer not from this allocator: {block:p} is no start of a block"
         )),
-        FREED => misuse::end(format_args!("double free of {block:p} ({claimed})")),
+        FREED | GONE => misuse::end(format_args!("double free of {block:p} ({claimed})")),
         POSTED => misuse::end(format_args!(
             "double free of {block:p} ({claimed}), which another thread freed"
         )),

@@ -208,6 +208,9 @@ impl Face for &Heap {
         if !self.admits(arena, old.size(), new.size()) {
             return Err(AllocError);
         }
+        if HARDENED {
+            hardened::check_own(arena, block.as_ptr(), old);
+        }
         // SAFETY: the caller's obligations.
         let resized = unsafe { arena.reallocate(block, old, new) };
         NonNull::new(resized).ok_or_else(|| {
@@ -264,8 +267,13 @@ unsafe impl Allocator for &Heap {
     unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
         if layout.size() > 0 {
             match self.arena() {
-                // SAFETY: the caller's obligations: the block is this arena's and has this layout.
-                Some(arena) => unsafe { arena.deallocate(block, layout) },
+                Some(arena) => {
+                    if HARDENED {
+                        hardened::check_own(arena, block.as_ptr(), layout);
+                    }
+                    // SAFETY: the caller's obligations: the block is this arena's and has this layout.
+                    unsafe { arena.deallocate(block, layout) };
+                }
                 None if HARDENED => {
                     hardened::end(block.as_ptr(), Level::of(layout).slot(), layout.size());
                 }

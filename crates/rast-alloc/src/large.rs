@@ -15,8 +15,7 @@ use core::ptr::{self, NonNull};
 use crate::Layout;
 use crate::arena::LARGE;
 use crate::block::Block;
-use crate::hardened::units::Kind;
-use crate::hardened::{HARDENED, end, register};
+use crate::hardened::{HARDENED, end, register, units};
 use crate::kept::KEEPS;
 use crate::misuse;
 use crate::os::{self, Access, GUARD, PAGE};
@@ -60,12 +59,12 @@ impl Larges {
         }
     }
 
-    /// What segments beside these blocks are.
-    pub(crate) fn kind(&self) -> Kind {
+    /// What segments beside these blocks are noted as if their arena has no number.
+    pub(crate) fn unit(&self) -> u16 {
         if self.is_tracked {
-            Kind::Own
+            units::OWN
         } else {
-            Kind::Threads
+            units::MANY
         }
     }
 

@@ -21,7 +21,7 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::block::Block;
-use crate::hardened::HARDENED;
+use crate::hardened::{HARDENED, marks};
 use crate::misuse;
 use crate::primitive::hint::prefetch_write;
 
@@ -229,7 +229,7 @@ pub(crate) unsafe fn unpack(
         }
         // SAFETY: that many distances follow.
         let places = unsafe { block.byte_add(HEAD) }.cast::<i32>();
-        for index in 0..count {
+        let carried = |index| {
             // SAFETY: as above.
             let place = unsafe { places.add(index) };
             // SAFETY: they were written when the blocks were put in.
@@ -238,9 +238,16 @@ pub(crate) unsafe fn unpack(
                 .addr()
                 .wrapping_add_signed((distance as isize) << UNIT_BITS);
             // The block's provenance was exposed before it was put in.
-            let carried = ptr::with_exposed_provenance_mut(address);
+            ptr::with_exposed_provenance_mut::<Block>(address)
+        };
+        if HARDENED {
+            for index in 0..count {
+                marks::fetch(carried(index).cast());
+            }
+        }
+        for index in 0..count {
             // SAFETY: blocks are never null.
-            accept(unsafe { NonNull::new_unchecked(carried) });
+            accept(unsafe { NonNull::new_unchecked(carried(index)) });
         }
     }
     // Last, since its words may be written now.

@@ -250,10 +250,17 @@ mod heap {
         let key = key_of(layout);
         if key <= SLAB_MAX {
             let heap = thread::here();
-            if HARDENED {
-                hardened::check_segment(block, layout);
-            }
             let class = small_class_of(key);
+            if HARDENED {
+                if heap.arena.number().is_at(block.addr()) {
+                    // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
+                    unsafe { heap.arena.push(class, block, layout.size()) };
+                } else {
+                    // SAFETY: obligation 1, and the class follows from the layout.
+                    unsafe { deallocate_checked(block, layout, class, heap) };
+                }
+                return;
+            }
             // SAFETY: a block of a class lies in a segment, obligation 1.
             let owner = unsafe { Segment::owner_of(block) };
             if ptr::eq(owner, heap.name()) {
@@ -282,16 +289,35 @@ mod heap {
         heap: &ThreadHeap,
         owner: *const (),
     ) {
-        if !HARDENED {
-            if cfg!(debug_assertions) {
-                // SAFETY: obligation 1: the block lies in a mapped segment.
-                unsafe { check_class(class, block) };
-            }
-            // SAFETY: obligation 1; small blocks are those of threads' heaps.
+        if cfg!(debug_assertions) {
+            // SAFETY: obligation 1: the block lies in a mapped segment.
+            unsafe { check_class(class, block) };
+        }
+        // SAFETY: obligation 1; small blocks are those of threads' heaps.
+        if unsafe { heap.try_post(block, owner, class, layout.size()) } {
+            return;
+        }
+        // SAFETY: obligation 1.
+        unsafe { deallocate_slow(block, layout) };
+    }
+
+    /// Gives a small block back that is not known to be this thread's, in a hardened build.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`deallocate`]; the block is of this class, and `heap` is the thread's.
+    #[inline(never)]
+    unsafe fn deallocate_checked(block: *mut u8, layout: Layout, class: usize, heap: &ThreadHeap) {
+        if hardened::is_in_use(block, class) {
+            // SAFETY: the block lies in a segment of some thread's heap.
+            let owner = unsafe { Segment::owner_of(block) };
+            // SAFETY: obligation 1, and the block is that owner's.
             if unsafe { heap.try_post(block, owner, class, layout.size()) } {
+                hardened::posted(block);
                 return;
             }
         }
+        // Where the block is none the slow path says so.
         // SAFETY: obligation 1.
         unsafe { deallocate_slow(block, layout) };
     }
@@ -323,11 +349,8 @@ mod heap {
         let (from, to) = (key_of(old), key_of(new));
         if from <= SLAB_MAX && to <= SLAB_MAX {
             let arena = &thread::here().arena;
-            if HARDENED {
-                hardened::check_segment(block, old);
-            }
-            // SAFETY: a block of a class lies in a segment, obligation 1.
-            if ptr::eq(unsafe { Segment::owner_of(block) }, thread::here().name()) {
+            // SAFETY: obligation 1.
+            if unsafe { thread::here().is_known(block) } {
                 let (from, to) = (small_class_of(from), small_class_of(to));
                 if HARDENED {
                     hardened::check_used(block, from, old.size());

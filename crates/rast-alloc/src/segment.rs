@@ -26,7 +26,7 @@ use core::ptr::{self, NonNull};
 
 use crate::hardened::HARDENED;
 use crate::hardened::marks::Marks;
-use crate::hardened::units::{self, Kind};
+use crate::hardened::units;
 use crate::os::{self, Access, GUARD, PAGE};
 use crate::primitive::CachePadded;
 use crate::slab::Slab;
@@ -71,9 +71,9 @@ const _: () = assert!(SEGMENT.is_multiple_of(PAGE));
 
 impl Segment {
     /// Maps a segment for `owner` and puts its bytes into `spans`; `None` if the system has none.
-    pub(crate) fn map(owner: *const (), kind: Kind, spans: &SpanIndex) -> Option<NonNull<Self>> {
+    pub(crate) fn map(owner: *const (), unit: u16, spans: &SpanIndex) -> Option<NonNull<Self>> {
         let start = os::map(SEGMENT, SEGMENT)?;
-        if HARDENED && !guard(start, kind) {
+        if HARDENED && !guard(start, unit) {
             // SAFETY: the mapping was made above, and nobody knows it.
             unsafe { os::unmap(start, SEGMENT, SEGMENT) };
             return None;
@@ -101,7 +101,7 @@ impl Segment {
     /// 1. `segment` is mapped, its spans were withdrawn, and nobody uses it or a block of it any more.
     pub(crate) unsafe fn unmap(segment: NonNull<Self>) {
         if HARDENED {
-            units::note(segment.addr().get(), Kind::None);
+            units::note(segment.addr().get(), units::NONE);
         }
         // SAFETY: obligation 1; `map` mapped exactly this.
         unsafe { os::unmap(segment.cast(), SEGMENT, SEGMENT) };
@@ -163,14 +163,14 @@ impl Segment {
 
 /// Notes a new segment, and forbids the pages between its header and its spans and behind these; returns whether the
 /// segment can be noted.
-fn guard(start: NonNull<u8>, kind: Kind) -> bool {
+fn guard(start: NonNull<u8>, unit: u16) -> bool {
     for at in [FIRST - GUARD, END] {
         // SAFETY: the page lies in the segment.
         let page = unsafe { start.add(at) };
         // SAFETY: the segment is new; neither its header nor its spans have the page.
         let _ = unsafe { os::protect(page, GUARD, Access::Forbidden) };
     }
-    units::note(start.addr().get(), kind)
+    units::note(start.addr().get(), unit)
 }
 
 /// All segments of one owner, linked through their headers.

@@ -61,6 +61,9 @@ impl Slab {
     /// Ends to serve; returns the slot's start.
     pub(crate) fn close(&self) -> Option<NonNull<u8>> {
         debug_assert!(self.used.get() == 0 && !self.listed.get());
+        if HARDENED && let Some(class) = self.class() {
+            hardened::give_up(self.start.get(), class, usize::from(self.carved.get()));
+        }
         self.class.set(NONE);
         NonNull::new(self.start.get())
     }
@@ -113,7 +116,7 @@ impl Slab {
             // SAFETY: `carved + index` is below the capacity, so the block lies in the slot.
             let block = unsafe { self.start.get().add(from + index * size) }.cast::<Block>();
             // SAFETY: the block was never given out since the slab was opened; a class is a multiple of a word.
-            unsafe { Block::set_next(block, first) };
+            unsafe { Block::link(block, first) };
             if HARDENED {
                 hardened::prepare(block);
             }
@@ -130,8 +133,11 @@ impl Slab {
     /// 1. `block` was taken from this slab, and the caller alone has it and gives it up.
     #[inline]
     pub(crate) unsafe fn put(&self, block: *mut Block) {
+        if HARDENED && self.is_empty() {
+            hardened::given_up(block.cast());
+        }
         // SAFETY: obligation 1.
-        unsafe { Block::set_next(block, self.free.get()) };
+        unsafe { Block::link(block, self.free.get()) };
         self.free.set(block);
         self.free_count.set(self.free_count.get() + 1);
         self.used.set(self.used.get() - 1);

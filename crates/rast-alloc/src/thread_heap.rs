@@ -146,6 +146,7 @@ impl ThreadHeap {
         // SAFETY: it was written above and is never unmapped.
         let heap: &'static Self = unsafe { place.as_ref() };
         heap.arena.set_owner(ptr::from_ref(heap).cast());
+        heap.arena.number().take();
         // SAFETY: the heap is new and lives as long as the program.
         unsafe { HEAPS.enter(heap) };
         Some(heap)
@@ -155,6 +156,20 @@ impl ThreadHeap {
     #[inline(always)]
     pub(crate) fn name(&self) -> *const () {
         ptr::from_ref(self).cast()
+    }
+
+    /// Whether a block of a class is known to be this heap's; only in a hardened build it may be without being known so.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of a class of a thread's heap.
+    #[inline(always)]
+    pub(crate) unsafe fn is_known(&self, block: *mut u8) -> bool {
+        if HARDENED {
+            return self.arena.number().is_at(block.addr());
+        }
+        // SAFETY: obligation 1: a block of a class lies in a segment.
+        ptr::eq(unsafe { Segment::owner_of(block) }, self.name())
     }
 
     /// Takes a block; null if the system has no memory. Only the holder calls it.
@@ -216,6 +231,9 @@ impl ThreadHeap {
             return true;
         }
         if HARDENED {
+            if self.arena.number().is_at(block.addr().get()) {
+                return true;
+            }
             hardened::check_segment(block.as_ptr(), layout);
         }
         // SAFETY: obligation 1: what is not large lies in a segment.

@@ -51,6 +51,17 @@ impl Arena {
         if HARDENED {
             hardened::accept(self, block);
         }
+        // SAFETY: obligation 1.
+        unsafe { self.accept_checked(block) };
+    }
+
+    /// As [`accept`](Self::accept), of a block that a hardened build has looked at.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::accept`].
+    #[inline]
+    unsafe fn accept_checked(&self, block: *mut Block) {
         // SAFETY: the block lies in a segment of this arena.
         let slab = unsafe { Segment::slab_of(block) };
         let class = match slab.class() {
@@ -82,22 +93,28 @@ impl Arena {
     /// 2. `run` began as [`Run::none`] and was given to this arena alone.
     #[inline(always)]
     pub(crate) unsafe fn accept_next(&self, run: &mut Run, block: *mut Block) {
-        if !HARDENED && run.room > 0 && block.addr() / SLOT == run.place {
+        if run.room > 0 && block.addr() / SLOT == run.place {
+            if HARDENED {
+                hardened::accept_near(block);
+            }
             // SAFETY: obligation 1; the block is of the run's class, as its slab is.
-            unsafe { Block::set_next(block, run.head) };
+            unsafe { Block::link(block, run.head) };
             run.head = block;
             run.room -= 1;
             return;
         }
         self.settle(run);
         *run = Run::none();
+        if HARDENED {
+            hardened::accept(self, block);
+        }
         // SAFETY: obligation 1: the block lies in a segment of this arena.
-        if !HARDENED && let Some(class) = unsafe { Segment::slab_of(block) }.class() {
+        if let Some(class) = unsafe { Segment::slab_of(block) }.class() {
             let slot = self.slot(class);
             let room = slot.room();
             if room > 0 {
                 // SAFETY: obligation 1.
-                unsafe { Block::set_next(block, slot.head.get()) };
+                unsafe { Block::link(block, slot.head.get()) };
                 *run = Run {
                     place: block.addr() / SLOT,
                     class,
@@ -109,7 +126,7 @@ impl Arena {
             }
         }
         // SAFETY: obligation 1.
-        unsafe { self.accept(block) };
+        unsafe { self.accept_checked(block) };
     }
 
     /// Writes down what a run brought; it is used no more.

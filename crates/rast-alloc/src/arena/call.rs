@@ -207,9 +207,6 @@ impl Arena {
     ///    tracks none, and the caller gives it up.
     #[inline]
     pub(crate) unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
-        if HARDENED {
-            hardened::check_own(self, block.as_ptr(), layout);
-        }
         match Level::of(layout) {
             Level::Class(class) => {
                 // SAFETY: obligation 1; the class follows from the layout, as it did when the block was taken.
@@ -231,7 +228,8 @@ impl Arena {
         self.bytes_given.add(layout.size() as u64);
         if level == Level::Span {
             if HARDENED {
-                hardened::retire_any(block.as_ptr(), SPANS, layout.size());
+                hardened::check_used(block.as_ptr(), SPANS, layout.size());
+                hardened::retire(block.as_ptr());
             } else if cfg!(debug_assertions) {
                 // SAFETY: obligation 1: the block lies in a mapped segment.
                 unsafe { check_span(block, layout.size()) };
@@ -270,7 +268,6 @@ impl Arena {
             return ptr::null_mut();
         }
         if HARDENED && from != Level::Large {
-            hardened::check_own(self, block.as_ptr(), old);
             hardened::check_used(block.as_ptr(), from.slot(), old.size());
         }
         let resized = match (from, to) {

@@ -1,33 +1,84 @@
-//! Links of free blocks, encoded: what stands in a block is the address of the next one, mixed with a secret of the
-//! process and with the block's own address.
+//! Links of free blocks, encoded, each twice: what stands in a block is the address of the next one, mixed with a secret
+//! of the process and with the block's own address, and behind it the same, mixed with another secret.
 //!
-//! So an overwritten link, decoded, leads to some random address, where no free block is, and who reads a free block
-//! learns no address. The secret comes from the system when the first heap is made.
+//! ```text
+//!   block of a list    │ next ^ block ^ secret │ next ^ other secret │ …
+//!   letter             │ link ^ block ^ secret │ …
+//! ```
+//!
+//! The two are looked at when the link is followed: who writes to a free block without knowing both secrets makes them
+//! differ, so the second word is the poison of the block too, on the line of the processor's that the link is on anyway.
+//! A write further behind is not seen; nor is one to a block that is on its way to its owner, or to a span without a
+//! class.
+//! Where addresses have 64 bits neither word is one, so whoever follows it faults; who reads a free block learns no address.
+//!
+//! The secrets come from the system when the first heap is made.
 
 use crate::block::Block;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 
-/// The secret; 0 before the first heap.
-static SECRET: AtomicUsize = AtomicUsize::new(0);
+/// The secrets; 0 before the first heap.
+static SECRETS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Sees to it that there is a secret; to be called before the first link is written.
+/// Sees to it that there are secrets; to be called before the first link is written.
 pub(crate) fn begin() {
     if !super::HARDENED {
         return;
     }
-    // Relaxed: a number; each thread looks here before it writes a link, so it never sees the zero again. [AH6]
-    if SECRET.load(Ordering::Relaxed) == 0 {
-        // Relaxed: who comes first decides; as for [AH6]. [AH7]
-        let _ = SECRET.compare_exchange(0, random() | 1, Ordering::Relaxed, Ordering::Relaxed);
+    for secret in &SECRETS {
+        // Relaxed: a number; each thread looks here before it writes a link, so it never sees the zero again. [AH6]
+        if secret.load(Ordering::Relaxed) == 0 {
+            // Relaxed: who comes first decides; as for [AH6]. [AH7]
+            let _ =
+                secret.compare_exchange(0, shaped(random()), Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
+}
+
+/// The highest bit and not the next one: with 64 bits such a word is no address, whatever address it is mixed with.
+const fn shaped(random: usize) -> usize {
+    random & (usize::MAX >> 2) | 1 << (usize::BITS - 1)
+}
+
+#[inline(always)]
+fn secret(index: usize) -> usize {
+    // Relaxed: as for [AH6]. [AH8]
+    SECRETS[index].load(Ordering::Relaxed)
 }
 
 /// Encodes the link that stands in `block`, or decodes it: one undoes the other.
 #[inline(always)]
 pub(crate) fn mix(block: *mut Block, link: *mut Block) -> *mut Block {
-    // Relaxed: as for [AH6]. [AH8]
-    let secret = SECRET.load(Ordering::Relaxed);
-    link.map_addr(|address| address ^ secret ^ block.addr().rotate_left(19))
+    link.map_addr(|address| address ^ block.addr() ^ secret(0))
+}
+
+/// The second word; a block has two at least in a hardened build.
+#[inline(always)]
+fn second(block: *mut Block) -> *mut usize {
+    block.cast::<usize>().wrapping_add(1)
+}
+
+/// Writes the link once more, behind the first.
+///
+/// # Safety
+///
+/// 1. `block` is a free block of two words at least, which the caller alone has.
+#[inline(always)]
+pub(crate) unsafe fn repeat(block: *mut Block, next: *mut Block) {
+    // SAFETY: obligation 1.
+    unsafe { second(block).write(next.addr() ^ secret(1)) };
+}
+
+/// Whether the second word says `next` as well.
+///
+/// # Safety
+///
+/// 1. `block` is a free block whose link was written twice, and the caller alone has it.
+#[inline(always)]
+pub(crate) unsafe fn is_repeated(block: *mut Block, next: *mut Block) -> bool {
+    // SAFETY: obligation 1.
+    let again = unsafe { second(block).read() };
+    again ^ secret(1) == next.addr()
 }
 
 #[cfg(unix)]
@@ -52,7 +103,7 @@ fn chance() -> usize {
     let here = 0_u8;
     let time = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     let seed = (core::ptr::from_ref(&here).addr() as u64)
-        ^ (core::ptr::from_ref(&SECRET).addr() as u64).rotate_left(32)
+        ^ (core::ptr::from_ref(&SECRETS).addr() as u64).rotate_left(32)
         ^ u64::from(time.subsec_nanos()).rotate_left(20)
         ^ time.as_secs();
     (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (seed >> 29)) as usize

@@ -1,10 +1,22 @@
-//! Which stretches of the address space are segments of ours, so that a pointer can be looked at before its header is.
+//! Which stretches of the address space are segments of ours, and whose, so that a pointer can be looked at before its
+//! header is.
 //!
-//! A byte for each stretch of a segment's length: as address space 32 MiB on x86-64, of which a page is touched for each
-//! 16 GiB that segments lie in.
+//! | unit | what the stretch is |
+//! | --- | --- |
+//! | 0 | none of ours, or no segment |
+//! | [`OWN`] | a segment of a heap of one's own |
+//! | from [`FIRST`] | a segment of the thread's heap with this number |
+//! | [`MANY`] | a segment of a thread's heap that came when all numbers were taken |
+//!
+//! Two bytes for each stretch of a segment's length: as address space 64 MiB on x86-64, of which a page is touched for
+//! each 8 GiB that segments lie in.
+//! By one look here a heap knows its own blocks; their headers, each on a page of its own, are not touched for that.
+
+use core::cell::Cell;
 
 use super::HARDENED;
-use crate::primitive::sync::atomic::{AtomicU8, Ordering};
+use super::marks::PLACE;
+use crate::primitive::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use crate::segment::SEGMENT;
 
 /// Bits of the addresses that a program gets without asking for more.
@@ -21,36 +33,80 @@ const UNITS: usize = if HARDENED {
     0
 };
 
-/// What a stretch is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum Kind {
-    /// Not ours, or not a segment.
-    None = 0,
-    /// A segment of a thread's heap.
-    Threads = 1,
-    /// A segment of a heap of one's own.
-    Own = 2,
+/// Not ours, or not a segment.
+pub(crate) const NONE: u16 = 0;
+/// A segment of a heap of one's own.
+pub(crate) const OWN: u16 = 1;
+/// A segment of some thread's heap.
+pub(crate) const MANY: u16 = u16::MAX;
+const FIRST: u16 = 2;
+/// What no segment is noted as.
+const NEVER: u16 = MANY - 1;
+
+static TABLE: [AtomicU16; UNITS] = [const { AtomicU16::new(NONE) }; UNITS];
+
+/// The number that the next heap gets.
+static NEXT: AtomicUsize = AtomicUsize::new(FIRST as usize);
+
+/// The number of an arena, if it has one; of no length but in a hardened build.
+pub(crate) struct Number([Cell<u16>; HARDENED as usize]);
+
+impl Number {
+    /// None yet.
+    pub(crate) const fn none() -> Self {
+        Self([const { Cell::new(NEVER) }; HARDENED as usize])
+    }
+
+    /// Takes a number that no other arena has, if there is one left.
+    pub(crate) fn take(&self) {
+        if let Some(place) = self.0.first() {
+            // Relaxed: a number; each addition makes another one. [AH23]
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            place.set(number.min(usize::from(NEVER)) as u16);
+        }
+    }
+
+    /// The number, or one that no segment is noted with.
+    #[inline(always)]
+    fn get(&self) -> u16 {
+        self.0.first().map_or(NEVER, Cell::get)
+    }
+
+    /// What the arena's segments are noted as: its number, or else this.
+    pub(crate) fn or(&self, unit: u16) -> u16 {
+        match self.get() {
+            NEVER => unit,
+            number => number,
+        }
+    }
+
+    /// Whether the arena's number stands at an address: the arena owns what stands there.
+    #[inline(always)]
+    pub(crate) fn is_at(&self, address: usize) -> bool {
+        at(address) == self.get()
+    }
 }
 
-static TABLE: [AtomicU8; UNITS] = [const { AtomicU8::new(Kind::None as u8) }; UNITS];
-
 /// Notes a segment, or that it is none any more; returns whether the table reaches there.
-pub(crate) fn note(address: usize, kind: Kind) -> bool {
-    let Some(unit) = TABLE.get(address / SEGMENT) else {
+pub(crate) fn note(address: usize, unit: u16) -> bool {
+    let Some(place) = TABLE.get(address / SEGMENT) else {
         return false;
     };
     // Relaxed: what brings a block of the segment to a thread brings this too. [AH1]
-    unit.store(kind as u8, Ordering::Relaxed);
+    place.store(unit, Ordering::Relaxed);
     true
 }
 
-/// What stands at an address.
+/// What stands at an address: [`NONE`] also where no block may start.
+///
+/// Turned to the right, the bits that make an address no multiple of [`PLACE`] are the highest of the index: one
+/// comparison finds these and what the table does not reach.
 #[inline(always)]
-pub(crate) fn kind(address: usize) -> u8 {
-    match TABLE.get(address / SEGMENT) {
+pub(crate) fn at(address: usize) -> u16 {
+    const TURN: u32 = PLACE.trailing_zeros();
+    match TABLE.get(address.rotate_right(TURN) >> (SEGMENT.trailing_zeros() - TURN)) {
         // Relaxed: as for [AH1]; of an address that is no block's any answer will do. [AH2]
-        Some(unit) => unit.load(Ordering::Relaxed),
-        None => Kind::None as u8,
+        Some(place) => place.load(Ordering::Relaxed),
+        None => NONE,
     }
 }
