@@ -150,6 +150,37 @@ pub trait DeadlineStore<T> {
     /// Takes a value out before its time; `None` if it has left already.
     fn cancel(&mut self, handle: Handle) -> Option<T>;
 
+    /// Takes values out before their time, as [`cancel`](Self::cancel) does one
+    /// handle after the other, and hands those that had not left yet to `each`;
+    /// returns how many these were.
+    ///
+    /// A store whose values lie far apart in memory gains by knowing several
+    /// handles at once. If `each` panics, the value it was given and those
+    /// before it are gone, and all others stay.
+    ///
+    /// ```
+    /// use rast_timers::{CalendarStore, DeadlineStore, Instant};
+    /// let mut store = CalendarStore::new();
+    /// let handles = [1, 2, 3].map(|value| store.insert(Instant::from_nanos(9), value));
+    /// assert_eq!(store.cancel(handles[1]), Some(2));
+    /// let mut sum = 0;
+    /// assert_eq!(store.cancel_all(&handles, |_, value| sum += value), 2);
+    /// assert_eq!(sum, 4);
+    /// ```
+    fn cancel_all(&mut self, handles: &[Handle], mut each: impl FnMut(Handle, T)) -> usize
+    where
+        Self: Sized,
+    {
+        let mut count = 0;
+        for &handle in handles {
+            if let Some(value) = self.cancel(handle) {
+                count += 1;
+                each(handle, value);
+            }
+        }
+        count
+    }
+
     /// Moves a value to another deadline, behind those that wait for it
     /// already; returns the handle it has from now on, `None` if it has left.
     fn reschedule(&mut self, handle: Handle, at: Instant) -> Option<Handle>;

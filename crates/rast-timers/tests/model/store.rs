@@ -62,6 +62,8 @@ enum Op {
     Cluster(u64, u8),
     Within(u64, u64),
     Cancel(usize),
+    /// So many handles from one on, those that have left among them.
+    CancelAll(usize, usize),
     Reschedule(usize, u64),
     PopDue,
     Expire(usize),
@@ -92,6 +94,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => (times(), any::<u8>()).prop_map(|(at, count)| Op::Cluster(at, count)),
         1 => (times(), times()).prop_map(|(at, slack)| Op::Within(at, slack)),
         3 => any::<usize>().prop_map(Op::Cancel),
+        1 => (any::<usize>(), 0..40_usize).prop_map(|(from, count)| Op::CancelAll(from, count)),
         3 => (any::<usize>(), times()).prop_map(|(which, at)| Op::Reschedule(which, at)),
         2 => Just(Op::PopDue),
         3 => budgets().prop_map(Op::Expire),
@@ -197,6 +200,17 @@ impl<S: Tested> Run<S> {
                 }
             }
             Op::Cancel(_) | Op::Reschedule(..) => {}
+            Op::CancelAll(from, count) => {
+                let from = from % (self.handles.len() + 1);
+                let to = self.handles.len().min(from + count);
+                let (mut got, mut want) = (Vec::new(), Vec::new());
+                for &handle in &self.handles[from..to] {
+                    want.extend(self.oracle.leave(handle).map(|value| (handle, value)));
+                }
+                let each = |handle, value| got.push((handle, value));
+                let gone = self.store.cancel_all(&self.handles[from..to], each);
+                assert_eq!((gone, &got), (want.len(), &want));
+            }
             Op::PopDue => {
                 assert_eq!(self.store.pop_due(now), self.oracle.pop_due(self.now));
             }
