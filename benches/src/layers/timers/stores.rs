@@ -43,6 +43,11 @@ pub(super) trait Deadlines {
 
     fn cancel(&mut self, key: Self::Key) -> Option<u64>;
 
+    /// Cancels all of `keys` and returns the sum of what they named.
+    fn cancel_all(&mut self, keys: &mut Vec<Self::Key>) -> u64 {
+        keys.drain(..).filter_map(|key| self.cancel(key)).sum()
+    }
+
     /// One call that takes out what is due; returns how many, their sum, and whether to come back.
     fn expire(&mut self, now: Self::Time) -> (u64, u64, bool);
 }
@@ -69,6 +74,13 @@ macro_rules! ours {
             #[inline]
             fn cancel(&mut self, key: Handle) -> Option<u64> {
                 DeadlineStore::cancel(self, key)
+            }
+
+            fn cancel_all(&mut self, keys: &mut Vec<Handle>) -> u64 {
+                let mut sum = 0;
+                DeadlineStore::cancel_all(self, keys, |_, value| sum += value);
+                keys.clear();
+                sum
             }
 
             #[inline]
@@ -271,6 +283,34 @@ fn churn<S: Deadlines, const N: usize, const ANY: bool>(ops: u64) -> Sample {
             }
         }
         ops
+    })
+}
+
+/// Cancels sixteen of `N` standing deadlines, any of them, and arms as many.
+fn batches<S: Deadlines, const N: usize>(ops: u64) -> Sample {
+    const BATCH: usize = 16;
+    let mut store = S::new(N);
+    let times = spread(&store, N);
+    let mut keys: Vec<_> = times.iter().map(|&at| Some(store.insert(at, 1))).collect();
+    let picks = noise().map(|random| random as usize % N);
+    let picks: Vec<_> = picks.take(ops as usize).collect();
+    let mut times = times.iter().cycle();
+    let (mut batch, mut done) = (Vec::with_capacity(BATCH), 0);
+    alone(|| {
+        for picks in picks.chunks(BATCH) {
+            batch.extend(picks.iter().filter_map(|&pick| keys[pick].take()));
+            let count = batch.len() as u64;
+            assert_eq!(store.cancel_all(&mut batch), count);
+            done += count;
+            for &pick in picks {
+                // Drawn twice in one batch: armed already.
+                if keys[pick].is_none() {
+                    let &at = times.next().expect("they go round");
+                    keys[pick] = Some(store.insert(at, 1));
+                }
+            }
+        }
+        done
     })
 }
 
@@ -615,6 +655,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             churn,
             1_000_000,
             true
+        ),
+        cancelling!(
+            "1 000 000 deadlines: cancel any sixteen, arm sixteen",
+            batches,
+            1_000_000
         ),
         firing!("mixed, a turn each millisecond", mixed),
         firing!(
