@@ -322,6 +322,7 @@ mod tests {
     use super::*;
     use crate::Queue;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::thread;
     use std_alloc::vec::Vec;
 
     /// A consumer that was stopped in its look leaves a bound that may be of an earlier use of the segment.
@@ -342,6 +343,66 @@ mod tests {
                 assert_eq!(queue.len(), 2);
             }
             assert_eq!(queue.given_up.count.load(Ordering::Relaxed), 0);
+        }
+    }
+
+    /// Another thread leaves bounds of an earlier use of the segment all the time.
+    #[test]
+    fn items_come_once_and_in_order_whatever_the_bound_says() {
+        const ITEMS: u64 = if cfg!(miri) { 100 } else { 20_000 };
+        for slots in [2, 8, 64, 1024] {
+            let queue = &Queue::with_segment_slots(slots);
+            let popped = &AtomicUsize::new(0);
+            let is_done = || popped.load(Ordering::Relaxed) == 2 * ITEMS as usize;
+            let takes = thread::scope(|scope| {
+                for id in 0..2 {
+                    scope.spawn(move || {
+                        for first in (0..ITEMS).step_by(4) {
+                            let items = [1, 2, 3, 4].map(|n| id << 32 | (first + n));
+                            if first % 8 == 0 {
+                                queue.push_slice(&items).unwrap();
+                            } else {
+                                items.into_iter().for_each(|item| queue.push(item).unwrap());
+                            }
+                        }
+                    });
+                }
+                scope.spawn(move || {
+                    while !is_done() {
+                        queue.set_bound(queue.head.load(Ordering::Relaxed), slots);
+                        thread::yield_now();
+                    }
+                });
+                let takers: [_; 2] = core::array::from_fn(|n| {
+                    scope.spawn(move || {
+                        let mut items = Vec::new();
+                        while !is_done() {
+                            let before = items.len();
+                            if n == 0 {
+                                queue.pop_batch(100, |item| items.push(item));
+                            } else {
+                                items.extend(queue.pop());
+                            }
+                            popped.fetch_add(items.len() - before, Ordering::Relaxed);
+                        }
+                        items
+                    })
+                });
+                takers.map(|taker| taker.join().unwrap())
+            });
+            for items in &takes {
+                let mut last = [0; 2];
+                for &item in items {
+                    let last = &mut last[(item >> 32) as usize];
+                    assert!(*last < item, "{item:#x} after {last:#x}");
+                    *last = item;
+                }
+            }
+            let mut all: Vec<u64> = takes.concat();
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(all.len(), 2 * ITEMS as usize);
+            assert_eq!((queue.pop(), queue.len()), (None, 0));
         }
     }
 
