@@ -317,7 +317,7 @@ pub enum TakeBack {
     BackAndEnd,
 }
 
-#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+#[cfg(all(test, feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod tests {
     use super::*;
     use crate::Queue;
