@@ -16,7 +16,7 @@
 //! The length of a list is not kept: it follows from the sums that the figures need anyway (see [`Slot`]).
 //!
 //! An arena knows no threads: its fields are cells, and whoever has it is alone with it.
-//! Only the sums ([`Tally`]) are read from elsewhere.
+//! Only the sums ([`Tally`]) are read from elsewhere, and what stands on the shelf ([`Shelf`]) is anybody's.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -28,7 +28,7 @@ use crate::hardened::{self, HARDENED};
 use crate::kept::Kept;
 use crate::large::Larges;
 use crate::misuse;
-use crate::segment::{SLOT, Segment, Segments};
+use crate::segment::{SLOT, Segment, Segments, Shelf};
 use crate::size_class::{CLASSES, SLAB_CLASSES, list_limit, size_of_class};
 use crate::slab::SlabList;
 use crate::span::{GRAIN, Span, SpanIndex, bytes_for, bytes_for_class};
@@ -98,13 +98,19 @@ pub(crate) struct Arena {
     /// What the headers of the segments say.
     owner: Cell<*const ()>,
     segments: Segments,
-    /// Segments that one free span fills.
+    /// Segments that one free span fills, but for those on the shelf.
     empties: Cell<usize>,
     /// The least `empties` since the last beat.
     empties_least: Cell<usize>,
     beats: Cell<u32>,
     /// Empty segments that the next steps give back, if as many are empty then.
     unneeded: Cell<usize>,
+    unneeded_shelved: Cell<usize>,
+    /// Empty segments beyond the first, for any thread to give back.
+    pub(crate) shelf: Shelf,
+    /// The least that stood on the shelf since the last beat, and what stands there if nobody else took from it.
+    shelved_least: Cell<usize>,
+    shelved: Cell<usize>,
     larges: Larges,
     kept: Kept,
     slabs: [SlabList; SLAB_CLASSES],
@@ -192,6 +198,10 @@ impl Arena {
             empties_least: Cell::new(0),
             beats: Cell::new(0),
             unneeded: Cell::new(0),
+            unneeded_shelved: Cell::new(0),
+            shelf: Shelf::new(),
+            shelved_least: Cell::new(0),
+            shelved: Cell::new(0),
             larges,
             kept: Kept::new(),
             slabs: [const { SlabList::new() }; SLAB_CLASSES],
@@ -561,6 +571,9 @@ impl Arena {
 
     #[cold]
     fn add_segment(&self) -> Option<()> {
+        if self.unshelve() {
+            return Some(());
+        }
         let segment = Segment::map(
             self.owner.get(),
             self.number.or(self.larges.unit()),
@@ -652,6 +665,7 @@ impl Drop for Arena {
             // has to see to.
             unsafe { Segment::unmap(segment) };
         }
+        self.shelf.clear();
         self.larges.clear();
         self.kept.shed(usize::MAX);
     }

@@ -15,7 +15,7 @@
 //! If blocks are to be guarded against misuse and the feature `hardened` costs too much: without it a double free is
 //! undefined, as in any allocator, and a wrong layout is seen in debug builds alone.
 //! If memory must go back to the system while its thread sleeps and the thread cannot be made to call
-//! [`RastAlloc::on_idle`] before: only it may touch its heap then.
+//! [`RastAlloc::on_idle`] before: only it may touch its heap then, but for segments that are wholly empty.
 //!
 //! # Example
 //!
@@ -104,6 +104,8 @@ mod mailbox;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod parcel;
 #[cfg(feature = "std")]
+mod pile;
+#[cfg(feature = "std")]
 mod registry;
 #[cfg(feature = "std")]
 mod stripes;
@@ -138,6 +140,7 @@ pub use {
     block::Block,
     budget::Budget,
     mailbox::Mailbox,
+    pile::Pile,
     registry::{Entered, Entry, Registry},
     stripes::Stripes,
 };

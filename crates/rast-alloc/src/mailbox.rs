@@ -1,15 +1,12 @@
 //! Mailboxes: blocks that other threads freed, on their way to their owner, and who the owner is at the time.
 //!
 //! ```text
-//!   any thread    first ─► block ─► last ┄┄► ┌──────┐
-//!                 one exchange per batch     │ head │ ─► block ─► block ─► null      taken whole by one swap
-//!                                            └──────┘
-//!                                            │ held │ by a thread, or by nobody
+//!   any thread ── a batch of blocks ─► │ letters │ ─► taken whole by who holds the mailbox
+//!                                      │ held    │ by a thread, or by nobody
 //! ```
 //!
-//! A batch is a list of blocks, linked through their first words by the thread that freed them; what a link says besides
-//! is the parcels' matter ([`crate::parcel`]).
-//! Letters are never taken one by one, so the list has no ABA problem.
+//! Letters are a [`Pile`] of batches: lists of blocks, linked through their first words by the thread that freed them;
+//! what a link says besides is the parcels' matter ([`crate::parcel`]).
 //!
 //! A mailbox outlives its thread: when the thread ends, what it guards is held by nobody until another thread claims it.
 //! No letter may stay in a mailbox that nobody holds:
@@ -19,16 +16,15 @@
 //!    the other did, and claims the mailbox again to empty it.
 //! 2. What a holder did before `release` is seen by the next one after `claim`.
 
-use core::ptr;
-
 use crate::block::Block;
 use crate::constructor::constructor;
-use crate::primitive::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence};
+use crate::pile::Pile;
+use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// A list of freed blocks and a hold on what they return to.
 #[derive(Debug)]
 pub struct Mailbox {
-    letters: AtomicPtr<Block>,
+    letters: Pile,
     is_held: AtomicBool,
 }
 
@@ -41,7 +37,7 @@ impl Mailbox {
         )]
         pub fn new() {
             Self {
-                letters: AtomicPtr::new(ptr::null_mut()),
+                letters: Pile::new(),
                 is_held: AtomicBool::new(true),
             }
         }
@@ -57,22 +53,8 @@ impl Mailbox {
     ///    has them and gives them up.
     #[must_use]
     pub unsafe fn deliver(&self, first: *mut Block, last: *mut Block) -> bool {
-        // Relaxed: only compared; what it points to is not read here. [AM1]
-        let mut head = self.letters.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: obligation 1; the block is not in the mailbox yet.
-            unsafe { Block::set_next(last, head) };
-            // Release: pairs with the Acquire in `take`; publishes the links and whatever was done to the blocks. [AM2]
-            match self.letters.compare_exchange_weak(
-                head,
-                first,
-                Ordering::Release,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => break,
-                Err(now) => head = now,
-            }
-        }
+        // SAFETY: obligation 1.
+        unsafe { self.letters.put(first, last) };
         // SeqCst: pairs with the fence in `release`: either this thread sees below that nobody holds the mailbox, or the
         // one that released it sees the letter. [AM3]
         fence(Ordering::SeqCst);
@@ -82,17 +64,14 @@ impl Mailbox {
     /// Takes all letters, a list that ends with null; wait-free. Only the holder calls it.
     #[must_use]
     pub fn take(&self) -> *mut Block {
-        // Acquire: pairs with the Release in `deliver`, of each batch: a later exchange continues an earlier one's
-        // release. [AM4]
-        self.letters.swap(ptr::null_mut(), Ordering::Acquire)
+        self.letters.take()
     }
 
     /// Whether there is no letter; wait-free.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        // Relaxed: a hint; `take` acquires, and `release` has a fence before. [AM5]
-        self.letters.load(Ordering::Relaxed).is_null()
+        self.letters.is_empty()
     }
 
     /// Takes the hold if nobody has it; wait-free.

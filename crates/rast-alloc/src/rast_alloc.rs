@@ -107,8 +107,10 @@ impl RastAlloc {
     /// since, and for all heaps whose thread has ended, and asks it of all other threads; returns how many bytes went back
     /// by now.
     ///
-    /// The heap of a thread that is not idle is its own alone: it does what was asked at its next call that its lists do
-    /// not serve, or at `on_idle`. So a thread that may sleep for long calls that before.
+    /// The heap of a thread that is not idle is its own alone, but for the segments in which no block is, past the first:
+    /// those go back at once. The rest the thread does when asked, at its next call that its lists do not serve, or at
+    /// `on_idle`: parts of segments, segments that a block of its lists keeps, and kept mappings.
+    /// So a thread that may sleep for long calls that before.
     pub fn purge_all() -> usize {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
         return Self::purge() + ThreadHeap::purge_others();

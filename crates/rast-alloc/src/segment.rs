@@ -13,6 +13,7 @@
 //! | `owner` | when the segment is made, before any block of it is given out | by whoever frees a block |
 //! | `previous`, `next` | by the owner | by the owner |
 //! | `is_empty` | by the owner | by the owner: one free span fills it |
+//! | `shelved` | by the owner | by whoever took it from the shelf |
 //! | `slabs`, `tags` | by the owner | by the owner; touched as far as they are used |
 //!
 //! 1. A segment starts at a multiple of its length, so the address of any block, masked, is the address of its header.
@@ -20,14 +21,18 @@
 //! 3. `owner` never changes: where a thread dies, its heap lives on and is adopted whole. So whoever has a block may
 //!    read it without any ordering of its own: what brought the block brought the header.
 //! 4. A segment goes back to the system when one free span fills it; then no block of it is left to be freed.
+//! 5. Such a segment may stand on a shelf ([`Shelf`]), out of its owner's lists. Any thread takes what stands there, and
+//!    has it alone then: to give it back to the system, or, the owner, to use it again.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
+use crate::block::Block;
 use crate::hardened::HARDENED;
 use crate::hardened::marks::Marks;
 use crate::hardened::units;
 use crate::os::{self, Access, GUARD, PAGE};
+use crate::pile::Pile;
 use crate::primitive::CachePadded;
 use crate::slab::Slab;
 use crate::span::{GRAIN, SpanIndex, Tags};
@@ -61,6 +66,8 @@ pub(crate) struct Segment {
     previous: Cell<*const Segment>,
     next: Cell<*const Segment>,
     is_empty: Cell<bool>,
+    /// The link where the segment stands on a shelf, as if it were a free block.
+    shelved: Cell<*mut Block>,
     slabs: [Slab; SLOTS],
     tags: Tags,
     /// What begins where; of no length but in a hardened build.
@@ -171,6 +178,53 @@ fn guard(start: NonNull<u8>, unit: u16) -> bool {
         let _ = unsafe { os::protect(page, GUARD, Access::Forbidden) };
     }
     units::note(start.addr().get(), unit)
+}
+
+/// Segments that one free span fills, and which any thread may take.
+pub(crate) struct Shelf(Pile);
+
+impl Shelf {
+    pub(crate) const fn new() -> Self {
+        Self(Pile::new())
+    }
+
+    /// Puts a segment there.
+    ///
+    /// # Safety
+    ///
+    /// 1. One free span fills the segment, which was withdrawn; it is linked nowhere, and the caller gives it up.
+    pub(crate) unsafe fn put(&self, segment: NonNull<Segment>) {
+        let place = core::mem::offset_of!(Segment, shelved);
+        // SAFETY: the place lies in the header.
+        let block = unsafe { segment.as_ptr().byte_add(place) }.cast::<Block>();
+        // SAFETY: the place is a word in the header, which the caller alone has, obligation 1.
+        unsafe { self.0.put(block, block) };
+    }
+
+    /// Gives all that stands there back to the system; returns how many bytes that were.
+    pub(crate) fn clear(&self) -> usize {
+        let mut bytes = 0;
+        self.take(|segment| {
+            bytes += SEGMENT;
+            // SAFETY: its one span was withdrawn, it is linked nowhere, and this thread alone has it.
+            unsafe { Segment::unmap(segment) };
+        });
+        bytes
+    }
+
+    /// Calls `f` on each segment that stood there, which has it alone then.
+    pub(crate) fn take(&self, mut f: impl FnMut(NonNull<Segment>)) {
+        if self.0.is_empty() {
+            return;
+        }
+        let mut block = self.0.take();
+        while let Some(place) = NonNull::new(block) {
+            // SAFETY: what stands on the shelf was put there with its link written, and is this thread's alone now.
+            block = unsafe { Block::next(place.as_ptr()) };
+            // SAFETY: the link is a word in the header of a segment.
+            f(unsafe { place.byte_sub(core::mem::offset_of!(Segment, shelved)) }.cast());
+        }
+    }
 }
 
 /// All segments of one owner, linked through their headers.

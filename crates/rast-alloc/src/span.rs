@@ -498,10 +498,16 @@ impl SpanIndex {
         true
     }
 
-    /// Takes a free span that fills its segment out for good: the segment is going away.
+    /// Takes a free span that fills its segment out: the segment is going away.
     pub(crate) fn withdraw(&self, span: Span) {
         debug_assert!(span.is_whole());
         self.remove(span);
+    }
+
+    /// Puts a span in that was withdrawn: its segment has not gone away.
+    pub(crate) fn restore(&self, span: Span) {
+        debug_assert!(span.is_whole());
+        self.insert(span, span.bytes(), span.is_clean());
     }
 
     /// Calls `discard` on each dirty free span of at least `least` bytes, which may give its memory to the system and has

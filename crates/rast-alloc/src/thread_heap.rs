@@ -14,7 +14,7 @@
 //! | `arena`, `parcels`, `arrived`, `turns`, `told`, `is_shedding`, `sweep_from` | whoever holds the mailbox: the thread, or who tends a heap without one |
 //! | `mailbox` | any thread |
 //! | the sums of `arena`, `foreign` | written by the holder, read by any thread |
-//! | `is_purge_asked` | any thread |
+//! | `is_purge_asked`, the shelf of `arena` | any thread |
 //! | `looked_ms` | written by the holder, read by any thread |
 //! | `is_parked` | written by the heap's thread, read by any thread |
 //!
@@ -568,6 +568,14 @@ impl ThreadHeap {
         self.is_parked.store(false, Ordering::Relaxed);
     }
 
+    /// Gives back what stands on the shelf of another heap, whoever holds that. Only the holder of this one calls it.
+    fn purge_shelf_of(&self, other: &Self) -> usize {
+        let bytes = other.arena.shelf.clear();
+        // It was added in the other one's sum; the total is right.
+        self.arena.reserved.subtract(bytes as u64);
+        bytes
+    }
+
     /// Gives the memory of all heaps without a thread back, those of idle threads among them, and asks the other ones to; returns how many bytes went back.
     pub(crate) fn purge_others() -> usize {
         let here = thread::here();
@@ -577,6 +585,7 @@ impl ThreadHeap {
                 purged += heap.purge();
                 heap.leave();
             } else if !ptr::eq(heap, here) {
+                purged += thread::with(|own| own.purge_shelf_of(heap)).unwrap_or(0);
                 // Relaxed: as for [AT4]. [AT6]
                 heap.is_purge_asked.store(true, Ordering::Relaxed);
             }

@@ -8,7 +8,7 @@ use rast_alloc::primitive::model::model;
 use rast_alloc::primitive::sync::Arc;
 use rast_alloc::primitive::sync::atomic::{AtomicUsize, Ordering};
 use rast_alloc::primitive::thread;
-use rast_alloc::{Block, Budget, Entered, Entry, Mailbox, Registry, Stripes};
+use rast_alloc::{Block, Budget, Entered, Entry, Mailbox, Pile, Registry, Stripes};
 
 /// What a mailbox guards: how many blocks came home, and how often each did.
 struct Home {
@@ -215,6 +215,35 @@ fn parcels_bring_what_they_carry() {
         }
         assert!(mailbox.claim() && mailbox.is_empty(), "all is put away");
         assert_eq!(home.load(Ordering::Relaxed), 8);
+    });
+}
+
+/// An owner puts segments on its shelf and takes back what still stands there, while another thread takes what it finds:
+/// each goes to one of the two, which reads what the owner wrote in it, and may write there.
+#[test]
+fn a_shelf_is_taken_by_one() {
+    model(|| {
+        let shelf = Arc::new(Pile::new());
+        let take = |shelf: &Pile| {
+            let (mut taken, mut block) = (0, shelf.take());
+            while !block.is_null() {
+                // SAFETY: what was taken is linked, and this thread's alone.
+                let next = unsafe { Block::next(block) };
+                // SAFETY: as above: it was made by `new`.
+                taken += unsafe { Posted::accept(block.cast()) };
+                block = next;
+            }
+            taken
+        };
+        let theirs = Arc::clone(&shelf);
+        let other = thread::spawn(move || take(&theirs) + take(&theirs));
+        for _ in 0..2 {
+            let block = Posted::new(Vec::new()).cast();
+            // SAFETY: the block is this thread's.
+            unsafe { shelf.put(block, block) };
+        }
+        let own = take(&shelf);
+        assert_eq!(own + other.join().unwrap() + take(&shelf), 2);
     });
 }
 

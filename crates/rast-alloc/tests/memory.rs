@@ -112,6 +112,75 @@ fn a_purge_reaches_threads_that_sleep() {
     });
 }
 
+/// Threads that sleep and did not say so: their empty segments are anybody's.
+#[test]
+fn a_purge_reaches_segments_of_any_thread() {
+    in_child("a_purge_reaches_segments_of_any_thread", || {
+        const THREADS: usize = 2;
+        let start = resident();
+        let step = Arc::new(Barrier::new(THREADS + 1));
+        let workers: Vec<_> = (0..THREADS)
+            .map(|id| {
+                let step = Arc::clone(&step);
+                thread::spawn(move || {
+                    for round in 0..3 {
+                        // Short ones, of which lists keep little; but that little is spread over half of the segments.
+                        let sizes = (0..100_000).map(|n| 16 + (n * 977 + id + round) % 2000);
+                        let blocks: Vec<_> = sizes.map(|size| vec![1_u8; size]).collect();
+                        step.wait();
+                        step.wait();
+                        assert!(blocks.iter().flatten().all(|byte| *byte == 1));
+                        drop(blocks);
+                        step.wait();
+                        // The thread sleeps here; its segments are purged by the other one meanwhile.
+                        step.wait();
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..3 {
+            step.wait();
+            let peak = resident();
+            step.wait();
+            step.wait();
+            RastAlloc::purge_all();
+            assert_returned("threads that sleep unawares", start, peak, 35);
+            step.wait();
+        }
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
+}
+
+/// A thread works while others take what stands on its shelf.
+#[test]
+fn segments_are_taken_while_their_thread_works() {
+    in_child("segments_are_taken_while_their_thread_works", || {
+        let workers: Vec<_> = (0..2)
+            .map(|id| {
+                thread::spawn(move || {
+                    for round in 0..20 {
+                        let blocks = (0..16_000).map(|n| 16 + (n * 977 + id + round) % 2000);
+                        let blocks: Vec<_> = blocks.map(|size| vec![1_u8; size]).collect();
+                        assert!(blocks.iter().flatten().all(|byte| *byte == 1));
+                    }
+                })
+            })
+            .collect();
+        while !workers.iter().all(|worker| worker.is_finished()) {
+            RastAlloc::purge_all();
+            thread::yield_now();
+        }
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        RastAlloc::purge_all();
+        let stats = RastAlloc::stats();
+        assert!(stats.bytes_committed < 4 << 20, "{stats}");
+    });
+}
+
 #[test]
 fn a_purge_reaches_what_ended_threads_left() {
     in_child("a_purge_reaches_what_ended_threads_left", || {

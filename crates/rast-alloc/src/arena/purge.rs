@@ -6,7 +6,7 @@ use crate::segment::{SEGMENT, Segment};
 use crate::size_class::{CLASSES, SLAB_CLASSES};
 use crate::slab::SlabList;
 use crate::span::Span;
-use core::ptr;
+use core::ptr::{self, NonNull};
 
 /// How many segments may become empty between two beats.
 const BEAT: u32 = 64;
@@ -27,16 +27,73 @@ impl Arena {
         // SAFETY: the span lies in a mapped segment of this arena.
         let segment = unsafe { &*Segment::of(span.start().as_ptr()) };
         segment.enter_empty();
-        self.empties.set(self.empties.get() + 1);
+        if self.empties.get() < KEPT || !self.larges.is_untracked() {
+            self.empties.set(self.empties.get() + 1);
+        } else {
+            self.shelve(span);
+        }
         self.beats.set(self.beats.get() + 1);
         if self.beats.get() >= BEAT {
             self.beat();
         }
     }
 
+    /// Puts a segment that one free span fills on the shelf.
+    fn shelve(&self, span: Span) {
+        self.spans.withdraw(span);
+        let segment = Segment::of(span.start().as_ptr()).cast_mut();
+        // SAFETY: the span lies in a mapped segment of this arena, which is not at the address zero.
+        let segment = unsafe { NonNull::new_unchecked(segment) };
+        // SAFETY: as above.
+        self.segments.unlink(unsafe { segment.as_ref() });
+        self.shelved.set(self.shelved.get() + 1);
+        // SAFETY: its span was withdrawn and it was unlinked above; it is not used after.
+        unsafe { self.shelf.put(segment) };
+    }
+
+    /// Takes all that stands on the shelf into use again; returns whether there was something.
+    pub(super) fn unshelve(&self) -> bool {
+        let before = self.empties.get();
+        self.shelf.take(|mapped| {
+            // SAFETY: what stood on the shelf is mapped, and this thread's alone.
+            self.segments.link(unsafe { mapped.as_ref() });
+            // SAFETY: one span fills it, which stands first.
+            self.spans
+                .restore(unsafe { Span::at_start(Segment::first(mapped)) });
+            self.empties.set(self.empties.get() + 1);
+        });
+        self.shelved.set(0);
+        self.shelved_least.set(0);
+        self.empties.get() > before
+    }
+
+    /// Gives up to `count` segments of the shelf back.
+    fn shed_shelf(&self, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let (mut shed, mut rest) = (0, 0);
+        self.shelf.take(|segment| {
+            if shed < count {
+                shed += 1;
+                // SAFETY: its one span was withdrawn, it is linked nowhere, and this thread alone has it.
+                unsafe { Segment::unmap(segment) };
+            } else {
+                rest += 1;
+                // SAFETY: as above, and it is not used after.
+                unsafe { self.shelf.put(segment) };
+            }
+        });
+        self.shelved.set(rest);
+        self.shelved_least.set(self.shelved_least.get().min(rest));
+        self.reserved.subtract((shed * SEGMENT) as u64);
+    }
+
     /// Gives back the empty segments, and the kept mappings, that stood unused since the last beat.
     #[cold]
     pub(crate) fn beat(&self) {
+        let unneeded = self.shelved_least.replace(self.shelved.get());
+        self.shed_shelf(unneeded);
         self.shed(self.count_unneeded());
         self.reserved.subtract(self.kept.beat() as u64);
     }
@@ -79,8 +136,17 @@ impl Arena {
     pub(crate) fn purge(&self) -> usize {
         let kept = self.shed_kept();
         self.empty_lists();
-        let shed = self.shed(usize::MAX);
+        let shed = self.shed(usize::MAX) + self.clear_shelf();
         kept + shed + self.spans.purge(2 * PAGE, discard)
+    }
+
+    /// Gives all that stands on the shelf back; returns how many bytes that were.
+    fn clear_shelf(&self) -> usize {
+        let bytes = self.shelf.clear();
+        self.shelved.set(0);
+        self.shelved_least.set(0);
+        self.reserved.subtract(bytes as u64);
+        bytes
     }
 
     /// Gives all kept mappings back; returns how many bytes that were.
@@ -106,6 +172,8 @@ impl Arena {
         }
         self.reserved.subtract(self.kept.beat() as u64);
         self.unneeded.set(self.count_unneeded());
+        self.unneeded_shelved
+            .set(self.shelved_least.replace(self.shelved.get()));
         self.step(true)
     }
 
@@ -118,7 +186,12 @@ impl Arena {
         let count = self.unneeded.get().min(SHED_MOST);
         self.unneeded.set(self.unneeded.get() - count);
         self.shed(count);
-        self.spans.age(AGED_LEAST, marks, AGED_MOST, discard) && self.unneeded.get() == 0
+        let count = self.unneeded_shelved.get().min(SHED_MOST);
+        self.unneeded_shelved
+            .set(self.unneeded_shelved.get() - count);
+        self.shed_shelf(count);
+        let is_all = self.unneeded.get() == 0 && self.unneeded_shelved.get() == 0;
+        self.spans.age(AGED_LEAST, marks, AGED_MOST, discard) && is_all
     }
 
     /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives the kept mappings back.
@@ -194,7 +267,6 @@ mod tests {
     use super::*;
     use crate::Layout;
     use crate::large::Larges;
-    use core::ptr::NonNull;
     use std::vec::Vec;
 
     /// Takes blocks of some levels, writes to them, and gives all but `kept` of each size back.

@@ -1,0 +1,78 @@
+//! A pile: a list of blocks that any thread puts on, and that is taken whole.
+//!
+//! ```text
+//!   any thread    first ─► block ─► last ┄┄► ┌──────┐
+//!                 one exchange per batch     │ head │ ─► block ─► block ─► null      taken whole by one swap
+//!                                            └──────┘
+//! ```
+//!
+//! A batch is a list of blocks, linked through their first words; they are never taken one by one, so the list has no ABA
+//! problem.
+
+use core::ptr;
+
+use crate::block::Block;
+use crate::constructor::constructor;
+use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
+
+/// A list that is taken whole.
+#[derive(Debug)]
+pub struct Pile {
+    first: AtomicPtr<Block>,
+}
+
+impl Pile {
+    constructor! {
+        /// An empty pile.
+        #[expect(
+            clippy::new_without_default,
+            reason = "hidden: for the heaps and the models alone"
+        )]
+        pub fn new() {
+            Self {
+                first: AtomicPtr::new(ptr::null_mut()),
+            }
+        }
+    }
+
+    /// Puts a batch on; lock-free.
+    ///
+    /// # Safety
+    ///
+    /// 1. `first` leads to a list of free blocks that ends with `last`, whose link need not be written; the caller alone
+    ///    has them and gives them up.
+    pub unsafe fn put(&self, first: *mut Block, last: *mut Block) {
+        // Relaxed: only compared; what it points to is not read here. [AM1]
+        let mut head = self.first.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: obligation 1; the block is not on the pile yet.
+            unsafe { Block::set_next(last, head) };
+            // Release: pairs with the Acquire in `take`; publishes the links and whatever was done to the blocks. [AM2]
+            match self.first.compare_exchange_weak(
+                head,
+                first,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Takes all blocks, a list that ends with null; wait-free. Whoever took them has them alone.
+    #[must_use]
+    pub fn take(&self) -> *mut Block {
+        // Acquire: pairs with the Release in `put`, of each batch: a later exchange continues an earlier one's
+        // release. [AM4]
+        self.first.swap(ptr::null_mut(), Ordering::Acquire)
+    }
+
+    /// Whether there is no block; wait-free.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        // Relaxed: a hint; `take` acquires, and `Mailbox::release` has a fence before. [AM5]
+        self.first.load(Ordering::Relaxed).is_null()
+    }
+}
