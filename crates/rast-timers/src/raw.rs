@@ -1,38 +1,18 @@
-//! Four instructions and one system call that std has no face for, and a slot
-//! whose value may be absent.
+//! The crate's whole unsafe code: three instructions and one system call that
+//! std has no face for.
 //!
-//! All of it is safe to call from anywhere; what a value is good for is said
-//! where it is used.
+//! Each function here is safe to call from anywhere; what its value is good for
+//! is said where it is used.
 #![allow(
     unsafe_code,
     reason = "instructions and a call that std has no face for"
 )]
-
-mod slot;
-
-pub(crate) use slot::Slot;
 
 /// Whether this build can read a counter of the processor at all.
 pub(crate) const HAS_COUNTER: bool = cfg!(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(miri)
 ));
-
-/// Asks for the line in which an element lies, or would lie, to be in the
-/// second cache when it is wanted; does nothing on other processors.
-#[inline(always)]
-pub(crate) fn prefetch<T>(of: &[T], index: usize) {
-    let element = of.as_ptr().wrapping_add(index);
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a hint that reads and writes no memory and traps nowhere,
-        // whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(element.cast::<i8>()) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = element;
-}
 
 /// Reads the time-stamp counter; instructions around it may run before or
 /// after.

@@ -41,11 +41,12 @@
 
 mod expire;
 mod lists;
+mod slot;
 
 use self::lists::{Index, Lists};
+use self::slot::Slot;
 use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept};
 use crate::Instant;
-use crate::raw::Slot;
 use core::fmt;
 
 /// Bits of a digit, and the lists of a level.

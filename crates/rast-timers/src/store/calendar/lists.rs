@@ -24,7 +24,7 @@
 //! of it, and the neighbours of what is cancelled now are mostly those of what
 //! is cancelled soon.
 
-use crate::raw::{Slot, prefetch};
+use super::slot::{Slot, prefetch};
 use std_alloc::vec::Vec;
 
 /// A slot's place in the slab.

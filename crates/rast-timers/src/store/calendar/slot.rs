@@ -2,7 +2,10 @@
 //!
 //! Field by field instead of an `Option`, whose own word would make a slot
 //! with a word in it half a cache line and more.
-#![allow(unsafe_code, reason = "a value that may be absent, without a word")]
+#![allow(
+    unsafe_code,
+    reason = "a value that may be absent, without a word for it; a hint"
+)]
 
 use core::mem::MaybeUninit;
 
@@ -10,11 +13,11 @@ use core::mem::MaybeUninit;
 /// is the owner's.
 ///
 /// The value is there if and only if `full`; nobody else can write either.
-pub(crate) struct Slot<T> {
-    pub(crate) at: u64,
-    pub(crate) prev: u32,
-    pub(crate) next: u32,
-    pub(crate) generation: u32,
+pub(super) struct Slot<T> {
+    pub(super) at: u64,
+    pub(super) prev: u32,
+    pub(super) next: u32,
+    pub(super) generation: u32,
     full: bool,
     value: MaybeUninit<T>,
 }
@@ -23,7 +26,7 @@ const _: () = assert!(size_of::<Slot<u64>>() == 32, "two slots to a cache line")
 
 impl<T> Slot<T> {
     /// Makes an empty slot with itself on both sides.
-    pub(crate) const fn new(index: u32) -> Self {
+    pub(super) const fn new(index: u32) -> Self {
         Self {
             at: u64::MAX,
             prev: index,
@@ -35,19 +38,19 @@ impl<T> Slot<T> {
     }
 
     /// Tells whether a value is there.
-    pub(crate) fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.full
     }
 
     /// The value.
-    pub(crate) fn get(&self) -> Option<&T> {
+    pub(super) fn get(&self) -> Option<&T> {
         // SAFETY: the value is there, as `full` says.
         self.full.then(|| unsafe { self.value.assume_init_ref() })
     }
 
     /// Puts a value into the slot, which is empty.
     #[inline(always)]
-    pub(crate) fn put(&mut self, value: T) {
+    pub(super) fn put(&mut self, value: T) {
         // One that were there would be forgotten, not dropped.
         debug_assert!(!self.full, "a slot holds one value");
         self.value.write(value);
@@ -56,7 +59,7 @@ impl<T> Slot<T> {
 
     /// Takes the value out.
     #[inline(always)]
-    pub(crate) fn take(&mut self) -> Option<T> {
+    pub(super) fn take(&mut self) -> Option<T> {
         if !self.full {
             return None;
         }
@@ -73,10 +76,27 @@ impl<T> Drop for Slot<T> {
     }
 }
 
+/// Asks for the line in which an element lies, or would lie, to be in the
+/// second cache when it is wanted; does nothing on other processors than
+/// x86-64.
+#[inline(always)]
+pub(super) fn prefetch<T>(of: &[T], index: usize) {
+    let element = of.as_ptr().wrapping_add(index);
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a hint that reads and writes no memory and traps nowhere,
+        // whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(element.cast::<i8>()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = element;
+}
+
 #[cfg(test)]
 mod tests {
     use super::Slot;
-    use std::rc::Rc;
+    use std_alloc::rc::Rc;
 
     #[test]
     fn a_value_is_dropped_once() {
