@@ -11,7 +11,10 @@
 //!
 //! 1. Neighbours are joined, so that what a growing block gave back serves the next one whole.
 //! 2. At most [`BYTES`] in [`RANGES`] ranges are kept by an owner; what does not fit goes back at once.
-//! 3. In a hardened build nobody may touch what is kept, and a block is taken with the page that guards it, its last.
+//! 3. In a hardened build nobody may touch a block that was freed, and one is taken with the page that guards it, its
+//!    last. Either the range is kept without access, or, from [`MOVED`] bytes on, its memory is moved to addresses that
+//!    nobody knows: that changes an entry for each 2 MiB, where rights are changed page by page. What stands at the old
+//!    addresses then has no memory and no access; as many as [`RANGES`] of these stay.
 //! 4. What stood unused between two beats of [`BEAT`] ranges put in goes back; at a purge and at the end of a thread all
 //!    of it does.
 
@@ -28,6 +31,10 @@ const RANGES: usize = 8;
 /// Ranges put in between two beats.
 const BEAT: u32 = 64;
 
+/// From how many bytes on memory is moved: what one entry of the kernel's tables of pages stands for, and what these are
+/// aligned to.
+const MOVED: usize = 2 << 20;
+
 /// Whether ranges are kept: only where a mapping may be given back in parts, and two that adjoin be used as one.
 pub(crate) const KEEPS: bool = cfg!(all(unix, not(any(miri, rast_system_segments))));
 
@@ -38,6 +45,13 @@ struct Range {
 }
 
 impl Range {
+    const fn none() -> Self {
+        Self {
+            start: Cell::new(ptr::null_mut()),
+            bytes: Cell::new(0),
+        }
+    }
+
     fn end(&self) -> *mut u8 {
         self.start.get().wrapping_add(self.bytes.get())
     }
@@ -54,6 +68,10 @@ impl Range {
 /// The kept ranges of one owner.
 pub(crate) struct Kept {
     ranges: [Range; RANGES],
+    /// Addresses that memory was moved away from; of no length but in a hardened build.
+    vacated: [Range; if HARDENED { RANGES } else { 0 }],
+    /// Which of them is the oldest.
+    oldest: Cell<usize>,
     bytes: Cell<usize>,
     /// The least `bytes` since the last beat.
     least: Cell<usize>,
@@ -63,12 +81,9 @@ pub(crate) struct Kept {
 impl Kept {
     pub(crate) const fn new() -> Self {
         Self {
-            ranges: [const {
-                Range {
-                    start: Cell::new(ptr::null_mut()),
-                    bytes: Cell::new(0),
-                }
-            }; RANGES],
+            ranges: [const { Range::none() }; RANGES],
+            vacated: [const { Range::none() }; if HARDENED { RANGES } else { 0 }],
+            oldest: Cell::new(0),
             bytes: Cell::new(0),
             least: Cell::new(0),
             puts: Cell::new(0),
@@ -84,7 +99,7 @@ impl Kept {
         let range = fits.min_by_key(|range| range.bytes.get())?;
         // SAFETY: a range that is not empty is not at null.
         let start = unsafe { NonNull::new_unchecked(range.start.get()) };
-        if HARDENED && !allow(start, bytes - GUARD) {
+        if HARDENED && !allow_guarded(start, bytes) {
             return None;
         }
         range.cut(bytes);
@@ -104,7 +119,7 @@ impl Kept {
                 if HARDENED {
                     // The block ends with what is allowed now; a guard stands behind it again.
                     let guard = NonNull::new(start.wrapping_sub(GUARD));
-                    if !guard.is_some_and(|guard| allow(guard, bytes)) {
+                    if !guard.is_some_and(|guard| allow_guarded(guard, bytes + GUARD)) {
                         return false;
                     }
                 }
@@ -131,17 +146,75 @@ impl Kept {
     pub(crate) unsafe fn put(&self, start: NonNull<u8>, bytes: usize) -> usize {
         debug_assert!(start.addr().get().is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE));
         let beaten = self.count();
-        if bytes > BYTES - self.bytes.get() || !self.join(start.as_ptr(), bytes) {
+        if bytes > BYTES - self.bytes.get() {
             // SAFETY: obligation 1.
             unsafe { os::unmap(start, bytes, PAGE) };
             return beaten + bytes;
         }
-        if HARDENED {
-            // SAFETY: obligation 1. Where the system refuses, a write to what was freed is not seen.
-            let _ = unsafe { os::protect(start, bytes, Access::Forbidden) };
+        let start = if HARDENED {
+            // SAFETY: obligation 1.
+            unsafe { self.hide(start, bytes) }
+        } else {
+            start
+        };
+        if !self.join(start.as_ptr(), bytes) {
+            // SAFETY: obligation 1, of the range or of where its memory is now.
+            unsafe { os::unmap(start, bytes, PAGE) };
+            return beaten + bytes;
         }
         self.bytes.set(self.bytes.get() + bytes);
         beaten
+    }
+
+    /// Sees to it that nobody touches a range that is to be kept; returns where its memory is now.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Kept::put`].
+    unsafe fn hide(&self, start: NonNull<u8>, bytes: usize) -> NonNull<u8> {
+        let to = if bytes > MOVED {
+            os::map(bytes, MOVED)
+        } else {
+            None
+        };
+        if let Some(to) = to {
+            // The last page is the guard, which has no memory and is a mapping of its own.
+            // SAFETY: obligation 1; the mapping at `to` is new.
+            if unsafe { os::relocate(start, bytes - GUARD, to) } {
+                // SAFETY: obligation 1; nobody needs what reads as zeroes now.
+                let _ = unsafe { os::protect(start, bytes, Access::Forbidden) };
+                self.vacate(start, bytes);
+                return to;
+            }
+            // SAFETY: the mapping was made above, and nobody knows it.
+            unsafe { os::unmap(to, bytes, PAGE) };
+        }
+        // SAFETY: obligation 1. Where the system refuses, a write to what was freed is not seen.
+        let _ = unsafe { os::protect(start, bytes, Access::Forbidden) };
+        start
+    }
+
+    /// Notes addresses that memory was moved away from, and gives the oldest such ones back.
+    fn vacate(&self, start: NonNull<u8>, bytes: usize) {
+        let oldest = self.oldest.get();
+        let Some(range) = self.vacated.get(oldest) else {
+            return;
+        };
+        self.oldest.set((oldest + 1) % RANGES);
+        Self::give_back(range);
+        range.start.set(start.as_ptr());
+        range.bytes.set(bytes);
+    }
+
+    /// Gives addresses back that memory was moved away from.
+    fn give_back(range: &Range) {
+        let bytes = range.bytes.replace(0);
+        if let Some(start) = NonNull::new(range.start.get())
+            && bytes > 0
+        {
+            // SAFETY: whole pages that were put in, that nobody uses, and that are noted once.
+            unsafe { os::unmap(start, bytes, PAGE) };
+        }
     }
 
     /// Adds a range to its neighbours, or to an empty place; false if there is none.
@@ -188,6 +261,9 @@ impl Kept {
     pub(crate) fn shed(&self, most: usize) -> usize {
         let mut left = most.min(self.bytes.get());
         let shed = left;
+        if most == usize::MAX {
+            self.vacated.iter().for_each(Self::give_back);
+        }
         for range in &self.ranges {
             let bytes = range.bytes.get().min(left);
             if bytes == 0 {
@@ -204,10 +280,14 @@ impl Kept {
     }
 }
 
-/// Allows access to kept pages that are about to be a block's; false if the system refuses.
-fn allow(start: NonNull<u8>, bytes: usize) -> bool {
+/// Allows access to kept pages that are about to be a block's, but for the last, its guard; false if the system refuses.
+fn allow_guarded(start: NonNull<u8>, bytes: usize) -> bool {
+    // SAFETY: the range is longer than its guard.
+    let guard = unsafe { start.add(bytes - GUARD) };
     // SAFETY: whole pages of a kept range and the guard before it, which nobody uses, by the obligation of `put`.
-    unsafe { os::protect(start, bytes, Access::Allowed) }
+    let is_allowed = unsafe { os::protect(start, bytes - GUARD, Access::Allowed) };
+    // SAFETY: as above.
+    is_allowed && unsafe { os::protect(guard, GUARD, Access::Forbidden) }
 }
 
 #[cfg(all(test, unix, not(any(miri, rast_system_segments))))]

@@ -21,10 +21,10 @@ pub(crate) const PAGE: usize = if cfg!(any(target_arch = "x86", target_arch = "x
 const LEAST_PAGE: usize = 4096;
 
 #[cfg(all(unix, not(rast_system_segments)))]
-pub(crate) use unix::{discard, map, now_ms, protect, remap, unmap};
+pub(crate) use unix::{discard, map, now_ms, protect, relocate, remap, unmap};
 
 #[cfg(any(not(unix), rast_system_segments))]
-pub(crate) use portable::{discard, map, now_ms, protect, remap, unmap};
+pub(crate) use portable::{discard, map, now_ms, protect, relocate, remap, unmap};
 
 /// What a page allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,6 +168,35 @@ mod unix {
         NonNull::new(moved.cast())
     }
 
+    /// Moves the memory of pages to other ones, whose own is given back; the old ones stay mapped, and read as zeroes.
+    /// `false`, and nothing has changed that anybody needs, if the system cannot.
+    ///
+    /// # Safety
+    ///
+    /// 1. The `bytes` at `start` and those at `to` are whole pages of mappings of this module, apart from each other, and
+    ///    nobody uses either.
+    #[cfg(target_os = "linux")]
+    pub(crate) unsafe fn relocate(start: NonNull<u8>, bytes: usize, to: NonNull<u8>) -> bool {
+        const HOW: libc::c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+        let (start, to) = (
+            start.as_ptr().cast::<c_void>(),
+            to.as_ptr().cast::<c_void>(),
+        );
+        // SAFETY: obligation 1; what stood at `to` goes back to the system, as nobody uses it.
+        let moved = unsafe { libc::mremap(start, bytes, bytes, HOW, to) };
+        moved != libc::MAP_FAILED
+    }
+
+    /// As on Linux, where it exists; here it does not.
+    ///
+    /// # Safety
+    ///
+    /// None are needed where nothing is done.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) unsafe fn relocate(_: NonNull<u8>, _: usize, _: NonNull<u8>) -> bool {
+        false
+    }
+
     /// As on Linux, where it exists; here it does not.
     ///
     /// # Safety
@@ -229,6 +258,15 @@ mod portable {
         }
         let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
         now.as_millis() as u64
+    }
+
+    /// Does nothing, and says so.
+    ///
+    /// # Safety
+    ///
+    /// None are needed where nothing is done.
+    pub(crate) unsafe fn relocate(_: NonNull<u8>, _: usize, _: NonNull<u8>) -> bool {
+        false
     }
 
     /// Does nothing: the caller copies.
