@@ -665,7 +665,7 @@ impl<T, A: Allocator> Drop for Rest<'_, T, A> {
     }
 }
 
-#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+#[cfg(all(test, feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod tests {
     use super::*;
     use crate::alloc::Global;
