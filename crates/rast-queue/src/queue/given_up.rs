@@ -24,9 +24,9 @@
 //! ticket here may touch the slot; because the number of a use is never used again, a producer of an earlier use finds
 //! nothing.
 //!
-//! A ticket that no producer has claimed (a consumer may get one by a stale bound, or by addition) is not given up: its
-//! consumer claims it on `tail` as well, and ends it. Only if other consumers are about to do that for tickets before it, it
-//! comes here, too.
+//! A ticket that no producer has claimed (a consumer may get one by a stale bound, or after a lost exchange) is not given
+//! up: its consumer claims it on `tail` as well, and ends it. Only if other consumers are about to do that for tickets
+//! before it, it comes here, too; and if there is no cell for it, it waits for them.
 //!
 //! The table is one for the process, of [`CELLS`] cells: as many producers may be stopped in that place at once. If there is
 //! no cell, or the system forbids the barrier that it had allowed, a consumer goes on waiting for its producer.
@@ -406,10 +406,10 @@ mod tests {
         }
     }
 
-    /// What comes back does not come to tickets that the batch has itself.
+    /// What comes back stands behind what the closure pushed, although the bound was stale, as it does otherwise.
     #[test]
     fn a_batch_comes_back_in_order_although_its_bound_was_stale() {
-        for claimed in 5..=20 {
+        for claimed in 3..=20 {
             let queue = Queue::new();
             queue.push_slice(&[1, 2, 3]).unwrap();
             assert_eq!(queue.pop(), Some(1));
@@ -423,8 +423,31 @@ mod tests {
             }));
             assert!(stopped.is_err());
             let back: Vec<_> = queue.drain().collect();
-            assert_eq!(back, [3, 4, 5], "{claimed} tickets");
+            assert_eq!(back, [4, 5, 3], "{claimed} tickets");
         }
+    }
+
+    /// What a closure pushes is for others to pop, although the bound of its batch was stale.
+    #[test]
+    fn a_batch_keeps_no_later_item_from_others() {
+        let queue = Queue::new();
+        queue.push_slice(&[1, 2, 3]).unwrap();
+        assert_eq!(queue.pop(), Some(1));
+        queue.set_bound(queue.head.load(Ordering::Relaxed), 20);
+        let mut seen = Vec::new();
+        queue.pop_batch(2, |item| seen.push(item));
+        queue.push_slice(&[4, 5]).unwrap();
+        queue.set_bound(queue.head.load(Ordering::Relaxed), 20);
+        let mut others = Vec::new();
+        queue.pop_batch(usize::MAX, |item| {
+            if item == 4 {
+                queue.push(6).unwrap();
+                others.extend(queue.pop());
+            }
+            seen.push(item);
+        });
+        assert_eq!((seen, others), ([2, 3, 4, 5].into(), [6].into()));
+        assert_eq!(queue.given_up.count.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -77,11 +77,11 @@ pub use wait::PopError;
 ///
 /// Lock-free in fact: a thread that is stopped at any point delays nobody else. The limit: in a process where more than
 /// 4096 threads (256 without `std`) are stopped in the same few instructions of a push, or whose `membarrier` is forbidden
-/// after the first push, a consumer waits for the producer of its item. Linearizable. `const fn new`, so it can
-/// be a static; it allocates nothing until the first push. Memory comes from `A`, in segments of
-/// [`DEFAULT_SEGMENT_SLOTS`](Self::DEFAULT_SEGMENT_SLOTS) items or as many as
-/// [`with_segment_slots`](Self::with_segment_slots) says, and goes back as soon as a segment is used up; one empty
-/// segment is kept for reuse. A thread that is stopped for ever keeps at most one segment from going back.
+/// after the first push, a consumer waits for the producer of its item, or, having found the queue empty, for the
+/// consumers that found it so before it. Linearizable. `const fn new`, so it can be a static; it allocates nothing until
+/// the first push. Memory comes from `A`, in segments of [`DEFAULT_SEGMENT_SLOTS`](Self::DEFAULT_SEGMENT_SLOTS) items or
+/// as many as [`with_segment_slots`](Self::with_segment_slots) says, and goes back as soon as a segment is used up; one
+/// empty segment is kept for reuse. A thread that is stopped for ever keeps at most one segment from going back.
 ///
 /// Wake-ups are paid for by those who sleep: a push learns of waiters from the word that it changes anyway.
 ///

@@ -161,9 +161,9 @@ impl<T, A: Allocator> Queue<T, A> {
     /// Ends those of a consumer's own tickets that no producer has, which are the last ones, by a claim on `tail`; returns
     /// the end of the others.
     ///
-    /// A stale bound, or a claim by addition, gives out tickets that nobody has pushed to. Were they given up like those
-    /// of a late producer, they would stand in the table until somebody pushes again. If `tail` has not come to the first of
-    /// them, other consumers have tickets before it, which they are about to end.
+    /// A stale bound, or a claim after a lost one, which looks at no bound, gives out tickets that nobody has pushed to.
+    /// Were they given up like those of a late producer, they would stand in the table until somebody pushes again. If
+    /// `tail` has not come to the first of them, other consumers have tickets before it, which they are about to end.
     ///
     /// # Safety
     ///
@@ -444,11 +444,13 @@ impl<T, A: Allocator> Queue<T, A> {
                 }
                 continue;
             }
-            return Ok(Claimed {
+            let mut claimed = Claimed {
                 queue: self,
                 word,
                 tickets: index(word)..index(word) + count,
-            });
+            };
+            claimed.keep_produced();
+            return Ok(claimed);
         }
     }
 
@@ -555,6 +557,21 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
                 return Some(item);
             }
             // If it had no producer, the others have none.
+            self.end_unclaimed();
+        }
+    }
+
+    /// Ends at once what a stale bound gave out, or what the closure pushes while it has the first items would come to this
+    /// batch, where nobody else finds it.
+    #[inline]
+    fn keep_produced(&mut self) {
+        if self.tickets.len() == 1 {
+            return;
+        }
+        // SAFETY: the last ticket is of the claim, and not DONE, so the segment is live.
+        let slot = unsafe { Segment::slot(self.word.ptr(), self.tickets.end - 1) };
+        // SAFETY: the ticket is of the claim, and has not been taken.
+        if !unsafe { Slot::is_written(slot) } {
             self.end_unclaimed();
         }
     }

@@ -491,22 +491,27 @@ pub(super) struct Held(Option<Panic>);
 
 impl Held {
     /// This one, or the later one; of two the later one ends here. The panic hook was told of both.
-    pub(super) fn or(self, later: Self) -> Self {
-        match (self.0, later.0) {
-            (Some(first), Some(later)) => {
-                end(later);
-                Self(Some(first))
-            }
-            (first, later) => Self(first.or(later)),
-        }
+    pub(super) fn or(mut self, mut later: Self) -> Self {
+        // If both hold one, `later` ends its own as it is dropped.
+        let first = self.0.take();
+        Self(first.or_else(|| later.0.take()))
     }
 
     /// Lets the panic go up, unless another does already, which ends what this one would end.
-    pub(super) fn go_up(self) {
-        match self.0 {
-            Some(panic) if panicking() => end(panic),
-            Some(panic) => resume_unwind(panic),
-            None => {}
+    pub(super) fn go_up(mut self) {
+        if !panicking()
+            && let Some(panic) = self.0.take()
+        {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Held {
+    /// Also as another panic goes past it, an allocator's in a batch for instance.
+    fn drop(&mut self) {
+        if let Some(panic) = self.0.take() {
+            end(panic);
         }
     }
 }

@@ -241,7 +241,7 @@ impl<T, A> Block<T, A> {
     }
 
     fn header(&self) -> &Header<A> {
-        // SAFETY: the header was initialised by `new` and lives until the second half frees the block, in `free`,
+        // SAFETY: the header was initialised by `new` and lives until the second half frees the block, in `end`,
         // after which no handle is used.
         unsafe { self.header.as_ref() }
     }
