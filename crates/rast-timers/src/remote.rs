@@ -365,7 +365,9 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// Sleeps by `sleep` until the next deadline, which it is given, and tells
     /// those who arm: a timer that is due at that time or later wakes nobody.
     ///
-    /// Those timers, and cancels, wait in the queue meanwhile.
+    /// Those timers, and cancels, wait in the queue meanwhile, however many they
+    /// come to be: where much is armed and cancelled again, rest for a bounded
+    /// time only, by a `sleep` that returns earlier.
     ///
     /// `sleep` must return once `wake` is called, or has been called since this
     /// began, and at the deadline; earlier does no harm. It is not called, and

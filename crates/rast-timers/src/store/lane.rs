@@ -93,9 +93,10 @@ struct First {
 /// Up to eight lanes form by themselves, one for each duration in use; what
 /// fits none of them waits in a [`HeapStore`] and costs what that costs. A
 /// cancelled value leaves at once, its place when the front of its lane comes
-/// by: a lane keeps the places of at most what came since its first value that
-/// is still waiting. Its memory comes in chunks of 64 places and stays; where
-/// it grows nothing is moved but a list of the chunks.
+/// by, in `expire` or as more is armed: a lane keeps the places of what came
+/// since its first value that is still waiting, and for a while those before it.
+/// Its memory comes in chunks of 64 places and stays; where it grows nothing is
+/// moved but a list of the chunks.
 ///
 /// [`next_deadline`](DeadlineStore::next_deadline) is a lower bound here: it
 /// may be that of a cancelled value. A value gets another handle by

@@ -100,7 +100,9 @@ impl<T> CalendarStore<T> {
             left -= 1;
             hand(self, slot);
         }
-        let Some(bucket) = bucket.filter(|bucket| bucket.start <= now) else {
+        // What is first elsewhere at or before its start is before all of it.
+        let Some(bucket) = bucket.filter(|bucket| bucket.start <= now && bucket.start < front)
+        else {
             return fired;
         };
         self.touch(SHORT as u64 + 1);
@@ -154,7 +156,8 @@ impl<T> CalendarStore<T> {
         {
             self.hand(slot, &mut fired, each);
         }
-        if fired == budget {
+        // What was late has cost what a unit may cost.
+        if fired > 0 {
             return Some(fired);
         }
         if self.drain != NONE {

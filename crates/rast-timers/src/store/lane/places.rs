@@ -190,10 +190,16 @@ impl<T> Places<T> {
     }
 
     /// Clears away places without a value at the front, up to the end of its
-    /// chunk.
+    /// chunk; all of them at once if there is no value.
     #[cold]
     #[inline(never)]
     pub(super) fn trim(&mut self) {
+        if self.len() == 0 {
+            self.dead = 0;
+            // Rule 3: the chunk of `tail`, if it has begun.
+            (self.head, self.front) = (self.tail, self.back);
+            return;
+        }
         let rest = self.rest(CHUNK).iter();
         let gone = rest.take_while(|place| place.at & DEAD != 0).count() as u64;
         self.dead -= gone;
@@ -319,6 +325,13 @@ impl<T> Places<T> {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
+        // Two for one: so what was taken behind a value goes when that has gone,
+        // and not only when its own time has come.
+        for _ in 0..2 {
+            if self.dead > 0 {
+                self.trim();
+            }
+        }
         let (first, next) = (self.head / CHUNK, self.tail / CHUNK);
         let used = (next - first) as usize;
         if used == self.directory.len() {
@@ -511,6 +524,39 @@ mod tests {
         assert_eq!(out, [999]);
         assert!(looks <= 1000 / CHUNK + 1);
         places.check_invariants(999);
+    }
+
+    /// Places at the front go though nobody expires, once no value is before
+    /// them.
+    #[test]
+    fn what_is_taken_does_not_pile_up() {
+        for stays in [true, false] {
+            let mut places = Places::new();
+            let numbers: Vec<u64> = (0..200).map(|at| places.push(at, at)).collect();
+            for &number in numbers[..199].iter().rev() {
+                assert_eq!(places.take(number), Some(number));
+            }
+            let mut last = numbers[199];
+            for at in 200..100_000 {
+                if !stays {
+                    assert_eq!(places.take(last), Some(last));
+                }
+                let number = places.push(at, at);
+                if stays {
+                    assert_eq!(places.take(last), Some(last));
+                }
+                last = number;
+                assert!(places.tail - places.head <= 200 + CHUNK);
+            }
+            assert!(places.directory.len() <= 8);
+            places.check_invariants(100_000);
+            assert_eq!(places.take(last), Some(last));
+            places.trim();
+            assert!(places.is_bare());
+            assert_eq!(places.push(100_000, 7), 100_000);
+            assert_eq!(places.first(), Some((100_000, true)));
+            places.check_invariants(100_000);
+        }
     }
 
     /// Panics when it is dropped, if it is told to.
