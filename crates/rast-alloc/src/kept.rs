@@ -151,11 +151,14 @@ impl Kept {
             unsafe { os::unmap(start, bytes, PAGE) };
             return beaten + bytes;
         }
-        let start = if HARDENED {
+        let hidden = if HARDENED {
             // SAFETY: obligation 1.
             unsafe { self.hide(start, bytes) }
         } else {
-            start
+            Some(start)
+        };
+        let Some(start) = hidden else {
+            return beaten + bytes;
         };
         if !self.join(start.as_ptr(), bytes) {
             // SAFETY: obligation 1, of the range or of where its memory is now.
@@ -166,32 +169,31 @@ impl Kept {
         beaten
     }
 
-    /// Sees to it that nobody touches a range that is to be kept; returns where its memory is now.
+    /// Sees to it that nobody touches a range that is to be kept; returns where its memory is now, `None` if it went back.
     ///
     /// # Safety
     ///
     /// 1. As for [`Kept::put`].
-    unsafe fn hide(&self, start: NonNull<u8>, bytes: usize) -> NonNull<u8> {
-        let to = if bytes > MOVED {
-            os::map(bytes, MOVED)
+    unsafe fn hide(&self, start: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
+        let moved = if bytes > MOVED {
+            // SAFETY: obligation 1.
+            unsafe { relocate(start, bytes) }
         } else {
             None
         };
-        if let Some(to) = to {
-            // The last page is the guard, which has no memory and is a mapping of its own.
-            // SAFETY: obligation 1; the mapping at `to` is new.
-            if unsafe { os::relocate(start, bytes - GUARD, to) } {
-                // SAFETY: obligation 1; nobody needs what reads as zeroes now.
-                let _ = unsafe { os::protect(start, bytes, Access::Forbidden) };
-                self.vacate(start, bytes);
-                return to;
-            }
-            // SAFETY: the mapping was made above, and nobody knows it.
-            unsafe { os::unmap(to, bytes, PAGE) };
-        }
         // SAFETY: obligation 1. Where the system refuses, a write to what was freed is not seen.
         let _ = unsafe { os::protect(start, bytes, Access::Forbidden) };
-        start
+        let Some(to) = moved else {
+            return Some(start);
+        };
+        self.vacate(start, bytes);
+        if to.addr().get().is_multiple_of(PAGE) {
+            return Some(to);
+        }
+        // The kernel's pages are smaller than `PAGE`, and it chose the place.
+        // SAFETY: whole pages of the kernel's, which nobody knows.
+        unsafe { os::unmap(to, bytes, PAGE) };
+        None
     }
 
     /// Notes addresses that memory was moved away from, and gives the oldest such ones back.
@@ -280,6 +282,24 @@ impl Kept {
     }
 }
 
+/// Moves the memory of a block with its guard to addresses that nobody knows; `None`, and only the guard's rights have
+/// changed, if the system cannot.
+///
+/// # Safety
+///
+/// 1. As for [`Kept::put`].
+unsafe fn relocate(start: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
+    // SAFETY: the range is longer than its guard.
+    let guard = unsafe { start.add(bytes - GUARD) };
+    // With rights of its own it is a mapping of its own, and one call moves one.
+    // SAFETY: obligation 1.
+    if !unsafe { os::protect(guard, GUARD, Access::Allowed) } {
+        return None;
+    }
+    // SAFETY: obligation 1.
+    unsafe { os::relocate(start, bytes, MOVED) }
+}
+
 /// Allows access to kept pages that are about to be a block's, but for the last, its guard; false if the system refuses.
 fn allow_guarded(start: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: the range is longer than its guard.
@@ -319,6 +339,52 @@ mod tests {
         assert_eq!(unsafe { kept_ranges.put(start, kept()) }, 0);
         assert_eq!(kept_ranges.shed(usize::MAX), kept());
         assert!(kept_ranges.take(PAGE).is_none());
+    }
+
+    /// The memory of a long block is moved and comes again; what the system does not move is kept where it stands: a block
+    /// that was taken from two mappings, each with pages of its own.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_moved_comes_again() {
+        if !HARDENED {
+            return;
+        }
+        let bytes = 2 * MOVED;
+        let kept_ranges = Kept::new();
+        let start = os::map(bytes, PAGE).unwrap();
+        for round in 0..20_u8 {
+            let block = kept_ranges.take(bytes).unwrap_or(start);
+            if round > 0 {
+                // SAFETY: the block is this long but for its guard, and was written to.
+                assert_eq!(unsafe { block.add(MOVED).read() }, round);
+            }
+            // SAFETY: as above.
+            unsafe { block.add(MOVED).write(round + 1) };
+            // SAFETY: the block is used no more.
+            assert_eq!(unsafe { kept_ranges.put(block, bytes) }, 0);
+        }
+        assert_eq!(kept_ranges.shed(usize::MAX), bytes);
+        let start = os::map(bytes, PAGE).unwrap();
+        // SAFETY: a page of the mapping.
+        let middle = unsafe { start.add(MOVED) };
+        for access in [Access::Forbidden, Access::Allowed] {
+            // SAFETY: as above; nobody uses it.
+            assert!(unsafe { os::protect(middle, PAGE, access) });
+            for at in [0, MOVED + PAGE] {
+                // SAFETY: allowed pages of the mapping, before and behind the middle one.
+                unsafe { start.add(at).write(7) };
+            }
+        }
+        // SAFETY: nobody uses the mapping.
+        assert_eq!(unsafe { kept_ranges.put(start, bytes) }, 0);
+        let again = kept_ranges.take(bytes).unwrap();
+        for at in [0, MOVED + PAGE] {
+            // SAFETY: pages of the block.
+            assert_eq!(unsafe { again.add(at).read() }, 7);
+        }
+        // SAFETY: nobody uses the block.
+        unsafe { os::unmap(again, bytes, PAGE) };
+        kept_ranges.shed(usize::MAX);
     }
 
     #[test]

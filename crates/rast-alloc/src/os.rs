@@ -168,23 +168,36 @@ mod unix {
         NonNull::new(moved.cast())
     }
 
-    /// Moves the memory of pages to other ones, whose own is given back; the old ones stay mapped, and read as zeroes.
-    /// `false`, and nothing has changed that anybody needs, if the system cannot.
+    /// Moves the memory of pages to other addresses, at a multiple of `align` if such are free; the old ones stay mapped,
+    /// and read as zeroes. `None`, and nothing has changed, if the system cannot.
+    ///
+    /// The new place is a wish, and the kernel takes another one if somebody was quicker. It is not prescribed, since what
+    /// stands at a prescribed place is unmapped first, and stays so if the call fails then: whoever mapped there in between
+    /// would lose it to who cleans up.
     ///
     /// # Safety
     ///
-    /// 1. The `bytes` at `start` and those at `to` are whole pages of mappings of this module, apart from each other, and
-    ///    nobody uses either.
+    /// 1. The `bytes` at `start` are whole pages of mappings of this module, and nobody uses them.
     #[cfg(target_os = "linux")]
-    pub(crate) unsafe fn relocate(start: NonNull<u8>, bytes: usize, to: NonNull<u8>) -> bool {
-        const HOW: libc::c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
-        let (start, to) = (
-            start.as_ptr().cast::<c_void>(),
-            to.as_ptr().cast::<c_void>(),
-        );
-        // SAFETY: obligation 1; what stood at `to` goes back to the system, as nobody uses it.
-        let moved = unsafe { libc::mremap(start, bytes, bytes, HOW, to) };
-        moved != libc::MAP_FAILED
+    pub(crate) unsafe fn relocate(
+        start: NonNull<u8>,
+        bytes: usize,
+        align: usize,
+    ) -> Option<NonNull<u8>> {
+        const HOW: libc::c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP;
+        let whole = bytes.checked_add(align)?;
+        let free = map_pages(whole)?;
+        // SAFETY: the mapping was made above, and nobody knows it.
+        unsafe { unmap(free, whole, PAGE) };
+        let wish = free.addr().get().next_multiple_of(align);
+        let start = start.as_ptr().cast::<c_void>();
+        // The call itself, since the library's passes a place on only if it is prescribed.
+        // SAFETY: obligation 1; what has been moved stands where nothing stood.
+        let moved = unsafe { libc::syscall(libc::SYS_mremap, start, bytes, bytes, HOW, wish) };
+        if moved == -1 {
+            return None;
+        }
+        NonNull::new(ptr::with_exposed_provenance_mut(moved as usize))
     }
 
     /// As on Linux, where it exists; here it does not.
@@ -193,8 +206,8 @@ mod unix {
     ///
     /// None are needed where nothing is done.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) unsafe fn relocate(_: NonNull<u8>, _: usize, _: NonNull<u8>) -> bool {
-        false
+    pub(crate) unsafe fn relocate(_: NonNull<u8>, _: usize, _: usize) -> Option<NonNull<u8>> {
+        None
     }
 
     /// As on Linux, where it exists; here it does not.
@@ -265,8 +278,8 @@ mod portable {
     /// # Safety
     ///
     /// None are needed where nothing is done.
-    pub(crate) unsafe fn relocate(_: NonNull<u8>, _: usize, _: NonNull<u8>) -> bool {
-        false
+    pub(crate) unsafe fn relocate(_: NonNull<u8>, _: usize, _: usize) -> Option<NonNull<u8>> {
+        None
     }
 
     /// Does nothing: the caller copies.
