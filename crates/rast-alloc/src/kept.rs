@@ -354,12 +354,14 @@ mod tests {
         let start = os::map(bytes, PAGE).unwrap();
         for round in 0..20_u8 {
             let block = kept_ranges.take(bytes).unwrap_or(start);
+            // SAFETY: the block is longer than this.
+            let byte = unsafe { block.add(MOVED) };
             if round > 0 {
-                // SAFETY: the block is this long but for its guard, and was written to.
-                assert_eq!(unsafe { block.add(MOVED).read() }, round);
+                // SAFETY: the byte is before the guard, and was written to.
+                assert_eq!(unsafe { byte.read() }, round);
             }
             // SAFETY: as above.
-            unsafe { block.add(MOVED).write(round + 1) };
+            unsafe { byte.write(round + 1) };
             // SAFETY: the block is used no more.
             assert_eq!(unsafe { kept_ranges.put(block, bytes) }, 0);
         }
@@ -371,16 +373,20 @@ mod tests {
             // SAFETY: as above; nobody uses it.
             assert!(unsafe { os::protect(middle, PAGE, access) });
             for at in [0, MOVED + PAGE] {
-                // SAFETY: allowed pages of the mapping, before and behind the middle one.
-                unsafe { start.add(at).write(7) };
+                // SAFETY: inside the mapping.
+                let byte = unsafe { start.add(at) };
+                // SAFETY: of an allowed page, before or behind the middle one.
+                unsafe { byte.write(7) };
             }
         }
         // SAFETY: nobody uses the mapping.
         assert_eq!(unsafe { kept_ranges.put(start, bytes) }, 0);
         let again = kept_ranges.take(bytes).unwrap();
         for at in [0, MOVED + PAGE] {
-            // SAFETY: pages of the block.
-            assert_eq!(unsafe { again.add(at).read() }, 7);
+            // SAFETY: inside the block.
+            let byte = unsafe { again.add(at) };
+            // SAFETY: before the guard, and written to.
+            assert_eq!(unsafe { byte.read() }, 7);
         }
         // SAFETY: nobody uses the block.
         unsafe { os::unmap(again, bytes, PAGE) };
