@@ -24,14 +24,29 @@ fn goes_on(queue: &Queue<u64>) -> bool {
     if !queue.drain().all(&mut is_in_order) {
         return false;
     }
-    let own = 0..1000;
+    let first = PRODUCERS << 32;
+    let own = first..first + 1000;
     if !own.clone().all(|n| queue.push(n).is_ok()) {
         return false;
     }
+    // A producer of the parent, stopped after it has linked a segment with its item inside, has its push ended by the first
+    // one here.
+    let (back, ended): (Vec<_>, Vec<_>) = queue.drain().partition(|item| own.contains(item));
     // A consumer of the parent, stopped inside, may have claimed up to three tickets that nobody had pushed to.
-    let back: Vec<_> = queue.drain().collect();
     let is_ordered = back.is_sorted_by(|one, next| one < next);
-    is_ordered && back.len() >= 1000 - 3 * PRODUCERS as usize && queue.pop().is_none()
+    is_ordered
+        && ended.len() <= PRODUCERS as usize
+        && back.len() >= 1000 - 3 * PRODUCERS as usize
+        && queue.pop().is_none()
+}
+
+/// Ends the threads of a scope also as a panic goes past.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn forked(body: impl FnOnce() -> bool) {
@@ -75,10 +90,10 @@ fn a_child_goes_on_whatever_others_did_at_the_fork() {
                     }
                 });
             }
+            let _ends = Ends(ends);
             for _ in 0..FORKS {
                 forked(|| goes_on(queue));
             }
-            ends.store(true, Ordering::Relaxed);
         });
     }
 }
