@@ -249,10 +249,10 @@ fn global() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Each crate with no feature, with each alone, and with all.
+/// Each crate and its tests with no feature, with each alone, and with all.
 fn features() -> Result<Outcome> {
     each_crate(|krate| {
-        let check = || Cmd::cargo().args(["check", "--quiet", "-p", &krate.name]);
+        let check = || Cmd::cargo().args(["check", "--quiet", "--all-targets", "-p", &krate.name]);
         let mut results = vec![check().arg("--no-default-features").run()];
         for feature in krate.features() {
             results.push(

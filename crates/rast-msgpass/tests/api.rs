@@ -1,5 +1,5 @@
 //! The public interface: examples and edges.
-#![cfg(not(rast_loom))]
+#![cfg(all(feature = "std", not(rast_loom)))]
 
 #[path = "api/corners.rs"]
 mod corners;

@@ -1,5 +1,5 @@
 //! The clocks of the system, the coarse clock and its ticker.
-#![cfg(not(any(rast_loom, rast_shuttle)))]
+#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 use rast_timers::primitive::CachePadded;
 use rast_timers::primitive::sync::Arc;

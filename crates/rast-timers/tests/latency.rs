@@ -1,5 +1,5 @@
 //! Timers per place in the code, and the latency histogram.
-#![cfg(not(any(rast_loom, rast_shuttle)))]
+#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 use rast_timers::{
     Instant, ManualClock, Nanos, PeriodicTimer, StartFinishTimer, Tick, TimerConfig, at_site,

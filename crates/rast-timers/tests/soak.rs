@@ -3,7 +3,7 @@
 //! A fraction of a second with the other tests; with `RAST_FULL` set each part
 //! runs for a minute. `cargo xtask soak` does that, in release, and prints what
 //! it saw.
-#![cfg(not(any(rast_loom, rast_shuttle, miri)))]
+#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle, miri))))]
 
 use rast_timers::{
     Clock, Counter, Instant, Interval, MonotonicClock, Nanos, Tsc, TscClock, TscConfig, TscStatus,

@@ -1,6 +1,6 @@
 //! The clock by counter on a simulated machine whose counter, reference and
 //! scheduler do what they should and what they should not.
-#![cfg(not(any(rast_loom, rast_shuttle)))]
+#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 use proptest::prelude::*;
 use rast_timers::{
