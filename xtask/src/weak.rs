@@ -45,10 +45,11 @@ pub(crate) fn command(label: &str) -> Result<bool> {
 pub(crate) fn run(labels: &[String]) -> Result<bool> {
     let table = rows(&tree::read(tree::root(), "docs/verification.md")?);
     let workspace = crate::metadata::Workspace::load(tree::root())?;
-    // The build shares its outside crates with the models that are not weakened.
+    // Builds of its own: Cargo takes the copy's for those of the tree, whose files are older than a weakened one.
+    let weak = workspace.target_dir.join("weak");
     let copy = Copy {
-        tree: workspace.target_dir.join("weak").join("tree"),
-        target: workspace.target_dir.join("loom"),
+        tree: weak.join("tree"),
+        target: weak.join("target"),
     };
     copy.refresh()?;
     let mut sound: Vec<(String, String)> = Vec::new();
