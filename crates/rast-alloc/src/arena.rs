@@ -98,19 +98,15 @@ pub(crate) struct Arena {
     /// What the headers of the segments say.
     owner: Cell<*const ()>,
     segments: Segments,
-    /// Segments that one free span fills, but for those on the shelf.
+    /// Segments that one free span fills, but for those on the shelf; at most one where there is a shelf.
     empties: Cell<usize>,
     /// The least `empties` since the last beat.
     empties_least: Cell<usize>,
     beats: Cell<u32>,
-    /// Empty segments that the next steps give back, if as many are empty then.
+    /// Segments of the shelf that the next steps give back, if as many stood there all the time.
     unneeded: Cell<usize>,
-    unneeded_shelved: Cell<usize>,
     /// Empty segments beyond the first, for any thread to give back.
     pub(crate) shelf: Shelf,
-    /// The least that stood on the shelf since the last beat, and what stands there if nobody else took from it.
-    shelved_least: Cell<usize>,
-    shelved: Cell<usize>,
     larges: Larges,
     kept: Kept,
     slabs: [SlabList; SLAB_CLASSES],
@@ -198,10 +194,7 @@ impl Arena {
             empties_least: Cell::new(0),
             beats: Cell::new(0),
             unneeded: Cell::new(0),
-            unneeded_shelved: Cell::new(0),
             shelf: Shelf::new(),
-            shelved_least: Cell::new(0),
-            shelved: Cell::new(0),
             larges,
             kept: Kept::new(),
             slabs: [const { SlabList::new() }; SLAB_CLASSES],

@@ -6,8 +6,13 @@
 //!                                            └──────┘
 //! ```
 //!
-//! A batch is a list of blocks, linked through their first words; they are never taken one by one, so the list has no ABA
-//! problem.
+//! A batch is a list of blocks, linked through their first words. Nobody reads the link of a block that is on the pile: it
+//! could be taken, and be unmapped, before the link is read.
+//!
+//! 1. [`Pile::take`] swaps the head against null, so it asks nothing of what stands there, and there is no ABA problem.
+//! 2. [`Pile::take_first`] does the same, and puts all but the first block on again by another swap. Nothing is lost by
+//!    that if nobody puts anything on between the two steps: the head is null then, whatever others take. So it is for a
+//!    pile that one thread alone puts on, and that thread's. Others find the pile empty between the two steps.
 
 use core::ptr;
 
@@ -35,13 +40,13 @@ impl Pile {
         }
     }
 
-    /// Puts a batch on; lock-free.
+    /// Puts a batch on; lock-free. Returns whether the pile was empty.
     ///
     /// # Safety
     ///
     /// 1. `first` leads to a list of free blocks that ends with `last`, whose link need not be written; the caller alone
     ///    has them and gives them up.
-    pub unsafe fn put(&self, first: *mut Block, last: *mut Block) {
+    pub unsafe fn put(&self, first: *mut Block, last: *mut Block) -> bool {
         // Relaxed: only compared; what it points to is not read here. [AM1]
         let mut head = self.first.load(Ordering::Relaxed);
         loop {
@@ -54,7 +59,7 @@ impl Pile {
                 Ordering::Release,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => break,
+                Ok(_) => return head.is_null(),
                 Err(now) => head = now,
             }
         }
@@ -64,8 +69,32 @@ impl Pile {
     #[must_use]
     pub fn take(&self) -> *mut Block {
         // Acquire: pairs with the Release in `put`, of each batch: a later exchange continues an earlier one's
-        // release. [AM4]
+        // release, as that of `take_first` does. [AM4]
         self.first.swap(ptr::null_mut(), Ordering::Acquire)
+    }
+
+    /// Takes the block that was put on last, null if there is none; wait-free. Whoever took it has it alone.
+    ///
+    /// To others the pile looks empty for a moment.
+    ///
+    /// # Safety
+    ///
+    /// 1. Nobody puts anything on meanwhile.
+    #[must_use]
+    pub unsafe fn take_first(&self) -> *mut Block {
+        let first = self.take();
+        if first.is_null() {
+            return first;
+        }
+        // SAFETY: the block was put on with its link written, and is this thread's alone now.
+        let rest = unsafe { Block::next(first) };
+        if !rest.is_null() {
+            // Relaxed: nothing of the rest was written since it was put on, and an exchange continues the releases of
+            // [AM2]. [AM10]
+            let between = self.first.swap(rest, Ordering::Relaxed);
+            debug_assert!(between.is_null(), "by obligation 1: who takes leaves null");
+        }
+        first
     }
 
     /// Whether there is no block; wait-free.

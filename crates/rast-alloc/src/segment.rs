@@ -21,8 +21,9 @@
 //! 3. `owner` never changes: where a thread dies, its heap lives on and is adopted whole. So whoever has a block may
 //!    read it without any ordering of its own: what brought the block brought the header.
 //! 4. A segment goes back to the system when one free span fills it; then no block of it is left to be freed.
-//! 5. Such a segment may stand on a shelf ([`Shelf`]), out of its owner's lists. Any thread takes what stands there, and
-//!    has it alone then: to give it back to the system, or, the owner, to use it again.
+//! 5. Such a segment may stand on a shelf ([`Shelf`]), out of its owner's lists. Any thread takes all that stands there, to
+//!    give it back to the system; the owner takes one at a time, to use it again or to give it back. Whoever took a
+//!    segment has it alone.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -180,15 +181,37 @@ fn guard(start: NonNull<u8>, unit: u16) -> bool {
     units::note(start.addr().get(), unit)
 }
 
-/// Segments that one free span fills, and which any thread may take.
-pub(crate) struct Shelf(Pile);
+/// Segments that one free span fills: their owner puts them there and takes them one by one, and any thread takes them all.
+///
+/// | field | used by |
+/// | --- | --- |
+/// | `pile` | any thread |
+/// | `count`, `least` | the owner |
+///
+/// Others take all or nothing and leave the count as it is. So it is either exact, or the pile was empty since; the owner
+/// sees that when it next puts a segment there, or finds none to take.
+pub(crate) struct Shelf {
+    pile: Pile,
+    count: Cell<usize>,
+    /// The least `count` since the last call of [`Shelf::begin`].
+    least: Cell<usize>,
+}
 
 impl Shelf {
     pub(crate) const fn new() -> Self {
-        Self(Pile::new())
+        Self {
+            pile: Pile::new(),
+            count: Cell::new(0),
+            least: Cell::new(0),
+        }
     }
 
-    /// Puts a segment there.
+    fn counted(&self, count: usize) {
+        self.count.set(count);
+        self.least.set(self.least.get().min(count));
+    }
+
+    /// Puts a segment there. Only the owner calls it.
     ///
     /// # Safety
     ///
@@ -198,32 +221,74 @@ impl Shelf {
         // SAFETY: the place lies in the header.
         let block = unsafe { segment.as_ptr().byte_add(place) }.cast::<Block>();
         // SAFETY: the place is a word in the header, which the caller alone has, obligation 1.
-        unsafe { self.0.put(block, block) };
-    }
-
-    /// Gives all that stands there back to the system; returns how many bytes that were.
-    pub(crate) fn clear(&self) -> usize {
-        let mut bytes = 0;
-        self.take(|segment| {
-            bytes += SEGMENT;
-            // SAFETY: its one span was withdrawn, it is linked nowhere, and this thread alone has it.
-            unsafe { Segment::unmap(segment) };
-        });
-        bytes
-    }
-
-    /// Calls `f` on each segment that stood there, which has it alone then.
-    pub(crate) fn take(&self, mut f: impl FnMut(NonNull<Segment>)) {
-        if self.0.is_empty() {
-            return;
+        if unsafe { self.pile.put(block, block) } {
+            self.counted(0);
         }
-        let mut block = self.0.take();
+        self.count.set(self.count.get() + 1);
+    }
+
+    /// Takes the segment that was put there last; the caller alone has it then. Only the owner calls it.
+    pub(crate) fn take(&self) -> Option<NonNull<Segment>> {
+        if self.pile.is_empty() {
+            self.counted(0);
+            return None;
+        }
+        // SAFETY: only the owner puts segments there, and this call is its.
+        let Some(place) = NonNull::new(unsafe { self.pile.take_first() }) else {
+            self.counted(0);
+            return None;
+        };
+        self.counted(self.count.get() - 1);
+        // SAFETY: the place was put on by `put`.
+        Some(unsafe { Self::segment_of(place) })
+    }
+
+    /// Gives up to `most` segments back to the system; returns how many bytes that were. Only the owner calls it.
+    pub(crate) fn shed(&self, most: usize) -> usize {
+        let mut shed = 0;
+        while shed < most
+            && let Some(segment) = self.take()
+        {
+            // SAFETY: its one span was withdrawn when it was put there, it is linked nowhere, and this thread alone has it.
+            unsafe { Segment::unmap(segment) };
+            shed += 1;
+        }
+        shed * SEGMENT
+    }
+
+    /// Gives all that stands there back to the system; returns how many bytes that were. Any thread may call it.
+    pub(crate) fn clear(&self) -> usize {
+        let (mut bytes, mut block) = (0, self.pile.take());
         while let Some(place) = NonNull::new(block) {
             // SAFETY: what stands on the shelf was put there with its link written, and is this thread's alone now.
             block = unsafe { Block::next(place.as_ptr()) };
-            // SAFETY: the link is a word in the header of a segment.
-            f(unsafe { place.byte_sub(core::mem::offset_of!(Segment, shelved)) }.cast());
+            // SAFETY: the place was put on by `put`.
+            let segment = unsafe { Self::segment_of(place) };
+            // SAFETY: as in `shed`.
+            unsafe { Segment::unmap(segment) };
+            bytes += SEGMENT;
         }
+        bytes
+    }
+
+    /// The least that stood there since the last [`begin`](Self::begin). Only the owner calls it.
+    pub(crate) fn unneeded(&self) -> usize {
+        self.least.get()
+    }
+
+    /// Begins to look anew for the least that stands there. Only the owner calls it.
+    pub(crate) fn begin(&self) {
+        self.least.set(self.count.get());
+    }
+
+    /// The segment whose place on a shelf this is.
+    ///
+    /// # Safety
+    ///
+    /// 1. [`Shelf::put`] put the place on.
+    unsafe fn segment_of(place: NonNull<Block>) -> NonNull<Segment> {
+        // SAFETY: obligation 1: it is a word in the header of a segment.
+        unsafe { place.byte_sub(core::mem::offset_of!(Segment, shelved)) }.cast()
     }
 }
 

@@ -218,32 +218,70 @@ fn parcels_bring_what_they_carry() {
     });
 }
 
-/// An owner puts segments on its shelf and takes back what still stands there, while another thread takes what it finds:
-/// each goes to one of the two, which reads what the owner wrote in it, and may write there.
+/// Takes all of a shelf; returns how many segments those were, each of which its owner wrote to.
+fn clear(shelf: &Pile) -> usize {
+    let (mut taken, mut block) = (0, shelf.take());
+    while !block.is_null() {
+        // SAFETY: what was taken is linked, and this thread's alone.
+        let next = unsafe { Block::next(block) };
+        // SAFETY: as above: it was made by `new`.
+        taken += unsafe { Posted::accept(block.cast()) };
+        block = next;
+    }
+    taken
+}
+
+/// Puts a new segment on a shelf; returns whether that was empty.
+fn shelve(shelf: &Pile) -> bool {
+    let block = Posted::new(Vec::new()).cast();
+    // SAFETY: the block is this thread's.
+    unsafe { shelf.put(block, block) }
+}
+
+/// An owner puts segments on its shelf and takes one back, while another thread takes all that it finds: each goes to one of
+/// the two, which reads what the owner wrote in it, and may write there.
 #[test]
 fn a_shelf_is_taken_by_one() {
     model(|| {
         let shelf = Arc::new(Pile::new());
-        let take = |shelf: &Pile| {
-            let (mut taken, mut block) = (0, shelf.take());
-            while !block.is_null() {
-                // SAFETY: what was taken is linked, and this thread's alone.
-                let next = unsafe { Block::next(block) };
-                // SAFETY: as above: it was made by `new`.
-                taken += unsafe { Posted::accept(block.cast()) };
-                block = next;
-            }
-            taken
-        };
         let theirs = Arc::clone(&shelf);
-        let other = thread::spawn(move || take(&theirs) + take(&theirs));
-        for _ in 0..2 {
-            let block = Posted::new(Vec::new()).cast();
-            // SAFETY: the block is this thread's.
-            unsafe { shelf.put(block, block) };
+        let other = thread::spawn(move || clear(&theirs) + clear(&theirs));
+        assert!(shelve(&shelf), "the first segment finds nothing");
+        let is_cleared = shelve(&shelf);
+        // SAFETY: this thread alone puts anything on.
+        let block = unsafe { shelf.take_first() };
+        let own = if block.is_null() {
+            0
+        } else {
+            // SAFETY: what was taken is this thread's alone, and was made by `new`.
+            unsafe { Posted::accept(block.cast()) }
+        };
+        let theirs = other.join().unwrap();
+        assert!(theirs > 0 || !is_cleared && own == 1);
+        assert_eq!(own + theirs + clear(&shelf), 2);
+    });
+}
+
+/// What an owner leaves on its shelf as it takes a segment back goes whole to who takes it, after another one did.
+#[test]
+fn a_shelf_keeps_the_rest() {
+    model(|| {
+        let shelf = Arc::new(Pile::new());
+        for _ in 0..3 {
+            shelve(&shelf);
         }
-        let own = take(&shelf);
-        assert_eq!(own + other.join().unwrap() + take(&shelf), 2);
+        let theirs = Arc::clone(&shelf);
+        let other = thread::spawn(move || clear(&theirs));
+        let mut own = 0;
+        for _ in 0..2 {
+            // SAFETY: this thread alone puts anything on.
+            let block = unsafe { shelf.take_first() };
+            if !block.is_null() {
+                // SAFETY: what was taken is this thread's alone, and was made by `new`.
+                own += unsafe { Posted::accept(block.cast()) };
+            }
+        }
+        assert_eq!(own + other.join().unwrap() + clear(&shelf), 3);
     });
 }
 

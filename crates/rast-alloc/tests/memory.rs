@@ -153,6 +153,37 @@ fn a_purge_reaches_segments_of_any_thread() {
     });
 }
 
+/// A thread that takes a segment back after it freed many leaves the others to whoever asks.
+#[test]
+fn a_purge_reaches_segments_that_their_thread_did_not_take_back() {
+    let test = "a_purge_reaches_segments_that_their_thread_did_not_take_back";
+    in_child(test, || {
+        let start = resident();
+        let step = Arc::new(Barrier::new(2));
+        let theirs = Arc::clone(&step);
+        let worker = thread::spawn(move || {
+            // Spans without a class, which go into no list.
+            let blocks: Vec<_> = (0..160).map(|_| vec![1_u8; 400_000]).collect();
+            theirs.wait();
+            theirs.wait();
+            drop(blocks);
+            // More than the segment that it keeps, and the rest of one that is in use.
+            let again: Vec<_> = (0..24).map(|_| vec![1_u8; 400_000]).collect();
+            theirs.wait();
+            theirs.wait();
+            drop(again);
+        });
+        step.wait();
+        let peak = resident();
+        step.wait();
+        step.wait();
+        RastAlloc::purge_all();
+        assert_returned("all but what is used again", start, peak, 80);
+        step.wait();
+        worker.join().unwrap();
+    });
+}
+
 /// A thread works while others take what stands on its shelf.
 #[test]
 fn segments_are_taken_while_their_thread_works() {

@@ -46,54 +46,34 @@ impl Arena {
         let segment = unsafe { NonNull::new_unchecked(segment) };
         // SAFETY: as above.
         self.segments.unlink(unsafe { segment.as_ref() });
-        self.shelved.set(self.shelved.get() + 1);
         // SAFETY: its span was withdrawn and it was unlinked above; it is not used after.
         unsafe { self.shelf.put(segment) };
     }
 
-    /// Takes all that stands on the shelf into use again; returns whether there was something.
+    /// Takes a segment of the shelf into use again; returns whether there was one. The others stay there.
     pub(super) fn unshelve(&self) -> bool {
-        let before = self.empties.get();
-        self.shelf.take(|mapped| {
-            // SAFETY: what stood on the shelf is mapped, and this thread's alone.
-            self.segments.link(unsafe { mapped.as_ref() });
-            // SAFETY: one span fills it, which stands first.
-            self.spans
-                .restore(unsafe { Span::at_start(Segment::first(mapped)) });
-            self.empties.set(self.empties.get() + 1);
-        });
-        self.shelved.set(0);
-        self.shelved_least.set(0);
-        self.empties.get() > before
+        let Some(mapped) = self.shelf.take() else {
+            return false;
+        };
+        // SAFETY: what stood on the shelf is mapped, and this thread's alone.
+        self.segments.link(unsafe { mapped.as_ref() });
+        // SAFETY: one span fills it, which stands first.
+        self.spans
+            .restore(unsafe { Span::at_start(Segment::first(mapped)) });
+        self.empties.set(self.empties.get() + 1);
+        true
     }
 
     /// Gives up to `count` segments of the shelf back.
     fn shed_shelf(&self, count: usize) {
-        if count == 0 {
-            return;
-        }
-        let (mut shed, mut rest) = (0, 0);
-        self.shelf.take(|segment| {
-            if shed < count {
-                shed += 1;
-                // SAFETY: its one span was withdrawn, it is linked nowhere, and this thread alone has it.
-                unsafe { Segment::unmap(segment) };
-            } else {
-                rest += 1;
-                // SAFETY: as above, and it is not used after.
-                unsafe { self.shelf.put(segment) };
-            }
-        });
-        self.shelved.set(rest);
-        self.shelved_least.set(self.shelved_least.get().min(rest));
-        self.reserved.subtract((shed * SEGMENT) as u64);
+        self.reserved.subtract(self.shelf.shed(count) as u64);
     }
 
     /// Gives back the empty segments, and the kept mappings, that stood unused since the last beat.
     #[cold]
     pub(crate) fn beat(&self) {
-        let unneeded = self.shelved_least.replace(self.shelved.get());
-        self.shed_shelf(unneeded);
+        self.shed_shelf(self.shelf.unneeded());
+        self.shelf.begin();
         self.shed(self.count_unneeded());
         self.reserved.subtract(self.kept.beat() as u64);
     }
@@ -143,8 +123,6 @@ impl Arena {
     /// Gives all that stands on the shelf back; returns how many bytes that were.
     fn clear_shelf(&self) -> usize {
         let bytes = self.shelf.clear();
-        self.shelved.set(0);
-        self.shelved_least.set(0);
         self.reserved.subtract(bytes as u64);
         bytes
     }
@@ -171,9 +149,8 @@ impl Arena {
             }
         }
         self.reserved.subtract(self.kept.beat() as u64);
-        self.unneeded.set(self.count_unneeded());
-        self.unneeded_shelved
-            .set(self.shelved_least.replace(self.shelved.get()));
+        self.unneeded.set(self.shelf.unneeded());
+        self.shelf.begin();
         self.step(true)
     }
 
@@ -183,15 +160,12 @@ impl Arena {
     }
 
     fn step(&self, marks: bool) -> bool {
-        let count = self.unneeded.get().min(SHED_MOST);
-        self.unneeded.set(self.unneeded.get() - count);
-        self.shed(count);
-        let count = self.unneeded_shelved.get().min(SHED_MOST);
-        self.unneeded_shelved
-            .set(self.unneeded_shelved.get() - count);
+        // What was taken since was needed.
+        let unneeded = self.unneeded.get().min(self.shelf.unneeded());
+        let count = unneeded.min(SHED_MOST);
         self.shed_shelf(count);
-        let is_all = self.unneeded.get() == 0 && self.unneeded_shelved.get() == 0;
-        self.spans.age(AGED_LEAST, marks, AGED_MOST, discard) && is_all
+        self.unneeded.set(unneeded - count);
+        self.spans.age(AGED_LEAST, marks, AGED_MOST, discard) && count == unneeded
     }
 
     /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives the kept mappings back.
@@ -338,6 +312,60 @@ mod tests {
             // One segment's bytes, less what was never touched behind the third block.
             assert!(committed(&arena) >= least + 3 * (1 << 20));
         }
+    }
+
+    /// Takes spans that fill some segments, and gives them back.
+    fn fill_and_free(arena: &Arena, segments: usize) {
+        let layout = Layout::from_size_align(SEGMENT / 4, 8).unwrap();
+        let blocks: Vec<_> = (0..3 * segments).map(|_| arena.allocate(layout)).collect();
+        for block in blocks {
+            let block = NonNull::new(block).unwrap();
+            // SAFETY: taken above.
+            unsafe { arena.deallocate(block, layout) };
+        }
+    }
+
+    /// What an arena does not need of its shelf stays there, for any thread.
+    #[test]
+    fn one_segment_of_the_shelf_is_used_again() {
+        const SEGMENTS: usize = 6;
+        let arena = arena(Larges::untracked());
+        fill_and_free(&arena, SEGMENTS);
+        assert_eq!(arena.segments(), KEPT);
+        let layout = Layout::from_size_align(SEGMENT / 4, 8).unwrap();
+        let blocks: Vec<_> = (0..4).map(|_| arena.allocate(layout)).collect();
+        assert_eq!(arena.segments(), KEPT + 1);
+        arena.check();
+        let bytes = arena.shelf.clear();
+        arena.reserved.subtract(bytes as u64);
+        assert_eq!(bytes, (SEGMENTS - KEPT - 1) * SEGMENT);
+        // It finds out by itself that the others are gone.
+        let more: Vec<_> = (0..4).map(|_| arena.allocate(layout)).collect();
+        for block in blocks.into_iter().chain(more) {
+            let block = NonNull::new(block).unwrap();
+            // SAFETY: taken above.
+            unsafe { arena.deallocate(block, layout) };
+        }
+        arena.check();
+        fill_and_free(&arena, SEGMENTS);
+        assert_eq!(arena.purge(), SEGMENTS * SEGMENT);
+        assert_eq!(arena.reserved.read(), 0);
+    }
+
+    /// Steps that give back what stood on the shelf leave what was needed since the look.
+    #[test]
+    fn steps_leave_what_is_needed_meanwhile() {
+        const SEGMENTS: usize = 3 * SHED_MOST;
+        let arena = arena(Larges::untracked());
+        fill_and_free(&arena, SEGMENTS);
+        arena.age();
+        fill_and_free(&arena, 2);
+        assert!(!arena.age(), "more than one step gives back");
+        let rest = SEGMENTS - SHED_MOST;
+        assert_eq!(arena.reserved.read(), (rest * SEGMENT) as u64);
+        fill_and_free(&arena, rest - 1);
+        assert!(arena.shed_aged());
+        assert_eq!(arena.reserved.read(), ((rest - 1) * SEGMENT) as u64);
     }
 
     /// A slot that is cut out of a long free span leaves two rests, both as old as the span was.
