@@ -15,13 +15,14 @@
 //!    last. Either the range is kept without access, or, from [`MOVED`] bytes on, its memory is moved to addresses that
 //!    nobody knows: that changes an entry for each 2 MiB, where rights are changed page by page. What stands at the old
 //!    addresses then has no memory and no access; as many as [`RANGES`] of these stay.
-//! 4. What stood unused between two beats of [`BEAT`] ranges put in goes back; at a purge and at the end of a thread all
-//!    of it does.
+//! 4. What stood unused between two beats of [`BEAT`] ranges put in goes back, or between two looks; at a purge and at the
+//!    end of a thread all of it does.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::hardened::HARDENED;
+use crate::least::Least;
 use crate::os::{self, Access, GUARD, PAGE};
 
 /// Bytes that an owner keeps at most: as much as glibc serves from its heap before it maps.
@@ -73,8 +74,7 @@ pub(crate) struct Kept {
     /// Which of them is the oldest.
     oldest: Cell<usize>,
     bytes: Cell<usize>,
-    /// The least `bytes` since the last beat.
-    least: Cell<usize>,
+    least: Least,
     puts: Cell<u32>,
 }
 
@@ -85,7 +85,7 @@ impl Kept {
             vacated: [const { Range::none() }; if HARDENED { RANGES } else { 0 }],
             oldest: Cell::new(0),
             bytes: Cell::new(0),
-            least: Cell::new(0),
+            least: Least::new(),
             puts: Cell::new(0),
         }
     }
@@ -102,8 +102,7 @@ impl Kept {
         if HARDENED && !allow_guarded(start, bytes) {
             return None;
         }
-        range.cut(bytes);
-        self.left(bytes);
+        self.cut(range, bytes);
         Some(start)
     }
 
@@ -123,17 +122,18 @@ impl Kept {
                         return false;
                     }
                 }
-                range.cut(bytes);
-                self.left(bytes);
+                self.cut(range, bytes);
                 true
             }
             None => false,
         }
     }
 
-    fn left(&self, bytes: usize) {
+    /// Takes bytes from the front of a range, to be used.
+    fn cut(&self, range: &Range, bytes: usize) {
+        range.cut(bytes);
         self.bytes.set(self.bytes.get() - bytes);
-        self.least.set(self.least.get().min(self.bytes.get()));
+        self.least.fell(self.bytes.get());
     }
 
     /// Keeps a range, or gives it back; and what stood unused since the last beat, if one is due. Returns how many bytes
@@ -254,8 +254,15 @@ impl Kept {
     #[cold]
     pub(crate) fn beat(&self) -> usize {
         self.puts.set(0);
-        let shed = self.shed(self.least.get());
-        self.least.set(self.bytes.get());
+        let shed = self.shed(self.least.since_beat());
+        self.least.beat(self.bytes.get());
+        shed
+    }
+
+    /// Gives back what stood unused since the last look; returns how many bytes went back.
+    pub(crate) fn look(&self) -> usize {
+        let shed = self.shed(self.least.since_look());
+        self.least.look(self.bytes.get());
         shed
     }
 
@@ -277,7 +284,8 @@ impl Kept {
             unsafe { os::unmap(start, bytes, PAGE) };
             left -= bytes;
         }
-        self.left(shed);
+        self.bytes.set(self.bytes.get() - shed);
+        self.least.shed(shed);
         shed
     }
 }
@@ -425,5 +433,24 @@ mod tests {
         }
         assert_eq!(back, 0, "what is used stays");
         assert_eq!(kept_ranges.beat() + kept_ranges.beat(), PAGE);
+    }
+
+    #[test]
+    fn beats_and_looks_have_a_least_each() {
+        let kept_ranges = Kept::new();
+        let bytes = 4 * PAGE;
+        let put = |start| {
+            // SAFETY: a mapping that is new, or was taken, and that nobody uses.
+            assert_eq!(unsafe { kept_ranges.put(start, bytes) }, 0);
+        };
+        put(os::map(bytes, PAGE).unwrap());
+        assert_eq!(kept_ranges.look(), 0);
+        put(kept_ranges.take(bytes).unwrap());
+        assert_eq!(kept_ranges.beat(), 0);
+        assert_eq!(kept_ranges.look(), 0, "used since the last look");
+        put(kept_ranges.take(bytes).unwrap());
+        assert_eq!(kept_ranges.look(), 0);
+        assert_eq!(kept_ranges.beat(), 0, "used since the last beat");
+        assert_eq!(kept_ranges.look(), bytes, "unused since the last look");
     }
 }

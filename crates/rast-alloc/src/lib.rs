@@ -78,6 +78,8 @@ mod kept;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod large;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod least;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod misuse;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod os;

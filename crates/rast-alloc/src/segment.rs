@@ -32,6 +32,7 @@ use crate::block::Block;
 use crate::hardened::HARDENED;
 use crate::hardened::marks::Marks;
 use crate::hardened::units;
+use crate::least::Least;
 use crate::os::{self, Access, GUARD, PAGE};
 use crate::pile::Pile;
 use crate::primitive::CachePadded;
@@ -186,15 +187,14 @@ fn guard(start: NonNull<u8>, unit: u16) -> bool {
 /// | field | used by |
 /// | --- | --- |
 /// | `pile` | any thread |
-/// | `count`, `least` | the owner |
+/// | `count`, `least` of it | the owner |
 ///
 /// Others take all or nothing and leave the count as it is. So it is either exact, or the pile was empty since; the owner
 /// sees that when it next puts a segment there, or finds none to take.
 pub(crate) struct Shelf {
     pile: Pile,
     count: Cell<usize>,
-    /// The least `count` since the last call of [`Shelf::begin`].
-    least: Cell<usize>,
+    least: Least,
 }
 
 impl Shelf {
@@ -202,13 +202,14 @@ impl Shelf {
         Self {
             pile: Pile::new(),
             count: Cell::new(0),
-            least: Cell::new(0),
+            least: Least::new(),
         }
     }
 
-    fn counted(&self, count: usize) {
-        self.count.set(count);
-        self.least.set(self.least.get().min(count));
+    /// Notes that nothing stands there.
+    fn found_empty(&self) {
+        self.count.set(0);
+        self.least.fell(0);
     }
 
     /// Puts a segment there. Only the owner calls it.
@@ -222,23 +223,29 @@ impl Shelf {
         let block = unsafe { segment.as_ptr().byte_add(place) }.cast::<Block>();
         // SAFETY: the place is a word in the header, which the caller alone has, obligation 1.
         if unsafe { self.pile.put(block, block) } {
-            self.counted(0);
+            self.found_empty();
         }
         self.count.set(self.count.get() + 1);
     }
 
-    /// Takes the segment that was put there last; the caller alone has it then. Only the owner calls it.
+    /// Takes the segment that was put there last, to be used; the caller alone has it then. Only the owner calls it.
     pub(crate) fn take(&self) -> Option<NonNull<Segment>> {
+        let taken = self.pop();
+        self.least.fell(self.count.get());
+        taken
+    }
+
+    fn pop(&self) -> Option<NonNull<Segment>> {
         if self.pile.is_empty() {
-            self.counted(0);
+            self.found_empty();
             return None;
         }
         // SAFETY: only the owner puts segments there, and this call is its.
         let Some(place) = NonNull::new(unsafe { self.pile.take_first() }) else {
-            self.counted(0);
+            self.found_empty();
             return None;
         };
-        self.counted(self.count.get() - 1);
+        self.count.set(self.count.get() - 1);
         // SAFETY: the place was put on by `put`.
         Some(unsafe { Self::segment_of(place) })
     }
@@ -247,12 +254,13 @@ impl Shelf {
     pub(crate) fn shed(&self, most: usize) -> usize {
         let mut shed = 0;
         while shed < most
-            && let Some(segment) = self.take()
+            && let Some(segment) = self.pop()
         {
             // SAFETY: its one span was withdrawn when it was put there, it is linked nowhere, and this thread alone has it.
             unsafe { Segment::unmap(segment) };
             shed += 1;
         }
+        self.least.shed(shed);
         shed * SEGMENT
     }
 
@@ -271,14 +279,23 @@ impl Shelf {
         bytes
     }
 
-    /// The least that stood there since the last [`begin`](Self::begin). Only the owner calls it.
-    pub(crate) fn unneeded(&self) -> usize {
-        self.least.get()
+    /// Gives back what stood there unused since the last beat; returns how many bytes that were. Only the owner calls it.
+    pub(crate) fn beat(&self) -> usize {
+        let shed = self.shed(self.least.since_beat());
+        self.least.beat(self.count.get());
+        shed
     }
 
-    /// Begins to look anew for the least that stands there. Only the owner calls it.
-    pub(crate) fn begin(&self) {
-        self.least.set(self.count.get());
+    /// A look; returns how many segments stood there unused since the last one. Only the owner calls it.
+    pub(crate) fn look(&self) -> usize {
+        let unneeded = self.least.since_look();
+        self.least.look(self.count.get());
+        unneeded
+    }
+
+    /// How many segments stood there unused since the last look. Only the owner calls it.
+    pub(crate) fn unneeded(&self) -> usize {
+        self.least.since_look()
     }
 
     /// The segment whose place on a shelf this is.

@@ -19,7 +19,7 @@
 //! | `state` | free, used, or the sentinel behind the last grain, which is never free and has no next |
 //! | `class` | the class that a used span serves, or that it serves none |
 //! | `clean` | all bytes of the span are zero |
-//! | `aged` | the free span stood as it is, or as part of a longer one, at the last look for unneeded memory |
+//! | `aged` | the look for unneeded memory that first found the free span, as it is or as part of a longer one; 0 for none |
 //!
 //! 1. The tags stand together, away from what they describe: splitting and joining touch no page of any block. (With
 //!    tags in the spans each touched one or two that were seldom at hand.)
@@ -62,7 +62,7 @@ struct Tag {
     state: Cell<u8>,
     class: Cell<u8>,
     clean: Cell<bool>,
-    aged: Cell<bool>,
+    aged: Cell<u8>,
 }
 
 /// The place of a free span in its list.
@@ -242,6 +242,8 @@ pub(crate) struct SpanIndex {
     groups: Cell<u32>,
     lists: [Cell<u32>; GROUPS],
     heads: [[Cell<Option<Span>>; LISTS]; GROUPS],
+    /// What the last look marked spans with, 1 or 2 in turn.
+    look: Cell<u8>,
     /// Bytes of free spans.
     pub(crate) free: Tally,
     /// Bytes of free spans that are zero: untouched, or given back to the system.
@@ -261,6 +263,7 @@ impl SpanIndex {
             groups: Cell::new(0),
             lists: [ZERO; GROUPS],
             heads: [ROW; GROUPS],
+            look: Cell::new(1),
             free: Tally::new(),
             clean: Tally::new(),
         }
@@ -321,7 +324,7 @@ impl SpanIndex {
         self.lists[group].set(self.lists[group].get() | 1 << list);
         self.groups.set(self.groups.get() | 1 << group);
         span.tag().state.set(FREE);
-        span.tag().aged.set(false);
+        span.tag().aged.set(0);
         self.free.add(bytes as u64);
         if is_clean {
             self.clean.add(bytes as u64);
@@ -538,17 +541,22 @@ impl SpanIndex {
         purged
     }
 
-    /// Calls `discard`, as [`purge`](Self::purge) does, on dirty free spans of at least `least` bytes that stood unused since
-    /// the last call with `marks`, which marks those that stand now; it ends once `most` bytes went, each span counted with
-    /// [`CALL`] besides, and returns whether that was all.
+    /// Calls `discard`, as [`purge`](Self::purge) does, on dirty free spans of at least `least` bytes that stood unused at two
+    /// looks; it ends once `most` bytes went, each span counted with [`CALL`] besides, and returns whether that was all.
+    ///
+    /// A call with `is_look` is a look, which marks the spans that it is the first one to find. Calls without go on with what
+    /// it left, and leave what it marked.
     pub(crate) fn age(
         &self,
         least: usize,
-        marks: bool,
+        is_look: bool,
         most: usize,
         mut discard: impl FnMut(Span) -> Option<usize>,
     ) -> bool {
         let (mut gone, mut is_all) = (0, true);
+        if is_look {
+            self.look.set(3 - self.look.get());
+        }
         let (first, _) = Self::list_of(least);
         for group in &self.heads[first..] {
             for head in group {
@@ -558,8 +566,13 @@ impl SpanIndex {
                     if span.is_clean() || span.bytes() < least {
                         continue;
                     }
-                    if !span.tag().aged.get() {
-                        span.tag().aged.set(marks);
+                    let aged = &span.tag().aged;
+                    if aged.get() == 0 {
+                        if is_look {
+                            aged.set(self.look.get());
+                        }
+                    } else if aged.get() == self.look.get() {
+                        // It was marked by the last look.
                     } else if gone >= most {
                         is_all = false;
                     } else {
@@ -570,7 +583,7 @@ impl SpanIndex {
                                 self.clean.add(span.bytes() as u64);
                             }
                             // Where the system takes no pages it is not asked at each call.
-                            None => span.tag().aged.set(false),
+                            None => aged.set(0),
                         }
                     }
                 }

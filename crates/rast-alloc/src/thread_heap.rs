@@ -373,6 +373,12 @@ impl ThreadHeap {
             if !is_begun && !heap.is_due(now_ms, delay_ms) || !heap.mailbox.claim() {
                 return None;
             }
+            // Known only now: somebody else may have looked meanwhile, or gone on to the end of what was begun with, and a
+            // heap that was entered moves the others' places by one.
+            if !heap.is_shedding.get() && !heap.is_due(now_ms, delay_ms) {
+                heap.leave();
+                return None;
+            }
             let is_within = heap.shed_step(now_ms);
             heap.leave();
             Some(Sweep {
@@ -598,6 +604,40 @@ impl ThreadHeap {
 #[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
 mod tests {
     use super::*;
+    use std::vec::Vec;
+
+    /// Who comes to a heap that was looked at just now, to go on with what somebody else has ended, leaves it as it is.
+    #[test]
+    fn a_heap_is_not_looked_at_before_it_is_due() {
+        let heap = ThreadHeap::adopt().unwrap();
+        let layout = Layout::from_size_align(1 << 20, 8).unwrap();
+        let blocks: Vec<_> = (0..3).map(|_| heap.allocate(layout)).collect();
+        for block in blocks {
+            let block = NonNull::new(block).unwrap();
+            // SAFETY: taken above.
+            unsafe { heap.deallocate(block, layout) };
+        }
+        let now_ms = os::now_ms();
+        assert!(heap.age(now_ms), "nothing stood there before");
+        let clean = heap.arena.spans.clean.read();
+        heap.park();
+        let mut passed = 0;
+        HEAPS.find(|other| {
+            passed += usize::from(!ptr::eq(other, heap));
+            ptr::eq(other, heap).then_some(())
+        });
+        let from = Sweep {
+            passed,
+            is_within: true,
+        };
+        ThreadHeap::sweep(from, now_ms + 999, 1000);
+        assert_eq!(heap.arena.spans.clean.read(), clean);
+        let is_claimed = heap.unpark();
+        assert!(is_claimed);
+        assert!(heap.age(now_ms + 1000));
+        assert!(heap.arena.spans.clean.read() > clean);
+        heap.leave();
+    }
 
     /// Who looks after the heap of an idle thread does so in steps, however much stands unused there.
     #[test]
@@ -606,7 +646,7 @@ mod tests {
         let heap = ThreadHeap::adopt().unwrap();
         // Spans of all lengths, and segments that they fill.
         let layouts = [100_000, 300_000, 1 << 20].map(|size| Layout::from_size_align(size, 8));
-        let mut blocks = std::vec::Vec::new();
+        let mut blocks = Vec::new();
         for layout in layouts.map(Result::unwrap) {
             for _ in 0..BYTES as usize / 3 / layout.size() {
                 let block = NonNull::new(heap.allocate(layout)).unwrap();

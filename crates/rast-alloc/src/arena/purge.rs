@@ -64,16 +64,10 @@ impl Arena {
         true
     }
 
-    /// Gives up to `count` segments of the shelf back.
-    fn shed_shelf(&self, count: usize) {
-        self.reserved.subtract(self.shelf.shed(count) as u64);
-    }
-
     /// Gives back the empty segments, and the kept mappings, that stood unused since the last beat.
     #[cold]
     pub(crate) fn beat(&self) {
-        self.shed_shelf(self.shelf.unneeded());
-        self.shelf.begin();
+        self.reserved.subtract(self.shelf.beat() as u64);
         self.shed(self.count_unneeded());
         self.reserved.subtract(self.kept.beat() as u64);
     }
@@ -136,7 +130,7 @@ impl Arena {
 
     /// Gives back what nobody needed since the last call of this: the lists of classes that nobody used, segments that
     /// stayed empty, and long free spans that nobody touched; of the last two only some, and the rest by [`shed_aged`]
-    /// (Self::shed_aged), if this returns false.
+    /// (Self::shed_aged), if this returns false, before the next call of this.
     ///
     /// Cost: linear in the blocks of unused lists and in the long free spans; a bounded number of system calls, of bounded
     /// lengths.
@@ -148,9 +142,8 @@ impl Arena {
                 self.empty_list(class);
             }
         }
-        self.reserved.subtract(self.kept.beat() as u64);
-        self.unneeded.set(self.shelf.unneeded());
-        self.shelf.begin();
+        self.reserved.subtract(self.kept.look() as u64);
+        self.unneeded.set(self.shelf.look());
         self.step(true)
     }
 
@@ -159,13 +152,13 @@ impl Arena {
         self.step(false)
     }
 
-    fn step(&self, marks: bool) -> bool {
+    fn step(&self, is_look: bool) -> bool {
         // What was taken since was needed.
         let unneeded = self.unneeded.get().min(self.shelf.unneeded());
         let count = unneeded.min(SHED_MOST);
-        self.shed_shelf(count);
+        self.reserved.subtract(self.shelf.shed(count) as u64);
         self.unneeded.set(unneeded - count);
-        self.spans.age(AGED_LEAST, marks, AGED_MOST, discard) && count == unneeded
+        self.spans.age(AGED_LEAST, is_look, AGED_MOST, discard) && count == unneeded
     }
 
     /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives the kept mappings back.
@@ -368,6 +361,56 @@ mod tests {
         assert_eq!(arena.reserved.read(), ((rest - 1) * SEGMENT) as u64);
     }
 
+    /// A look that gives more back than one step does leaves what it was the first to find.
+    #[test]
+    fn what_a_look_marks_stays_until_the_next() {
+        let arena = arena(Larges::untracked());
+        let long = Layout::from_size_align(SEGMENT / 4, 8).unwrap();
+        let short = Layout::from_size_align(SEGMENT / 8, 8).unwrap();
+        let take = |layout| NonNull::new(arena.allocate(layout)).unwrap();
+        let mut blocks = Vec::new();
+        for _ in 0..20 {
+            blocks.extend((0..3).map(|_| take(long)));
+            // Stays, so that the segment is not empty.
+            take(short);
+        }
+        let young = blocks.split_off(30);
+        let free = |blocks: Vec<_>| {
+            for block in blocks {
+                // SAFETY: taken above.
+                unsafe { arena.deallocate(block, long) };
+            }
+        };
+        free(blocks);
+        assert!(arena.age(), "nothing stood there before");
+        free(young);
+        let before = arena.spans.clean.read();
+        assert!(!arena.age(), "more than one step gives back");
+        while !arena.shed_aged() {}
+        let gone = (arena.spans.clean.read() - before) as usize;
+        assert!(gone >= 30 * long.size(), "{gone} bytes of the old ones");
+        assert!(gone < 45 * long.size(), "{gone} bytes, of young ones too");
+        assert!(!arena.age());
+        while !arena.shed_aged() {}
+        let gone = (arena.spans.clean.read() - before) as usize;
+        assert!(gone >= 60 * long.size(), "{gone} bytes of all");
+    }
+
+    /// A beat between two looks does not make the one that follows think that all was unused.
+    #[test]
+    fn a_look_finds_what_stood_unused_since_the_last_look() {
+        const SEGMENTS: usize = 3;
+        let arena = arena(Larges::untracked());
+        fill_and_free(&arena, SEGMENTS);
+        arena.age();
+        fill_and_free(&arena, SEGMENTS);
+        arena.beat();
+        arena.age();
+        assert_eq!(arena.reserved.read(), (SEGMENTS * SEGMENT) as u64);
+        arena.age();
+        assert_eq!(arena.reserved.read(), (KEPT * SEGMENT) as u64);
+    }
+
     /// A slot that is cut out of a long free span leaves two rests, both as old as the span was.
     #[test]
     fn what_is_left_of_a_span_stays_as_old() {
@@ -387,7 +430,10 @@ mod tests {
         assert!(!arena.allocate(short).is_null());
         let slot = Layout::from_size_align(64 << 10, 64 << 10).unwrap();
         assert!(!arena.allocate(slot).is_null());
-        while !arena.age() {}
+        let mut is_all = arena.age();
+        while !is_all {
+            is_all = arena.shed_aged();
+        }
         let rest = committed(&arena);
         assert!(rest + (2 << 20) < full, "{rest} of {full} bytes are left");
         arena.check();

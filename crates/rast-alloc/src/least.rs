@@ -1,0 +1,57 @@
+//! The least of a number since the last beat, and since the last look.
+//!
+//! What is taken of things kept and put back again stands above the least that there were meanwhile; so as many as that
+//! nobody needed. Beats come by the count of events and looks by the clock, so each has its own least: what a look finds
+//! stood unused since the look before, however many beats came between.
+
+use core::cell::Cell;
+
+/// The least that a number was.
+pub(crate) struct Least {
+    since_beat: Cell<usize>,
+    since_look: Cell<usize>,
+}
+
+impl Least {
+    /// Of a number that is zero.
+    pub(crate) const fn new() -> Self {
+        Self {
+            since_beat: Cell::new(0),
+            since_look: Cell::new(0),
+        }
+    }
+
+    /// Says that the number fell, as something was taken to be used.
+    pub(crate) fn fell(&self, to: usize) {
+        for least in [&self.since_beat, &self.since_look] {
+            least.set(least.get().min(to));
+        }
+    }
+
+    /// Says that the number fell by so much of what nobody needed.
+    pub(crate) fn shed(&self, by: usize) {
+        for least in [&self.since_beat, &self.since_look] {
+            least.set(least.get().saturating_sub(by));
+        }
+    }
+
+    /// The least since the last beat.
+    pub(crate) fn since_beat(&self) -> usize {
+        self.since_beat.get()
+    }
+
+    /// The least since the last look.
+    pub(crate) fn since_look(&self) -> usize {
+        self.since_look.get()
+    }
+
+    /// A beat, at which the number is `now`.
+    pub(crate) fn beat(&self, now: usize) {
+        self.since_beat.set(now);
+    }
+
+    /// A look, at which the number is `now`.
+    pub(crate) fn look(&self, now: usize) {
+        self.since_look.set(now);
+    }
+}
