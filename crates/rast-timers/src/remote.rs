@@ -14,7 +14,7 @@
 //! | --- | --- | --- |
 //! | ARMED | arm | the timer will fire if nobody cancels it |
 //! | FIRED | the owner, when it takes the due value out of its store | a cancel comes too late |
-//! | CANCELLED | the canceller | the owner drops the value instead of handing it out |
+//! | CANCELLED | the canceller | the owner drops the value instead of handing it out; it keeps what it cancelled itself |
 //! | GONE | the owner's end, when it drops the value unfired | nothing is left to cancel |
 //!
 //! 1. The word leaves ARMED once, by a compare-exchange, so exactly one of
@@ -29,9 +29,12 @@
 //! 4. A wake-up follows the Arm into the queue, so an owner that polls after
 //!    each wake-up misses none. It is left out where the owner has published
 //!    that it rests until a time that is not after the new deadline: either it
-//!    still does, or it sees the Arm once the rest is over.
+//!    still does, or it sees the Arm once the rest is over. It is not left out
+//!    once [`BACKLOG`] commands wait; a Cancel wakes a resting owner then, too.
 //! 5. What the queue refuses is given back; what it took is fired, cancelled
 //!    or dropped with the owner.
+//!
+//! The owner may cancel, too: then it is a canceller that has the value in hand.
 //!
 //! There is no lock here; arm and cancel are as lock-free as the queue.
 
@@ -56,6 +59,20 @@ struct Ticket {
 
 /// No handle: the store's last slot index is never used.
 const UNSTORED: u64 = u64::MAX;
+
+/// How many commands wait for an owner that [rests](TimerOwner::rest) before
+/// whoever adds to them wakes it.
+///
+/// To take so many, which is the first thing it does then, keeps the owner for
+/// some ten to a hundred microseconds, about what a wake-up may cost.
+pub const BACKLOG: usize = if cfg!(any(rast_loom, rast_shuttle)) {
+    2
+} else {
+    1024
+};
+
+/// How many cancelled values are taken out of the store at once.
+const BATCH: usize = 16;
 
 /// The owner's share of a ticket: where it is dropped, nothing will fire.
 struct Stub(Arc<Ticket>);
@@ -104,7 +121,21 @@ impl<T, W: Fn()> Shared<T, W> {
         fence(Ordering::SeqCst);
         // Relaxed: the fence above orders it. [RT10]
         let until = self.rests_until.load(Ordering::Relaxed);
-        if until == AWAKE || at.as_nanos() < until {
+        if until == AWAKE || at.as_nanos() < until || self.commands.len() >= BACKLOG {
+            (self.wake)();
+        }
+    }
+
+    /// Wakes an owner that rests while commands pile up in `queue`, to which
+    /// the caller has just added one.
+    ///
+    /// The caller counts what it added itself. What it reads of the owner may be
+    /// old: an owner that has come back is woken for nothing, and one whose rest
+    /// is not seen yet is left to the next who adds.
+    fn wake_for_backlog<C>(&self, queue: &Queue<C>) {
+        // Relaxed: a bound of memory, on which nobody waits. [RT12]
+        let until = self.rests_until.load(Ordering::Relaxed);
+        if until != AWAKE && queue.len() >= BACKLOG {
             (self.wake)();
         }
     }
@@ -116,8 +147,10 @@ impl<T, W: Fn()> Shared<T, W> {
 /// `wake` is called by the arming thread after each accepted timer, and must
 /// leave a token: if the owner is about to sleep, that sleep ends at once.
 /// An [`Unparker`](crate::primitive::Unparker) does. An owner that sleeps by
-/// [`TimerOwner::rest`] is woken for earlier deadlines alone. A `wake` that
-/// panics panics in [`arm`](RemoteTimers::arm), after the timer was accepted.
+/// [`TimerOwner::rest`] is woken for earlier deadlines, and once [`BACKLOG`]
+/// commands wait, for cancels as well. A `wake` that panics panics in
+/// [`arm`](RemoteTimers::arm), after the timer was accepted, or in
+/// [`cancel`](RemoteTimer::cancel), after the timer was cancelled.
 ///
 /// ```
 /// use rast_timers::{Instant, remote};
@@ -156,7 +189,12 @@ pub fn channel_with<T, W: Fn(), S: DeadlineStore<Entry<T>>>(
     let timers = RemoteTimers {
         shared: Arc::clone(&shared),
     };
-    (timers, TimerOwner { shared, store })
+    let owner = TimerOwner {
+        shared,
+        store,
+        cancelled: Batch::new(),
+    };
+    (timers, owner)
 }
 
 /// The door for any thread: arms timers of a [`TimerOwner`].
@@ -170,7 +208,8 @@ impl<T, W: Fn()> RemoteTimers<T, W> {
     /// A deadline in the past fires at the owner's next poll;
     /// [`Instant::MAX`] never does, but can be cancelled. One allocation, one
     /// push, one fence, and one call of the owner's wake unless it rests until
-    /// `at` or less; lock-free but for the allocator, as [`Queue::push`] is.
+    /// `at` or less and fewer than [`BACKLOG`] commands wait; lock-free but for
+    /// the allocator, as [`Queue::push`] is.
     ///
     /// # Errors
     ///
@@ -246,20 +285,20 @@ impl fmt::Display for TooLate {
 
 impl core::error::Error for TooLate {}
 
-impl<T, W> RemoteTimer<T, W> {
+impl<T, W: Fn()> RemoteTimer<T, W> {
     /// Cancels the timer, decided on the spot.
     ///
     /// After `Ok` the owner never hands the value out; the owner's thread
-    /// drops it, at its next poll or with the store; the owner is not woken.
-    /// The decision is wait-free, the push behind it as in
+    /// drops it, at its next poll or with the store. The owner is not woken,
+    /// unless it rests and [`BACKLOG`] commands wait. The decision is wait-free, the push behind it as in
     /// [`arm`](RemoteTimers::arm).
     ///
     /// # Errors
     ///
     /// [`TooLate::Fired`] if the owner was first. Then everything the owner did
     /// before it took the value happened before this call returns.
-    /// [`TooLate::AlreadyGone`] if a clone of this handle has cancelled it, or
-    /// if the owner is gone and the value with it.
+    /// [`TooLate::AlreadyGone`] if a clone of this handle or the owner has
+    /// cancelled it, or if the owner is gone and the value with it.
     pub fn cancel(&self) -> Result<(), TooLate> {
         // Release: pairs with the Acquire of RT2, where the owner finds the
         // timer cancelled; what the canceller did before is seen by the drop
@@ -277,10 +316,16 @@ impl<T, W> RemoteTimer<T, W> {
             Err(_) => return Err(TooLate::AlreadyGone),
         }
         let ticket = Arc::clone(&self.ticket);
-        let refused = self.shared.commands.push(Command::Cancel(ticket));
-        if let Err(Closed(Command::Cancel(ticket))) = refused {
-            // Refused as well once the owner is gone: no work is left to save.
-            let _ = self.shared.late.push(ticket);
+        match self.shared.commands.push(Command::Cancel(ticket)) {
+            Ok(()) => self.shared.wake_for_backlog(&self.shared.commands),
+            Err(Closed(Command::Cancel(ticket))) => {
+                // Refused as well once the owner is gone: no work is left to
+                // save.
+                if self.shared.late.push(ticket).is_ok() {
+                    self.shared.wake_for_backlog(&self.shared.late);
+                }
+            }
+            Err(Closed(Command::Arm(..))) => unreachable!("the queue gives back what it got"),
         }
         Ok(())
     }
@@ -313,6 +358,37 @@ where
 {
     shared: Arc<Shared<T, W>>,
     store: S,
+    /// Cancelled by others and still in the store; empty between calls, unless
+    /// the destructor of a value panicked.
+    cancelled: Batch,
+}
+
+/// A few handles.
+struct Batch {
+    handles: [Handle; BATCH],
+    len: usize,
+}
+
+impl Batch {
+    const fn new() -> Self {
+        Self {
+            handles: [Handle::from_word(UNSTORED); BATCH],
+            len: 0,
+        }
+    }
+
+    fn push(&mut self, handle: Handle) {
+        self.handles[self.len] = handle;
+        self.len += 1;
+    }
+
+    fn is_full(&self) -> bool {
+        self.len == BATCH
+    }
+
+    fn as_slice(&self) -> &[Handle] {
+        &self.handles[..self.len]
+    }
 }
 
 impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
@@ -321,37 +397,63 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     ///
     /// Poll after every wake-up and before [`next_deadline`](Self::next_deadline).
     /// What the store's insert and cancel cost for each command: O(1) with the
-    /// default one.
+    /// default one. A timer that was cancelled before its Arm is met never
+    /// comes into the store. If the destructor of a cancelled value panics, all
+    /// others stay, and the next poll goes on with what was cancelled.
     pub fn poll(&mut self, budget: usize) -> usize {
         let mut done = 0;
-        while done < budget {
-            let command = self.shared.commands.pop().or_else(|| {
-                // Rule 3 holds here too: behind `close`, all arms came above.
-                self.shared.late.pop().map(Command::Cancel)
-            });
-            let Some(command) = command else {
-                break;
-            };
+        while done < budget && self.obey() {
             done += 1;
-            match command {
-                Command::Arm(at, entry) => {
-                    let ticket = Arc::clone(&entry.stub.0);
-                    let handle = self.store.insert(at, entry).to_word();
-                    // Relaxed: only the owner reads and writes the handle; a
-                    // move of the owner to another thread orders it. [RT3]
-                    ticket.handle.store(handle, Ordering::Relaxed);
+        }
+        self.drop_cancelled();
+        done
+    }
+
+    /// Takes one command, if one waits.
+    #[inline]
+    fn obey(&mut self) -> bool {
+        if self.cancelled.is_full() {
+            self.drop_cancelled();
+        }
+        let command = self.shared.commands.pop().or_else(|| {
+            // Rule 3 holds here too: behind `close`, all arms came above.
+            self.shared.late.pop().map(Command::Cancel)
+        });
+        match command {
+            Some(Command::Arm(at, entry)) => {
+                // Acquire: pairs with the Release of RT1; what the canceller
+                // did before is seen by the drop of the value. [RT11]
+                if entry.stub.0.state.load(Ordering::Acquire) == CANCELLED {
+                    return true;
                 }
-                Command::Cancel(ticket) => {
-                    // Relaxed: as RT3; by rule 3 the Arm came first. [RT4]
-                    let handle = ticket.handle.load(Ordering::Relaxed);
-                    if handle != UNSTORED {
-                        // `None` if `pop_due` has met and dropped it already.
-                        drop(self.store.cancel(Handle::from_word(handle)));
-                    }
+                let ticket = Arc::clone(&entry.stub.0);
+                let handle = self.store.insert(at, entry).to_word();
+                // Relaxed: only the owner reads and writes the handle; a move
+                // of the owner to another thread orders it. [RT3]
+                ticket.handle.store(handle, Ordering::Relaxed);
+            }
+            Some(Command::Cancel(ticket)) => {
+                // Relaxed: as RT3; by rule 3 the Arm came first. [RT4]
+                let handle = ticket.handle.load(Ordering::Relaxed);
+                if handle != UNSTORED {
+                    self.cancelled.push(Handle::from_word(handle));
                 }
             }
+            None => return false,
         }
-        done
+        true
+    }
+
+    /// Drops what others have cancelled, as far as `pop_due` has not met and
+    /// dropped it already.
+    #[inline]
+    fn drop_cancelled(&mut self) {
+        let handles = self.cancelled.as_slice();
+        if !handles.is_empty() {
+            self.store.cancel_all(handles, |_, entry| drop(entry));
+            // Not before: a handle that is met again names nothing.
+            self.cancelled.len = 0;
+        }
     }
 
     /// Returns when to look at the store next, as the store says: no timer
@@ -365,9 +467,9 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// Sleeps by `sleep` until the next deadline, which it is given, and tells
     /// those who arm: a timer that is due at that time or later wakes nobody.
     ///
-    /// Those timers, and cancels, wait in the queue meanwhile, however many they
-    /// come to be: where much is armed and cancelled again, rest for a bounded
-    /// time only, by a `sleep` that returns earlier.
+    /// Those timers, and cancels, wait in the queue meanwhile. Once [`BACKLOG`]
+    /// of them do, whoever adds another wakes the owner as well, until it is up:
+    /// about so many wait at most, and what comes while it wakes.
     ///
     /// `sleep` must return once `wake` is called, or has been called since this
     /// began, and at the deadline; earlier does no harm. It is not called, and
@@ -418,15 +520,17 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         // that the owner meets after the rest. [RT6]
         self.shared.rests_until.store(until, Ordering::Relaxed);
         let _rest = Rest(&self.shared.rests_until);
-        self.shared.commands.is_empty().then(|| sleep(deadline))
+        let idle = self.shared.commands.is_empty() && self.shared.late.is_empty();
+        idle.then(|| sleep(deadline))
     }
 
     /// Takes out the first value that is due at `now` and not cancelled, with
     /// its deadline. Drops cancelled ones on the way.
     pub fn pop_due(&mut self, now: Instant) -> Option<(Instant, T)> {
         loop {
-            if let Some(fired) = fire(self.store.pop_due(now)?) {
-                return Some(fired);
+            let Expired { at, value, .. } = self.store.pop_due(now)?;
+            if let Some(value) = value.decide(FIRED) {
+                return Some((at, value));
             }
         }
     }
@@ -442,11 +546,112 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         budget: usize,
         mut each: impl FnMut(Instant, T),
     ) -> Swept {
-        self.store.expire(now, budget, |expired| {
-            if let Some((at, value)) = fire(expired) {
-                each(at, value);
+        self.store.expire(now, budget, |due| {
+            if let Some(value) = due.value.decide(FIRED) {
+                each(due.at, value);
             }
         })
+    }
+
+    /// As [`expire`](Self::expire), but hands out what is due in any order,
+    /// which spares a [`CalendarStore`] the work of sorting it: for timers that
+    /// are each handled on their own, as timeouts are.
+    ///
+    /// Timers that are armed or cancelled meanwhile are treated as in `expire`:
+    /// an arm waits for the next poll, a cancel counts if it comes before its
+    /// timer's turn, and says so if it comes later.
+    ///
+    /// ```
+    /// use rast_timers::{Instant, remote};
+    /// let (timers, mut owner) = remote::channel(|| ());
+    /// for nanos in [30, 10, 40, 20] {
+    ///     drop(timers.arm(Instant::from_nanos(nanos), nanos).unwrap());
+    /// }
+    /// owner.poll(usize::MAX);
+    /// let mut sum = 0;
+    /// let swept = owner.expire_unordered(Instant::from_nanos(30), 100, |_, value| sum += value);
+    /// assert_eq!((swept.fired, swept.more, sum), (3, false, 60));
+    /// ```
+    pub fn expire_unordered(
+        &mut self,
+        now: Instant,
+        budget: usize,
+        mut each: impl FnMut(Instant, T),
+    ) -> Swept {
+        self.store.expire_unordered(now, budget, |due| {
+            if let Some(value) = due.value.decide(FIRED) {
+                each(due.at, value);
+            }
+        })
+    }
+
+    /// Cancels timers of this owner and hands those that had neither fired nor
+    /// been cancelled to `each`; returns how many these were.
+    ///
+    /// Each timer is decided alone: another thread that cancels it meanwhile
+    /// either has the first word, and the value is dropped here, or is told
+    /// [`TooLate::AlreadyGone`]. Commands that wait in front of the Arm of one of
+    /// the timers are taken first, as by [`poll`](Self::poll). Beyond those, what
+    /// the store's [`cancel_all`](DeadlineStore::cancel_all) costs.
+    ///
+    /// If `each` panics, the value it was given and those before it are gone, and
+    /// all others stay: the timers behind it fire unless they are cancelled again.
+    ///
+    /// # Panics
+    ///
+    /// If one of the timers is another owner's; then nothing has changed.
+    ///
+    /// ```
+    /// use rast_timers::remote::{self, TooLate};
+    /// use rast_timers::Instant;
+    /// let (timers, mut owner) = remote::channel(|| ());
+    /// let armed = [1, 2, 3].map(|value| timers.arm(Instant::from_nanos(9), value).unwrap());
+    /// assert_eq!(armed[1].cancel(), Ok(()));
+    /// let mut sum = 0;
+    /// assert_eq!(owner.cancel_all(&armed, |value| sum += value), 2);
+    /// assert_eq!(sum, 4);
+    /// assert_eq!(armed[0].cancel(), Err(TooLate::AlreadyGone));
+    /// ```
+    pub fn cancel_all(&mut self, timers: &[RemoteTimer<T, W>], mut each: impl FnMut(T)) -> usize {
+        let ours = |timer: &RemoteTimer<T, W>| Arc::ptr_eq(&timer.shared, &self.shared);
+        assert!(timers.iter().all(ours), "the timer is another owner's");
+        let mut count = 0;
+        for some in timers.chunks(BATCH) {
+            let mut batch = Batch::new();
+            for timer in some {
+                if let Some(handle) = self.handle_of(&timer.ticket) {
+                    batch.push(handle);
+                }
+            }
+            self.store.cancel_all(batch.as_slice(), |_, entry| {
+                if let Some(value) = entry.decide(CANCELLED) {
+                    count += 1;
+                    each(value);
+                }
+            });
+        }
+        // What was met on the way to the Arms.
+        self.drop_cancelled();
+        count
+    }
+
+    /// The handle of a timer, once its Arm has been met; `None` if it is
+    /// decided before.
+    fn handle_of(&mut self, ticket: &Ticket) -> Option<Handle> {
+        loop {
+            // Relaxed: as RT3. [RT13]
+            let handle = ticket.handle.load(Ordering::Relaxed);
+            if handle != UNSTORED {
+                return Some(Handle::from_word(handle));
+            }
+            // Relaxed: whoever decided it has the value, or `obey` drops it.
+            // [RT14]
+            let decided = ticket.state.load(Ordering::Relaxed) != ARMED;
+            // By rule 3 the Arm of an undecided one waits in the queue.
+            if decided || !self.obey() {
+                return None;
+            }
+        }
     }
 
     /// Returns another door to this owner.
@@ -475,19 +680,21 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     }
 }
 
-/// Decides a due timer: its value, or `None` and the value dropped if it was
-/// cancelled.
-fn fire<T>(expired: Expired<Entry<T>>) -> Option<(Instant, T)> {
-    let Entry { value, stub } = expired.value;
-    // Release: pairs with the Acquire of a failed RT1; what the owner did
-    // before firing is seen by the canceller that comes too late. On failure
-    // Acquire: pairs with the Release of RT1; what the canceller did before is
-    // seen by the drop of the value below. [RT2]
-    let won = stub
-        .0
-        .state
-        .compare_exchange(ARMED, FIRED, Ordering::Release, Ordering::Acquire);
-    won.is_ok().then_some((expired.at, value))
+impl<T> Entry<T> {
+    /// Decides a timer that has left the store: its value, or `None` and the
+    /// value dropped if it was cancelled before.
+    fn decide(self, outcome: u32) -> Option<T> {
+        let Self { value, stub } = self;
+        // Release: pairs with the Acquire of a failed RT1; what the owner did
+        // before is seen by the canceller that comes too late. On failure
+        // Acquire: pairs with the Release of RT1; what the canceller did before
+        // is seen by the drop of the value below. [RT2]
+        let won =
+            stub.0
+                .state
+                .compare_exchange(ARMED, outcome, Ordering::Release, Ordering::Acquire);
+        won.is_ok().then_some(value)
+    }
 }
 
 impl<T, W, S: DeadlineStore<Entry<T>>> Drop for TimerOwner<T, W, S> {

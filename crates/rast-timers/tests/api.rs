@@ -397,3 +397,150 @@ fn a_rest_is_ended_by_earlier_timers_alone() {
         assert_eq!(woken(), 1);
     });
 }
+
+/// Once so many commands wait, arms and cancels wake whatever they are.
+#[test]
+fn a_backlog_ends_a_rest() {
+    let wakes = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&wakes);
+    let (timers, mut owner) = remote::channel(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let woken = || wakes.swap(0, Ordering::Relaxed);
+    let arm = || timers.arm(Instant::MAX, 0).unwrap();
+    let mut armed: Vec<_> = (0..2 * remote::BACKLOG).map(|_| arm()).collect();
+    owner.poll(usize::MAX);
+    woken();
+    for _ in 0..2 {
+        owner.rest(|_| {
+            for _ in 1..remote::BACKLOG {
+                drop(arm());
+            }
+            assert_eq!(woken(), 0);
+            drop(arm());
+            assert_eq!(woken(), 1);
+        });
+        assert_eq!(owner.poll(usize::MAX), remote::BACKLOG);
+    }
+    let mut cancel = |owner: &mut TimerOwner<u64, _>| {
+        owner.rest(|_| {
+            for _ in 1..remote::BACKLOG {
+                armed.pop().unwrap().cancel().unwrap();
+            }
+            assert_eq!(woken(), 0);
+            armed.pop().unwrap().cancel().unwrap();
+            assert_eq!(woken(), 1);
+        });
+        assert_eq!(owner.poll(usize::MAX), remote::BACKLOG);
+    };
+    cancel(&mut owner);
+    owner.close();
+    cancel(&mut owner);
+    // An owner that does not rest is not woken to drop things.
+    assert_eq!(owner.len(), 2 * remote::BACKLOG);
+}
+
+#[test]
+fn a_timer_cancelled_in_the_queue_never_comes_into_the_store() {
+    let (timers, mut owner) = remote::channel(|| ());
+    let value = Arc::new(());
+    let timer = timers.arm(Instant::MAX, Arc::clone(&value)).unwrap();
+    assert_eq!(timer.cancel(), Ok(()));
+    assert_eq!(owner.poll(1), 1);
+    assert!(owner.is_empty());
+    assert_eq!(Arc::strong_count(&value), 1);
+    assert_eq!(owner.cancel_all(&[timer], drop), 0);
+    assert_eq!(owner.poll(9), 1);
+}
+
+#[test]
+fn the_owner_cancels_what_has_no_fate_yet() {
+    let (timers, mut owner) = remote::channel(|| ());
+    let armed: Vec<_> = (0..40)
+        .map(|value| timers.arm(at(value), value).unwrap())
+        .collect();
+    // Half of them wait in the queue, behind and before others.
+    owner.poll(20);
+    drop(timers.arm(at(100), 100).unwrap());
+    assert_eq!(owner.pop_due(at(0)), Some((at(0), 0)));
+    assert_eq!((armed[1].cancel(), armed[30].cancel()), (Ok(()), Ok(())));
+    let mut seen = Vec::new();
+    assert_eq!(owner.cancel_all(&armed, |value| seen.push(value)), 37);
+    seen.sort_unstable();
+    let left: Vec<_> = (2..40).filter(|&value| value != 30).collect();
+    assert_eq!(seen, left);
+    assert_eq!(owner.cancel_all(&armed, |_| panic!("gone")), 0);
+    assert_eq!(armed[0].cancel(), Err(TooLate::Fired));
+    assert_eq!(armed[2].cancel(), Err(TooLate::AlreadyGone));
+    owner.poll(9);
+    assert_eq!((owner.len(), owner.next_deadline()), (1, Some(at(100))));
+}
+
+#[test]
+fn another_owners_timers_are_refused_before_anything_is_cancelled() {
+    let (timers, mut owner) = remote::channel::<u32, fn()>(|| ());
+    let (others, _other) = remote::channel::<u32, fn()>(|| ());
+    let arm = |timers: &RemoteTimers<_, fn()>| timers.arm(at(1), 1).unwrap();
+    let armed = [arm(&timers), arm(&others)];
+    let refused = catch_unwind(AssertUnwindSafe(|| owner.cancel_all(&armed, drop)));
+    assert!(refused.is_err());
+    assert_eq!(armed.map(|timer| timer.cancel()), [Ok(()), Ok(())]);
+}
+
+/// What panics loses the value at hand; the others fire, or stay cancelled.
+#[test]
+fn a_panic_in_a_sweep_or_a_cancel_loses_one_value() {
+    let (timers, mut owner) = remote::channel(|| ());
+    let armed: Vec<_> = (0..6)
+        .map(|value| timers.arm(at(value), value).unwrap())
+        .collect();
+    owner.poll(6);
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        owner.expire_unordered(at(9), 9, |_, _| panic!("in the sweep"))
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(owner.len(), 5);
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        owner.cancel_all(&armed, |_| panic!("in the cancel"))
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(owner.len(), 4);
+    let mut seen = Vec::new();
+    let swept = owner.expire_unordered(at(9), 9, |_, value| seen.push(value));
+    assert_eq!((swept.fired, swept.more), (4, false));
+    let fates = armed.iter().map(|timer| timer.cancel().unwrap_err());
+    let fired = fates.filter(|&fate| fate == TooLate::Fired).count();
+    assert_eq!((seen.len(), fired), (4, 5));
+}
+
+/// Panics when it is dropped, if it is told to.
+struct Touchy(Arc<AtomicUsize>, bool);
+
+impl Drop for Touchy {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.1, "in the destructor");
+    }
+}
+
+#[test]
+fn a_destructor_that_panics_keeps_no_cancelled_value() {
+    let (timers, mut owner) = remote::channel(|| ());
+    let drops = Arc::new(AtomicUsize::new(0));
+    let armed: Vec<_> = (0..40)
+        .map(|value| {
+            let value = Touchy(Arc::clone(&drops), value % 10 == 3);
+            timers.arm(Instant::MAX, value).unwrap()
+        })
+        .collect();
+    owner.poll(40);
+    for timer in &armed {
+        assert_eq!(timer.cancel(), Ok(()));
+    }
+    let mut panics = 0;
+    while !owner.is_empty() {
+        let polled = catch_unwind(AssertUnwindSafe(|| owner.poll(usize::MAX)));
+        panics += usize::from(polled.is_err());
+    }
+    assert_eq!((panics, drops.load(Ordering::Relaxed)), (4, 40));
+}

@@ -166,17 +166,18 @@ fn bare_model(body: impl Fn() + Send + Sync + 'static) {
 }
 
 /// A wake-up whose type has a name.
-fn wake(unparker: Unparker) -> Box<dyn Fn() + Send + Sync> {
+type Wake = Box<dyn Fn() + Send + Sync>;
+
+type RemoteTimers = remote::RemoteTimers<u64, Wake>;
+
+fn wake(unparker: Unparker) -> Wake {
     Box::new(move || unparker.unpark())
 }
 
 /// An owner that has fired its timer at 5, for which it rested, and that sleeps
 /// by `sleep` when it finds no command, gets the one that is armed at 7.
 fn a_rest_is_over(
-    sleep: impl Fn(&mut remote::TimerOwner<u64, Box<dyn Fn() + Send + Sync>>, &Parker)
-    + Sync
-    + Send
-    + 'static,
+    sleep: impl Fn(&mut remote::TimerOwner<u64, Wake>, &Parker) + Sync + Send + 'static,
 ) {
     bare_model(move || {
         let parker = Parker::new();
@@ -210,6 +211,102 @@ fn a_longer_rest_misses_no_timer() {
 #[test]
 fn a_sleep_after_a_rest_misses_no_timer() {
     a_rest_is_over(|_, parker| parker.park());
+}
+
+/// Nothing that a resting owner need not wake for lets it sleep on once as many
+/// commands wait as it puts up with: here each of `add` adds one.
+fn a_backlog_ends_a_rest(
+    add: [fn(&RemoteTimers, &remote::RemoteTimer<u64, Wake>); remote::BACKLOG],
+) {
+    bare_model(move || {
+        let parker = Parker::new();
+        let (timers, mut owner) = remote::channel(wake(parker.unparker()));
+        drop(timers.arm(at(5), 5).unwrap());
+        let far = timers.arm(at(9), 9).unwrap();
+        owner.poll(2);
+        // Takes the token that the two have left.
+        parker.park();
+        let mut adder = None;
+        owner.rest(|until| {
+            assert_eq!(until, Some(at(5)));
+            // From within the rest, so that a cancel sees it.
+            adder = Some(thread::spawn(move || {
+                add.iter().for_each(|add| add(&timers, &far))
+            }));
+            parker.park();
+        });
+        assert_eq!(owner.poll(usize::MAX), remote::BACKLOG);
+        adder.map(|adder| adder.join().unwrap());
+    });
+}
+
+/// Arms that are due later than the rest ends.
+#[test]
+fn later_timers_wake_when_enough_wait() {
+    a_backlog_ends_a_rest([|timers, _| drop(timers.arm(at(7), 7).unwrap()); 2]);
+}
+
+/// A cancel that comes last.
+#[test]
+fn a_cancel_wakes_when_enough_wait() {
+    a_backlog_ends_a_rest([
+        |timers, _| drop(timers.arm(at(7), 7).unwrap()),
+        |_, far| far.cancel().unwrap(),
+    ]);
+}
+
+/// The owner cancels, and so does another: one of them does it, and the other
+/// knows; also where the Arm has not been met.
+#[test]
+fn the_owner_and_another_cancel_once() {
+    model(|| {
+        let (timers, mut owner) = remote::channel(|| ());
+        let both = [1, 2].map(|value| timers.arm(at(value), value).unwrap());
+        owner.poll(1);
+        let theirs = both[0].clone();
+        let other = both[1].clone();
+        let canceller = thread::spawn(move || [theirs.cancel(), other.cancel()]);
+        let mut ours = [false; 2];
+        let count = owner.cancel_all(&both, |value| ours[value as usize - 1] = true);
+        assert_eq!(count, ours.iter().filter(|&&ours| ours).count());
+        let cancelled = canceller.join().unwrap();
+        for (ours, theirs) in ours.into_iter().zip(cancelled) {
+            let late = Err(remote::TooLate::AlreadyGone);
+            assert_eq!(theirs, if ours { late } else { Ok(()) });
+        }
+        owner.poll(usize::MAX);
+        assert!(owner.is_empty());
+    });
+}
+
+/// A timer that is armed and one that is cancelled while others fire in no
+/// order: each has one fate, and none is lost.
+#[test]
+fn arm_and_cancel_against_a_sweep() {
+    model(|| {
+        let (timers, mut owner) = remote::channel(|| ());
+        let timer = timers.arm(at(1), 1).unwrap();
+        owner.poll(1);
+        let other = thread::spawn(move || {
+            let cancelled = timer.cancel();
+            drop(timers.arm(at(1), 2).unwrap());
+            cancelled
+        });
+        let mut fired = Vec::new();
+        let mut sweep = |owner: &mut remote::TimerOwner<u64, _>| {
+            owner.poll(usize::MAX);
+            owner.expire_unordered(at(1), 9, |_, value| fired.push(value));
+        };
+        sweep(&mut owner);
+        let cancelled = other.join().unwrap();
+        sweep(&mut owner);
+        match cancelled {
+            Ok(()) => assert_eq!(fired, [2]),
+            Err(remote::TooLate::Fired) => assert_eq!(fired, [1, 2]),
+            Err(remote::TooLate::AlreadyGone) => panic!("nobody else cancels"),
+        }
+        assert!(owner.is_empty());
+    });
 }
 
 /// What is armed against an owner that goes away is given back or dropped

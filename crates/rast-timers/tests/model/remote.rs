@@ -41,10 +41,16 @@ fn every_value_fires_or_is_cancelled_once() {
         while !threads.iter().all(|thread| thread.is_finished()) {
             owner.poll(64);
             now += 1;
-            owner.expire(Instant::from_nanos(now % 120), 50, |at, value| {
+            let due = Instant::from_nanos(now % 120);
+            let each = |at: Instant, value| {
                 assert_eq!(at.as_nanos(), value % 97);
                 assert!(fired.insert(value), "{value} fired twice");
-            });
+            };
+            if now % 2 == 0 {
+                owner.expire(due, 50, each);
+            } else {
+                owner.expire_unordered(due, 50, each);
+            }
         }
         threads
             .into_iter()
