@@ -118,7 +118,7 @@ impl Kept {
                 if HARDENED {
                     // The block ends with what is allowed now; a guard stands behind it again.
                     let guard = NonNull::new(start.wrapping_sub(GUARD));
-                    if !guard.is_some_and(|guard| allow_guarded(guard, bytes + GUARD)) {
+                    if !guard.is_some_and(|guard| move_guard(guard, bytes)) {
                         return false;
                     }
                 }
@@ -308,19 +308,34 @@ unsafe fn relocate(start: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
     unsafe { os::relocate(start, bytes, MOVED) }
 }
 
-/// Allows access to kept pages that are about to be a block's, but for the last, its guard; false if the system refuses.
+/// Allows access to kept pages that are about to be a block's, but for the last, its guard; false if the system refuses, and
+/// some of them may be allowed then.
 fn allow_guarded(start: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: the range is longer than its guard.
     let guard = unsafe { start.add(bytes - GUARD) };
+    // First, so that where one call only is refused nothing has been allowed.
     // SAFETY: whole pages of a kept range and the guard before it, which nobody uses, by the obligation of `put`.
-    let is_allowed = unsafe { os::protect(start, bytes - GUARD, Access::Allowed) };
+    let is_guarded = unsafe { os::protect(guard, GUARD, Access::Forbidden) };
     // SAFETY: as above.
-    is_allowed && unsafe { os::protect(guard, GUARD, Access::Forbidden) }
+    is_guarded && unsafe { os::protect(start, bytes - GUARD, Access::Allowed) }
+}
+
+/// Allows access to the guard of a block and to the kept pages behind it, but for their last, which guards it now; false if
+/// the system refuses, and the old guard stands.
+fn move_guard(guard: NonNull<u8>, bytes: usize) -> bool {
+    let is_moved = allow_guarded(guard, bytes + GUARD);
+    if !is_moved {
+        // SAFETY: the page is no part of the block. That the system refuses this too is not to be helped: a write past the
+        // block is not seen then.
+        let _ = unsafe { os::protect(guard, GUARD, Access::Forbidden) };
+    }
+    is_moved
 }
 
 #[cfg(all(test, unix, not(any(miri, rast_system_segments))))]
 mod tests {
     use super::*;
+    use crate::os::refusal::{self, Call};
 
     fn kept() -> usize {
         64 * PAGE
@@ -399,6 +414,60 @@ mod tests {
         // SAFETY: nobody uses the block.
         unsafe { os::unmap(again, bytes, PAGE) };
         kept_ranges.shed(usize::MAX);
+    }
+
+    /// A block that does not grow, as the system refuses, keeps its guard and is otherwise as it was.
+    #[test]
+    fn a_guard_that_cannot_move_stays() {
+        if !HARDENED {
+            return;
+        }
+        let bytes = 16 * PAGE;
+        let kept_ranges = Kept::new();
+        let start = os::map(2 * bytes, PAGE).unwrap();
+        // SAFETY: the mapping is new, and nobody uses it.
+        assert_eq!(unsafe { kept_ranges.put(start, 2 * bytes) }, 0);
+        let block = kept_ranges.take(bytes).unwrap();
+        let behind = block.as_ptr().wrapping_add(bytes);
+        let guard = behind.wrapping_sub(GUARD);
+        for passed in 0..2 {
+            refusal::plan(Call::Protect, passed);
+            assert!(!kept_ranges.take_at(behind, bytes));
+            assert!(refusal::is_over());
+            assert!(!os::is_readable(guard), "call {passed}");
+            assert!(os::is_readable(guard.wrapping_sub(1)));
+        }
+        assert!(kept_ranges.take_at(behind, bytes));
+        assert!(os::is_readable(guard));
+        assert!(!os::is_readable(guard.wrapping_add(bytes)));
+        // SAFETY: nobody uses the block.
+        unsafe { os::unmap(block, 2 * bytes, PAGE) };
+    }
+
+    /// What the system does not move is kept where it stands, without access.
+    #[test]
+    fn what_cannot_be_moved_is_kept_where_it_stands() {
+        if !HARDENED {
+            return;
+        }
+        let bytes = 2 * MOVED;
+        let kept_ranges = Kept::new();
+        let block = os::map(bytes, PAGE).unwrap();
+        // SAFETY: the mapping is this long.
+        unsafe { block.write(7) };
+        // The guard's rights are the first step, the move is the second.
+        for call in [Call::Protect, Call::Relocate] {
+            refusal::plan(call, 0);
+            // SAFETY: the mapping is new, or was taken, and nobody uses it.
+            assert_eq!(unsafe { kept_ranges.put(block, bytes) }, 0);
+            assert!(refusal::is_over());
+            assert!(!os::is_readable(block.as_ptr()));
+            assert_eq!(kept_ranges.take(bytes), Some(block));
+            // SAFETY: taken above; the byte was written to, and its memory was not moved.
+            assert_eq!(unsafe { block.read() }, 7);
+        }
+        // SAFETY: nobody uses the block.
+        unsafe { os::unmap(block, bytes, PAGE) };
     }
 
     #[test]

@@ -33,8 +33,68 @@ pub(crate) enum Access {
     Allowed,
 }
 
+/// Calls that the system refuses because a test wants it, on the test's own thread.
+#[cfg(all(test, unix, not(rast_system_segments)))]
+pub(crate) mod refusal {
+    use core::cell::Cell;
+
+    /// The calls that may be refused.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) enum Call {
+        Protect,
+        Relocate,
+        Remap,
+    }
+
+    std::thread_local! {
+        static PLAN: Cell<Option<(Call, u32)>> = const { Cell::new(None) };
+    }
+
+    /// Has one call refused, once: that of this kind before which so many others of it pass.
+    pub(crate) fn plan(call: Call, passed: u32) {
+        PLAN.set(Some((call, passed)));
+    }
+
+    /// Whether what was planned has happened.
+    pub(crate) fn is_over() -> bool {
+        PLAN.get().is_none()
+    }
+
+    /// Whether this call is to be refused.
+    pub(super) fn is_due(call: Call) -> bool {
+        match PLAN.get() {
+            Some((planned, 0)) if planned == call => {
+                PLAN.set(None);
+                true
+            }
+            Some((planned, passed)) if planned == call => {
+                PLAN.set(Some((planned, passed - 1)));
+                false
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether a byte may be read, as the system tells.
+#[cfg(all(test, unix, not(rast_system_segments)))]
+pub(crate) fn is_readable(byte: *const u8) -> bool {
+    let mut ends = [0; 2];
+    // SAFETY: there is room for two numbers.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    // SAFETY: where the byte may not be read the call says so.
+    let written = unsafe { libc::write(ends[1], byte.cast(), 1) };
+    for end in ends {
+        // SAFETY: an end of the pipe made above.
+        unsafe { libc::close(end) };
+    }
+    written == 1
+}
+
 #[cfg(all(unix, not(rast_system_segments)))]
 mod unix {
+    #[cfg(test)]
+    use super::refusal;
     use super::{Access, NonNull, PAGE};
     use core::ffi::c_void;
     use core::ptr;
@@ -122,9 +182,17 @@ mod unix {
             Access::Forbidden => libc::PROT_NONE,
             Access::Allowed => libc::PROT_READ | libc::PROT_WRITE,
         };
+        #[cfg(test)]
+        let (bytes, is_refused) = match refusal::is_due(refusal::Call::Protect) {
+            // As far as it came.
+            true => (PAGE.min(bytes), true),
+            false => (bytes, false),
+        };
+        #[cfg(not(test))]
+        let is_refused = false;
         // SAFETY: obligation 1.
         let done = unsafe { libc::mprotect(start.as_ptr().cast::<c_void>(), bytes, rights) };
-        done == 0
+        done == 0 && !is_refused
     }
 
     /// Milliseconds since some moment, to within a tick of the system; it never goes back.
@@ -160,6 +228,10 @@ mod unix {
     /// 2. The caller forgets `start` if the call succeeds.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) unsafe fn remap(start: NonNull<u8>, old: usize, new: usize) -> Option<NonNull<u8>> {
+        #[cfg(test)]
+        if refusal::is_due(refusal::Call::Remap) {
+            return None;
+        }
         // SAFETY: obligation 1; pages that move are not referred to under the old address, by obligation 2.
         let moved = unsafe { libc::mremap(start.as_ptr().cast::<c_void>(), old, new, MAY_MOVE) };
         if moved == libc::MAP_FAILED {
@@ -185,6 +257,10 @@ mod unix {
         align: usize,
     ) -> Option<NonNull<u8>> {
         const HOW: libc::c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP;
+        #[cfg(test)]
+        if refusal::is_due(refusal::Call::Relocate) {
+            return None;
+        }
         let whole = bytes.checked_add(align)?;
         let free = map_pages(whole)?;
         // SAFETY: the mapping was made above, and nobody knows it.

@@ -307,6 +307,46 @@ fn a_block_grows_into_what_stands_behind_it() {
     assert_eq!(arena.segments(), 0);
 }
 
+/// A large block that the system does not lengthen is copied, and stays as it is until then.
+#[cfg(all(target_os = "linux", not(rast_system_segments)))]
+#[test]
+fn a_large_block_that_is_not_remapped_is_copied() {
+    use crate::os::{self, GUARD, refusal};
+    for larges in [Larges::untracked(), Larges::tracked()] {
+        let arena = arena(larges);
+        let layout = |size| Layout::from_size_align(size, 8).unwrap();
+        let (old, new) = (layout(5 << 20), layout(6 << 20));
+        let block = NonNull::new(arena.allocate(old)).unwrap();
+        let other = NonNull::new(arena.allocate(old)).unwrap();
+        let one = Used {
+            block,
+            layout: old,
+            fill: 3,
+        };
+        one.fill();
+        refusal::plan(refusal::Call::Remap, 0);
+        // SAFETY: the block is in use.
+        assert!(unsafe { arena.resize(block, old, new) }.is_null());
+        assert!(refusal::is_over());
+        one.check(old.size());
+        let behind = block.as_ptr().wrapping_add(old.size());
+        assert!(GUARD == 0 || !os::is_readable(behind), "its guard stands");
+        refusal::plan(refusal::Call::Remap, 0);
+        // SAFETY: as above.
+        let moved = NonNull::new(unsafe { arena.reallocate(block, old, new) }).unwrap();
+        assert!(refusal::is_over());
+        assert_ne!(moved, block);
+        // SAFETY: the block is in use, and its first byte was written to.
+        assert_eq!(unsafe { moved.read() }, one.fill);
+        for (block, layout) in [(other, old), (moved, new)] {
+            // SAFETY: in use until now.
+            unsafe { arena.deallocate(block, layout) };
+        }
+        arena.purge();
+        assert_eq!((arena.requested(), arena.reserved.read()), (0, 0));
+    }
+}
+
 #[test]
 fn memory_that_nobody_needs_goes_back() {
     let arena = arena(Larges::untracked());
