@@ -30,7 +30,9 @@ pub struct Stats {
     pub bytes_peak: usize,
     /// Bytes of address space taken from the system for blocks.
     pub bytes_reserved: usize,
-    /// Bytes of these that were touched, and so may occupy memory.
+    /// Bytes of these that may occupy memory: those of blocks, and of free memory all that was joined with some that was in
+    /// use since it came from the system or went back; so never too few, but more than is resident where part of a free
+    /// stretch, as of a segment without blocks, was never touched.
     pub bytes_committed: usize,
     /// Blocks taken.
     pub allocations: u64,

@@ -26,7 +26,8 @@ pub(crate) fn begin() {
         return;
     }
     for secret in &SECRETS {
-        // Relaxed: a number; each thread looks here before it writes a link, so it never sees the zero again. [AH6]
+        // Relaxed: a number. Who makes a heap comes here first, and sees it not zero from then on; who gets that heap or a
+        // block of it later does so by an order of its own, so no link is written or followed with the zero. [AH6]
         if secret.load(Ordering::Relaxed) == 0 {
             // Relaxed: who comes first decides; as for [AH6]. [AH7]
             let _ =
