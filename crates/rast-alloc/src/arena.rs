@@ -221,6 +221,18 @@ impl Arena {
         &self.number
     }
 
+    /// Whether a block is known at once to be this arena's, in a hardened build.
+    #[inline(always)]
+    pub(crate) fn has_near(&self, block: *mut u8) -> bool {
+        self.segments.has(block)
+    }
+
+    /// Whether a block is known to be this arena's without a look at its header, in a hardened build.
+    #[inline]
+    pub(crate) fn is_known(&self, block: *mut u8) -> bool {
+        self.has_near(block) || self.number.is_at(block.addr())
+    }
+
     /// What the headers of its segments name as owner.
     #[inline]
     pub(crate) fn owner(&self) -> *const () {

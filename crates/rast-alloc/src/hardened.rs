@@ -28,14 +28,16 @@
 //!    block was given out again: it frees what is in use there then.
 //! 3. Who frees a span of another owner changes its mark by an exchange: a span that comes back is joined at once.
 //! 4. What the checks of a fast path do not like is left to the slow one, which looks again and says why.
-//! 5. Nothing here allocates, waits or takes a lock.
+//! 5. A heap knows its own blocks by the addresses of its segments ([`units::Near`]), and what comes home goes by the class
+//!    that the mark of a posted block keeps: fast paths ask no header and no slab.
+//! 6. Nothing here allocates, waits or takes a lock.
 //!
 //! Without the feature the tables have no length and the checks are not compiled.
 
 use core::fmt;
 
 use crate::Layout;
-use crate::arena::{Arena, LARGE, Level, SPANS};
+use crate::arena::{Arena, LARGE, Level, SLOTS, SPANS};
 use crate::block::Block;
 use crate::misuse;
 use crate::segment::Segment;
@@ -48,7 +50,7 @@ pub(crate) mod marks;
 pub(crate) mod register;
 pub(crate) mod units;
 
-use marks::{FREED, GONE, PLACE, POSTED, live};
+use marks::{FREED, GONE, PLACE, live};
 
 /// Whether this build is hardened.
 pub(crate) const HARDENED: bool = cfg!(feature = "hardened");
@@ -60,16 +62,10 @@ pub(crate) fn check_segment(block: *mut u8, layout: Layout) {
     }
 }
 
-/// Whether a block of a thread's heap and of a slab's class is in use at `block`, wherever that leads.
+/// A block of a slab that is in use goes into a parcel.
 #[inline(always)]
-pub(crate) fn is_in_use(block: *mut u8, class: usize) -> bool {
-    !matches!(units::at(block.addr()), units::NONE | units::OWN) && is_used(block, class)
-}
-
-/// A block of a slab that [is in use](is_in_use) goes into a parcel.
-#[inline(always)]
-pub(crate) fn posted(block: *mut u8) {
-    marks::write(block, POSTED);
+pub(crate) fn posted(block: *mut u8, class: usize) {
+    marks::write(block, marks::posted(class));
 }
 
 /// Ends the process unless `block` may be a block of this arena with this layout.
@@ -96,7 +92,7 @@ pub(crate) fn is_of(arena: &Arena, block: *mut u8, layout: Layout) -> bool {
 fn is_in(arena: &Arena, block: *mut u8) -> bool {
     // SAFETY: where the units know a segment, its header is mapped.
     let is_named = || ptr::eq(unsafe { Segment::owner_of(block) }, arena.owner());
-    arena.number().is_at(block.addr()) || units::at(block.addr()) != units::NONE && is_named()
+    arena.is_known(block) || units::at(block.addr()) != units::NONE && is_named()
 }
 
 /// Ends the process unless `block`, which lies in a segment, is in use with this slot and size.
@@ -177,10 +173,10 @@ pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
         if !is_used(block, slot) {
             end(block, slot, size);
         }
-        posted(block);
+        posted(block, slot);
         return;
     }
-    let found = marks::exchange(block, POSTED);
+    let found = marks::exchange(block, marks::posted(slot));
     if found != live(slot) {
         marks::write(block, found);
         end(block, slot, size);
@@ -193,25 +189,23 @@ pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
 /// Ends the process unless a block that arrived is on its way, and this arena's.
 #[inline]
 pub(crate) fn check_posted(arena: &Arena, block: *mut Block) {
-    if !is_in(arena, block.cast()) || marks::read(block.cast()) != POSTED {
+    if !is_in(arena, block.cast()) || marks::slot_posted(marks::read(block.cast())) >= SLOTS {
         arrived(block);
     }
 }
 
-/// A block that arrived becomes a free one: ends the process unless it is on its way, and this arena's.
-#[inline]
-pub(crate) fn accept(arena: &Arena, block: *mut Block) {
-    check_posted(arena, block);
-    marks::write(block.cast(), FREED);
-}
-
-/// As [`accept`], of a block that lies in the slot of one that was accepted.
+/// A block that arrived becomes a free one; returns its slot. Ends the process unless it is on its way, and this arena's.
 #[inline(always)]
-pub(crate) fn accept_near(block: *mut Block) {
-    if !marks::is_place(block) || marks::read(block.cast()) != POSTED {
+pub(crate) fn accept(arena: &Arena, block: *mut Block) -> usize {
+    if !arena.has_near(block.cast()) {
+        check_posted(arena, block);
+    }
+    let slot = marks::slot_posted(marks::read(block.cast()));
+    if slot >= SLOTS {
         arrived(block);
     }
     marks::write(block.cast(), FREED);
+    slot
 }
 
 /// A slab is given up: ends the process unless its blocks, so many of a class from `start` on, are free.
@@ -262,6 +256,7 @@ fn damaged(block: *mut Block, next: *mut Block) -> ! {
 }
 
 #[cold]
+#[inline(never)]
 fn arrived(block: *mut Block) -> ! {
     misuse::end(format_args!(
         "double free of {block:p}: it came from another thread, but is not on its way to this heap"
@@ -310,7 +305,7 @@ pub(crate) fn end(block: *mut u8, slot: usize, size: usize) -> ! {
             "pointer not from this allocator: {block:p} is no start of a block"
         )),
         FREED | GONE => misuse::end(format_args!("double free of {block:p} ({claimed})")),
-        POSTED => misuse::end(format_args!(
+        mark if marks::slot_posted(mark) < SLOTS => misuse::end(format_args!(
             "double free of {block:p} ({claimed}), which another thread freed"
         )),
         mark if mark == live(slot) && slot != SPANS => misuse::end(format_args!(
@@ -318,7 +313,7 @@ pub(crate) fn end(block: *mut u8, slot: usize, size: usize) -> ! {
         )),
         mark => misuse::end(format_args!(
             "{block:p} freed with a layout of {size} bytes ({claimed}), but allocated as {}",
-            Called(usize::from(mark) - 1)
+            Called(usize::from(mark))
         )),
     }
 }

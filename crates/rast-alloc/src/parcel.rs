@@ -21,7 +21,7 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::block::Block;
-use crate::hardened::{HARDENED, marks};
+use crate::hardened::HARDENED;
 use crate::misuse;
 use crate::primitive::hint::prefetch_write;
 
@@ -240,11 +240,6 @@ pub(crate) unsafe fn unpack(
             // The block's provenance was exposed before it was put in.
             ptr::with_exposed_provenance_mut::<Block>(address)
         };
-        if HARDENED {
-            for index in 0..count {
-                marks::fetch(carried(index).cast());
-            }
-        }
         for index in 0..count {
             // SAFETY: blocks are never null.
             accept(unsafe { NonNull::new_unchecked(carried(index)) });

@@ -206,7 +206,7 @@ mod heap {
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 mod heap {
     use crate::arena::check_class;
-    use crate::hardened::{self, HARDENED};
+    use crate::hardened::{self, HARDENED, units};
 
     use super::{Layout, NonNull, SLAB_MAX, Segment, ThreadHeap, key_of, small_class_of, thread};
     use core::ptr;
@@ -254,7 +254,7 @@ mod heap {
             let heap = thread::here();
             let class = small_class_of(key);
             if HARDENED {
-                if heap.arena.number().is_at(block.addr()) {
+                if heap.arena.has_near(block) {
                     // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
                     unsafe { heap.arena.push(class, block, layout.size()) };
                 } else {
@@ -310,14 +310,31 @@ mod heap {
     /// 1. As for [`deallocate`]; the block is of this class, and `heap` is the thread's.
     #[inline(never)]
     unsafe fn deallocate_checked(block: *mut u8, layout: Layout, class: usize, heap: &ThreadHeap) {
-        if hardened::is_in_use(block, class) {
+        let unit = units::at(block.addr());
+        if !matches!(unit, units::NONE | units::OWN) && hardened::is_used(block, class) {
             // SAFETY: the block lies in a segment of some thread's heap.
             let owner = unsafe { Segment::owner_of(block) };
             // SAFETY: obligation 1, and the block is that owner's.
             if unsafe { heap.try_post(block, owner, class, layout.size()) } {
-                hardened::posted(block);
+                hardened::posted(block, class);
                 return;
             }
+        }
+        // SAFETY: obligation 1.
+        unsafe { deallocate_far(block, layout, class, heap) };
+    }
+
+    /// Gives a small block back that goes into no open parcel, in a hardened build.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`deallocate_checked`].
+    #[inline(never)]
+    unsafe fn deallocate_far(block: *mut u8, layout: Layout, class: usize, heap: &ThreadHeap) {
+        if heap.arena.number().is_at(block.addr()) {
+            // SAFETY: obligation 1; the block is this heap's.
+            unsafe { heap.arena.push(class, block, layout.size()) };
+            return;
         }
         // Where the block is none the slow path says so.
         // SAFETY: obligation 1.

@@ -31,7 +31,7 @@ use core::ptr::{self, NonNull};
 use crate::block::Block;
 use crate::hardened::HARDENED;
 use crate::hardened::marks::Marks;
-use crate::hardened::units;
+use crate::hardened::units::{self, Near};
 use crate::least::Least;
 use crate::os::{self, Access, GUARD, PAGE};
 use crate::pile::Pile;
@@ -313,6 +313,7 @@ impl Shelf {
 pub(crate) struct Segments {
     first: Cell<*const Segment>,
     count: Cell<usize>,
+    near: Near,
 }
 
 impl Segments {
@@ -320,7 +321,14 @@ impl Segments {
         Self {
             first: Cell::new(ptr::null()),
             count: Cell::new(0),
+            near: Near::none(),
         }
+    }
+
+    /// Whether a block is known to lie in one of them, in a hardened build; it may without being known to.
+    #[inline(always)]
+    pub(crate) fn has(&self, block: *mut u8) -> bool {
+        self.near.has(block.addr())
     }
 
     /// How many there are.
@@ -337,9 +345,11 @@ impl Segments {
         }
         self.first.set(segment);
         self.count.set(self.count.get() + 1);
+        self.near.note(ptr::from_ref(segment).addr());
     }
 
     pub(crate) fn unlink(&self, segment: &Segment) {
+        self.near.forget(ptr::from_ref(segment).addr());
         let (previous, next) = (segment.previous.get(), segment.next.get());
         // SAFETY: as in `link`.
         match unsafe { previous.as_ref() } {

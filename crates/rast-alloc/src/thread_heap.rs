@@ -166,7 +166,7 @@ impl ThreadHeap {
     #[inline(always)]
     pub(crate) unsafe fn is_known(&self, block: *mut u8) -> bool {
         if HARDENED {
-            return self.arena.number().is_at(block.addr());
+            return self.arena.has_near(block);
         }
         // SAFETY: obligation 1: a block of a class lies in a segment.
         ptr::eq(unsafe { Segment::owner_of(block) }, self.name())
@@ -231,7 +231,7 @@ impl ThreadHeap {
             return true;
         }
         if HARDENED {
-            if self.arena.number().is_at(block.addr().get()) {
+            if self.arena.is_known(block.as_ptr()) {
                 return true;
             }
             hardened::check_segment(block.as_ptr(), layout);

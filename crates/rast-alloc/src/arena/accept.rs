@@ -4,6 +4,7 @@
 //! taken.
 //! Such a run goes into the list of its class without a look at the slab's class or the list's length for each; the list's
 //! words are written when it ends.
+//! In a hardened build the mark of each block, which is looked at anyway, tells its class, and there are no runs.
 
 use super::{Arena, SPANS, Span};
 use crate::block::Block;
@@ -49,19 +50,43 @@ impl Arena {
     #[inline]
     pub(crate) unsafe fn accept(&self, block: *mut Block) {
         if HARDENED {
-            hardened::accept(self, block);
+            // SAFETY: obligation 1.
+            unsafe { self.accept_marked(block) };
+            return;
         }
         // SAFETY: obligation 1.
-        unsafe { self.accept_checked(block) };
+        unsafe { self.accept_unmarked(block) };
     }
 
-    /// As [`accept`](Self::accept), of a block that a hardened build has looked at.
+    /// As [`accept`](Self::accept), in a hardened build: the block's mark tells the class, so that neither its slab nor
+    /// runs are needed.
     ///
     /// # Safety
     ///
     /// 1. As for [`Arena::accept`].
-    #[inline]
-    unsafe fn accept_checked(&self, block: *mut Block) {
+    #[inline(always)]
+    unsafe fn accept_marked(&self, block: *mut Block) {
+        let class = hardened::accept(self, block);
+        if class >= SPANS || self.slot(class).is_full() {
+            // SAFETY: obligation 1.
+            unsafe { self.accept_unmarked(block) };
+            return;
+        }
+        let slot = self.slot(class);
+        // SAFETY: obligation 1.
+        unsafe { Block::link(block, slot.head.get()) };
+        slot.head.set(block);
+        slot.brought(1);
+    }
+
+    /// As [`accept`](Self::accept), by what slabs and tags say.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::accept`].
+    #[cfg_attr(feature = "hardened", cold, inline(never))]
+    #[cfg_attr(not(feature = "hardened"), inline)]
+    unsafe fn accept_unmarked(&self, block: *mut Block) {
         // SAFETY: the block lies in a segment of this arena.
         let slab = unsafe { Segment::slab_of(block) };
         let class = match slab.class() {
@@ -93,10 +118,12 @@ impl Arena {
     /// 2. `run` began as [`Run::none`] and was given to this arena alone.
     #[inline(always)]
     pub(crate) unsafe fn accept_next(&self, run: &mut Run, block: *mut Block) {
+        if HARDENED {
+            // SAFETY: obligation 1.
+            unsafe { self.accept_marked(block) };
+            return;
+        }
         if run.room > 0 && block.addr() / SLOT == run.place {
-            if HARDENED {
-                hardened::accept_near(block);
-            }
             // SAFETY: obligation 1; the block is of the run's class, as its slab is.
             unsafe { Block::link(block, run.head) };
             run.head = block;
@@ -105,9 +132,6 @@ impl Arena {
         }
         self.settle(run);
         *run = Run::none();
-        if HARDENED {
-            hardened::accept(self, block);
-        }
         // SAFETY: obligation 1: the block lies in a segment of this arena.
         if let Some(class) = unsafe { Segment::slab_of(block) }.class() {
             let slot = self.slot(class);
@@ -126,7 +150,7 @@ impl Arena {
             }
         }
         // SAFETY: obligation 1.
-        unsafe { self.accept_checked(block) };
+        unsafe { self.accept_unmarked(block) };
     }
 
     /// Writes down what a run brought; it is used no more.

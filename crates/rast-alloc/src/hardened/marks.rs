@@ -3,8 +3,8 @@
 //! | mark | meaning | written by |
 //! | --- | --- | --- |
 //! | 0 | no block began here yet | |
-//! | slot + 1 | a block in use | the owner |
-//! | [`POSTED`] | another thread freed it | that thread |
+//! | slot | a block in use; no slot 0 is in use here | the owner |
+//! | slot + [`POSTED`] | another thread freed it: on its way to its owner | that thread |
 //! | [`FREED`] | free, in a list of its owner or beneath | the owner |
 //! | [`GONE`] | free, and its slab was given up | the owner |
 //!
@@ -13,7 +13,7 @@
 use core::mem::offset_of;
 
 use super::HARDENED;
-use crate::primitive::hint::prefetch_write;
+use crate::arena::SLOTS;
 use crate::primitive::sync::atomic::{AtomicU8, Ordering};
 use crate::segment::{SEGMENT, Segment};
 
@@ -25,8 +25,8 @@ const MARKS: usize = if HARDENED { SEGMENT / PLACE } else { 0 };
 pub(crate) const FREED: u8 = 0xff;
 /// Free, as its whole slab was.
 pub(crate) const GONE: u8 = 0xfd;
-/// On its way to the owner.
-pub(crate) const POSTED: u8 = 0xfe;
+/// The bit of a block on its way to the owner, beside its slot.
+const POSTED: u8 = 0x80;
 /// The marks of a segment; all zeroes are a value.
 #[repr(transparent)]
 pub(crate) struct Marks([AtomicU8; MARKS]);
@@ -34,8 +34,24 @@ pub(crate) struct Marks([AtomicU8; MARKS]);
 /// The mark of a block in use.
 #[inline(always)]
 pub(crate) const fn live(slot: usize) -> u8 {
-    slot as u8 + 1
+    debug_assert!(slot > 0);
+    slot as u8
 }
+
+/// The mark of a block on its way to the owner.
+#[inline(always)]
+pub(crate) const fn posted(slot: usize) -> u8 {
+    live(slot) | POSTED
+}
+
+/// The slot of a block on its way to the owner; of every other mark, at least [`SLOTS`].
+#[inline(always)]
+pub(crate) const fn slot_posted(mark: u8) -> usize {
+    (mark ^ POSTED) as usize
+}
+
+// No slot in use looks like one posted, and none posted like a free one.
+const _: () = assert!(SLOTS <= (GONE ^ POSTED) as usize && GONE < FREED);
 
 /// Whether a block may start here at all.
 #[inline(always)]
@@ -46,18 +62,11 @@ pub(crate) fn is_place<T>(block: *mut T) -> bool {
 /// The mark of a place in a mapped segment.
 #[inline(always)]
 fn at<'a>(block: *mut u8) -> &'a AtomicU8 {
-    let segment = Segment::of(block);
-    // SAFETY: callers ask for places in segments, whose headers are mapped; the marks are atomic.
-    let marks = unsafe { &(*segment).marks };
-    &marks.0[block.addr() % SEGMENT / PLACE]
-}
-
-/// Has the mark of what may be a block fetched, to be written to.
-#[inline(always)]
-pub(crate) fn fetch(block: *mut u8) {
     let place = block.addr() % SEGMENT / PLACE;
-    let marks = Segment::of(block).wrapping_byte_add(offset_of!(Segment, marks) + place);
-    prefetch_write(marks.cast::<u8>());
+    // By the address alone, not by a reference to all marks: so a load and a store share what is computed.
+    let mark = Segment::of(block).wrapping_byte_add(offset_of!(Segment, marks) + place);
+    // SAFETY: callers ask for places in segments, whose headers are mapped; the marks are atomic.
+    unsafe { &*mark.cast::<AtomicU8>() }
 }
 
 /// The mark at a place in a mapped segment.
