@@ -6,7 +6,7 @@
 use rast_alloc::primitive::cell::UnsafeCell;
 use rast_alloc::primitive::model::model;
 use rast_alloc::primitive::sync::Arc;
-use rast_alloc::primitive::sync::atomic::{AtomicUsize, Ordering};
+use rast_alloc::primitive::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use rast_alloc::primitive::thread;
 use rast_alloc::{Block, Budget, Entered, Entry, Mailbox, Pile, Registry, Stripes};
 
@@ -323,6 +323,117 @@ fn mailbox_is_adopted_by_one() {
         let adopted: usize = others.into_iter().map(|other| other.join().unwrap()).sum();
         assert_eq!(home.count(), 1 + adopted);
     });
+}
+
+/// A block with the mark that a hardened build keeps of it, the steps of which are those of `src/hardened.rs`: no exchange,
+/// but a load and a store.
+struct Marked {
+    mark: AtomicU8,
+    mailbox: Mailbox,
+    /// How often the block stands in the owner's lists.
+    listed: AtomicUsize,
+}
+
+const LIVE: u8 = 1;
+const POSTED: u8 = 2;
+const FREED: u8 = 3;
+
+/// The double free was named.
+#[derive(Debug)]
+struct Named;
+
+impl Marked {
+    fn new() -> Self {
+        Self {
+            mark: AtomicU8::new(LIVE),
+            mailbox: Mailbox::new(),
+            listed: AtomicUsize::new(0),
+        }
+    }
+
+    fn change(&self, from: u8, to: u8) -> Result<(), Named> {
+        if self.mark.load(Ordering::Relaxed) != from {
+            return Err(Named);
+        }
+        self.mark.store(to, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Another thread frees the block; the letter stands for it.
+    fn post(&self) -> Result<(), Named> {
+        self.change(LIVE, POSTED)?;
+        let letter = block().0;
+        // SAFETY: the letter is this thread's.
+        let is_left = unsafe { self.mailbox.deliver(letter, letter) };
+        assert!(!is_left, "the owner holds it");
+        Ok(())
+    }
+
+    fn list(&self) {
+        self.listed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The owner frees the block.
+    fn free(&self) -> Result<(), Named> {
+        self.change(LIVE, FREED)?;
+        self.list();
+        Ok(())
+    }
+
+    /// The owner puts away what arrived.
+    fn put_away(&self) -> Result<(), Named> {
+        let (mut letter, mut result) = (self.mailbox.take(), Ok(()));
+        while !letter.is_null() {
+            // SAFETY: letters are lists of free blocks, which the holder alone has.
+            let next = unsafe { Block::next(letter) };
+            // SAFETY: the letter was made by `block`, and is in no list any more.
+            drop(unsafe { Box::from_raw(letter) });
+            if result.is_ok() {
+                result = self.change(POSTED, FREED);
+                self.list();
+            }
+            letter = next;
+        }
+        result
+    }
+
+    /// The owner gives out whatever its lists have.
+    fn give_out(&self) -> Result<(), Named> {
+        for _ in 0..self.listed.load(Ordering::Relaxed) {
+            self.change(FREED, LIVE)?;
+        }
+        Ok(())
+    }
+}
+
+/// Two threads free one block at the same moment, neither of which is the owner, who takes in meanwhile; or one of which is:
+/// somebody names it before the block is given out twice.
+#[test]
+fn a_double_free_by_two_is_named() {
+    for by_owner in [false, true] {
+        model(move || {
+            let marked = Arc::new(Marked::new());
+            let others: Vec<_> = (usize::from(by_owner)..2)
+                .map(|_| {
+                    let marked = Arc::clone(&marked);
+                    thread::spawn(move || marked.post())
+                })
+                .collect();
+            let mut named = if by_owner {
+                marked.free().is_err()
+            } else {
+                false
+            };
+            named |= marked.put_away().is_err();
+            for other in others {
+                named |= other.join().unwrap().is_err();
+            }
+            // The process would have ended where it was named.
+            named = named || marked.put_away().is_err() || marked.give_out().is_err();
+            assert!(named);
+            let _ = marked.put_away();
+        });
+    }
 }
 
 /// A value of a registry; the number is written before it is entered.

@@ -36,6 +36,11 @@ fn give(block: NonNull<u8>, size: usize) {
 
 /// Runs `misuse` in a child process, the test of this name there, which has to be ended with this text.
 fn ends(test: &str, text: &str, misuse: impl FnOnce()) {
+    ends_with(test, text, &[], misuse);
+}
+
+/// As [`ends`], where the child is told more by its environment.
+fn ends_with(test: &str, text: &str, told: &[(&str, bool)], misuse: impl FnOnce()) {
     const CHILD: &str = "RAST_ALLOC_MISUSE";
     if std::env::var_os(CHILD).is_some() {
         misuse();
@@ -44,6 +49,7 @@ fn ends(test: &str, text: &str, misuse: impl FnOnce()) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
+        .envs(told.iter().map(|(name, value)| (name, value.to_string())))
         .output()
         .unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
@@ -89,7 +95,8 @@ fn a_layout_of_a_shorter_span() {
 mod hardened {
     use super::*;
     use rast_alloc::Heap;
-    use std::sync::mpsc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, mpsc};
 
     /// Writes a byte, also where that is misuse.
     fn write(block: NonNull<u8>, at: usize) {
@@ -211,6 +218,79 @@ mod hardened {
             };
             std::thread::spawn(free).join().unwrap();
         });
+    }
+
+    /// Frees a block as soon as all who wait have come, as near to the same moment as they come.
+    fn give_with_others(waiting: &AtomicUsize, Sent(block): Sent, size: usize) {
+        // So that the thread has a heap.
+        give(take(64), 64);
+        waiting.fetch_sub(1, Ordering::Relaxed);
+        while waiting.load(Ordering::Relaxed) > 0 {
+            std::hint::spin_loop();
+        }
+        give(block, size);
+    }
+
+    /// Frees a block on two threads at once, of which this one may be the first.
+    fn give_at_once(block: NonNull<u8>, size: usize, by_owner: bool) {
+        let block = Sent(block);
+        let waiting = Arc::new(AtomicUsize::new(2));
+        let others: Vec<_> = (usize::from(by_owner)..2)
+            .map(|_| {
+                let waiting = Arc::clone(&waiting);
+                std::thread::spawn(move || give_with_others(&waiting, block, size))
+            })
+            .collect();
+        if by_owner {
+            give_with_others(&waiting, block, size);
+        }
+        for other in others {
+            other.join().unwrap();
+        }
+    }
+
+    /// One block freed by two threads at once is named before it is given out to two: at a call, when the letter arrives, or
+    /// when a list is about to give it out again.
+    fn ends_at_once(test: &str, size: usize) {
+        const CHILDREN: usize = 20;
+        for by_owner in [false, true] {
+            for _ in 0..CHILDREN {
+                // In the child the first call is the test: who frees is told by the environment.
+                let by_owner = std::env::var(BY_OWNER).map_or(by_owner, |text| text == "true");
+                ends_with(test, "double free of ", &[(BY_OWNER, by_owner)], || {
+                    let block = take(size);
+                    give_at_once(block, size, by_owner);
+                    // What arrived is put away, and all lists give out what they have.
+                    RastAlloc::on_idle();
+                    for _ in 0..64 + (1 << 20) / size {
+                        take(size);
+                    }
+                    std::process::exit(0);
+                });
+            }
+        }
+    }
+
+    const BY_OWNER: &str = "RAST_ALLOC_MISUSE_BY_OWNER";
+
+    #[test]
+    fn a_small_block_freed_by_two_at_once() {
+        ends_at_once("hardened::a_small_block_freed_by_two_at_once", 64);
+    }
+
+    #[test]
+    fn a_cached_span_freed_by_two_at_once() {
+        ends_at_once("hardened::a_cached_span_freed_by_two_at_once", 20_000);
+    }
+
+    #[test]
+    fn a_span_freed_by_two_at_once() {
+        ends_at_once("hardened::a_span_freed_by_two_at_once", 500_000);
+    }
+
+    #[test]
+    fn a_mapping_freed_by_two_at_once() {
+        ends_at_once("hardened::a_mapping_freed_by_two_at_once", 5 << 20);
     }
 
     #[test]
