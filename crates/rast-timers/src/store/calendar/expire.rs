@@ -21,27 +21,56 @@ impl<T> CalendarStore<T> {
         budget: usize,
         mut each: impl FnMut(Expired<T>),
     ) -> Swept {
+        self.expire_by(now, budget, |store, left| {
+            let burst = store.burst(now, left, &mut each);
+            if burst > 0 {
+                return Some(burst);
+            }
+            match store.work(now) {
+                Step::Due(expired) => {
+                    each(expired);
+                    Some(1)
+                }
+                Step::Busy => Some(0),
+                Step::Idle => None,
+            }
+        })
+    }
+
+    /// [`expire_unordered`](super::DeadlineStore::expire_unordered).
+    #[inline]
+    pub(super) fn expire_in_no_order(
+        &mut self,
+        now: u64,
+        budget: usize,
+        mut each: impl FnMut(Expired<T>),
+    ) -> Swept {
+        self.expire_by(now, budget, |store, left| {
+            store.gather(now, left, &mut each)
+        })
+    }
+
+    /// Spends `budget` on parts: each is given what is left of it, hands out at
+    /// most so many values, moves a few nearer if it hands out none, and answers
+    /// `None` if none is due.
+    #[inline(always)]
+    fn expire_by(
+        &mut self,
+        now: u64,
+        budget: usize,
+        mut part: impl FnMut(&mut Self, usize) -> Option<usize>,
+    ) -> Swept {
         let mut fired = 0;
         let mut left = budget;
         while left > 0 {
             if now < self.wake {
                 return Swept { fired, more: false };
             }
-            let burst = self.burst(now, left, &mut each);
-            if burst > 0 {
-                fired += burst;
-                left -= burst;
-                continue;
-            }
-            left -= 1;
-            match self.work(now) {
-                Step::Due(expired) => {
-                    fired += 1;
-                    each(expired);
-                }
-                Step::Busy => {}
-                Step::Idle => return Swept { fired, more: false },
-            }
+            let Some(count) = part(self, left) else {
+                return Swept { fired, more: false };
+            };
+            fired += count;
+            left -= count.max(1);
         }
         Swept { fired, more: true }
     }
@@ -115,29 +144,6 @@ impl<T> CalendarStore<T> {
             }
         }
         fired
-    }
-
-    /// [`expire_unordered`](super::DeadlineStore::expire_unordered).
-    #[inline]
-    pub(super) fn expire_in_no_order(
-        &mut self,
-        now: u64,
-        budget: usize,
-        mut each: impl FnMut(Expired<T>),
-    ) -> Swept {
-        let mut fired = 0;
-        let mut left = budget;
-        while left > 0 {
-            if now < self.wake {
-                return Swept { fired, more: false };
-            }
-            let Some(part) = self.gather(now, left, &mut each) else {
-                return Swept { fired, more: false };
-            };
-            fired += part;
-            left -= part.max(1);
-        }
-        Swept { fired, more: true }
     }
 
     /// Hands out at most `budget` of the values that are due, or moves a few
