@@ -21,7 +21,6 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::block::Block;
-use crate::hardened::HARDENED;
 use crate::misuse;
 use crate::primitive::hint::prefetch_write;
 
@@ -39,6 +38,17 @@ const UNIT_BITS: u32 = 3;
 const FULL: usize = 64 * LEAST;
 /// What a block counts at least.
 const LEAST: usize = 1024;
+
+/// How many distances a carrier of `size` bytes takes.
+#[inline(always)]
+const fn room(size: usize) -> usize {
+    let room = size.saturating_sub(HEAD) / size_of::<i32>();
+    if room < CARRIED_MAX {
+        room
+    } else {
+        CARRIED_MAX
+    }
+}
 
 /// What a block of `size` bytes counts in a parcel: so one number bounds both, 64 blocks and 64 KiB.
 #[inline(always)]
@@ -156,7 +166,7 @@ impl<O> Parcel<O> {
         if self.first.get().is_null() {
             self.last.set(block);
         }
-        let room = (size.saturating_sub(HEAD) / size_of::<i32>()).min(CARRIED_MAX);
+        let room = room(size);
         if room > 0 {
             self.carrier.set(block);
             // SAFETY: the block has room for its head.
@@ -222,11 +232,6 @@ pub(crate) unsafe fn unpack(
         let place = unsafe { block.byte_add(COUNT) };
         // SAFETY: it was written when the carrier was sealed.
         count = unsafe { place.cast::<u32>().read() } as usize;
-        if HARDENED && count > CARRIED_MAX {
-            misuse::end(format_args!(
-                "the free block {block:p} was written to after it was freed"
-            ));
-        }
         // SAFETY: that many distances follow.
         let places = unsafe { block.byte_add(HEAD) }.cast::<i32>();
         let carried = |index| {
@@ -249,6 +254,28 @@ pub(crate) unsafe fn unpack(
     // SAFETY: blocks are never null.
     accept(unsafe { NonNull::new_unchecked(block) });
     (next, count + 1)
+}
+
+/// Ends the process if the block that a link leads to is a carrier and says that it carries more than it has room for.
+///
+/// # Safety
+///
+/// 1. `link` leads into a list that [`Parcel::take`] gave, to a block of up to `size` bytes, which the caller alone has.
+#[inline]
+pub(crate) unsafe fn check_carrier(link: *mut Block, size: usize) {
+    if link.addr() & CARRIES == 0 {
+        return;
+    }
+    let block = block_of(link);
+    // SAFETY: a carrier has a head, whose end is the count.
+    let place = unsafe { block.byte_add(COUNT) };
+    // SAFETY: it was written when the carrier was sealed.
+    let count = unsafe { place.cast::<u32>().read() } as usize;
+    if count > room(size) {
+        misuse::end(format_args!(
+            "the free block {block:p} was written to after it was freed"
+        ));
+    }
 }
 
 /// The block that a link leads to.

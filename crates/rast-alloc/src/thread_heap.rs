@@ -42,6 +42,7 @@ use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::{self, CachePadded};
 use crate::registry::{Entered, Entry, Registry};
 use crate::segment::Segment;
+use crate::size_class::size_of_class;
 use crate::stats;
 use crate::tally::Tally;
 use crate::thread;
@@ -444,7 +445,7 @@ impl ThreadHeap {
                 break true;
             }
             if HARDENED {
-                hardened::check_posted(&self.arena, parcel::block_of(link));
+                self.check_letter(link);
             }
             let accept = |block: NonNull<Block>| {
                 // SAFETY: letters hold free blocks of this heap, in no other list; the run is this call's.
@@ -457,6 +458,18 @@ impl ThreadHeap {
         };
         self.arena.settle(&run);
         is_all
+    }
+
+    /// Ends the process unless a link leads to a block of this heap that is on its way, and carries no more than it can.
+    #[inline]
+    fn check_letter(&self, link: *mut Block) {
+        let block = parcel::block_of(link);
+        hardened::check_posted(&self.arena, block);
+        // SAFETY: the block lies in a segment of this arena, as was seen above.
+        let slab = unsafe { Segment::slab_of(block) };
+        let size = slab.class().map_or(usize::MAX, size_of_class);
+        // SAFETY: letters come from parcels; what no slab serves is longer than any room.
+        unsafe { parcel::check_carrier(link, size) };
     }
 
     /// Tells the process how many bytes are asked for, if that has changed by much.

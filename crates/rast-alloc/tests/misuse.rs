@@ -485,6 +485,23 @@ mod hardened {
         });
     }
 
+    /// A block on its way that says that it carries more than it has room for.
+    #[test]
+    fn a_count_of_a_posted_block_is_overwritten() {
+        let test = "hardened::a_count_of_a_posted_block_is_overwritten";
+        ends(test, "was written to after it was freed", || {
+            let block = take(64);
+            give_elsewhere(block, 64);
+            // One more than have room behind the head.
+            let count = (64 - size_of::<usize>() - size_of::<u32>()) / size_of::<i32>() + 1;
+            // SAFETY: none: the block was given back, which the allocator has to notice.
+            let place = unsafe { block.add(size_of::<usize>()) };
+            // SAFETY: as above.
+            unsafe { place.cast::<u32>().write_volatile(count as u32) };
+            RastAlloc::on_idle();
+        });
+    }
+
     /// Behind a large block nothing can be written: the system ends the process.
     #[test]
     fn a_write_past_a_large_block() {
