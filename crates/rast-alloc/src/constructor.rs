@@ -1,8 +1,28 @@
 //! Constructors that are constant where a constant can hold an atomic: everywhere but in models.
 
-/// A constructor, `const` outside of models.
+/// A constructor, `const` outside of models; one without arguments has no `Default` beside it.
 macro_rules! constructor {
-    ($(#[$meta:meta])* pub fn $name:ident($($argument:ident: $of:ty),*) $body:block) => {
+    ($(#[$meta:meta])* pub fn new() $body:block) => {
+        $crate::constructor::constructor! {
+            @made
+            $(#[$meta])*
+            #[expect(
+                clippy::new_without_default,
+                reason = "hidden: for the heaps and the models alone"
+            )]
+            pub fn new() $body
+        }
+    };
+
+    ($(#[$meta:meta])* pub fn $name:ident($($argument:ident: $of:ty),+) $body:block) => {
+        $crate::constructor::constructor! {
+            @made
+            $(#[$meta])*
+            pub fn $name($($argument: $of),+) $body
+        }
+    };
+
+    (@made $(#[$meta:meta])* pub fn $name:ident($($argument:ident: $of:ty),*) $body:block) => {
         $(#[$meta])*
         #[cfg(not(any(rast_loom, rast_shuttle)))]
         #[must_use]

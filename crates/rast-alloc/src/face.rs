@@ -101,36 +101,21 @@ pub(crate) trait Face: Allocator + Copy {
 /// The methods of an `Allocator` that change a layout, by its [`Face`].
 macro_rules! changes_by_face {
     () => {
-        #[inline]
-        unsafe fn grow(
-            &self,
-            block: NonNull<u8>,
-            old: Layout,
-            new: Layout,
-        ) -> Result<NonNull<[u8]>, AllocError> {
-            // SAFETY: the caller's obligations.
-            unsafe { self.change(block, old, new) }
-        }
+        $crate::face::changes_by_face!(grow, change);
+        $crate::face::changes_by_face!(grow_zeroed, change_zeroed);
+        $crate::face::changes_by_face!(shrink, change);
+    };
 
-        unsafe fn grow_zeroed(
-            &self,
-            block: NonNull<u8>,
-            old: Layout,
-            new: Layout,
-        ) -> Result<NonNull<[u8]>, AllocError> {
-            // SAFETY: the caller's obligations.
-            unsafe { self.change_zeroed(block, old, new) }
-        }
-
+    ($method:ident, $by:ident) => {
         #[inline]
-        unsafe fn shrink(
+        unsafe fn $method(
             &self,
             block: NonNull<u8>,
             old: Layout,
             new: Layout,
         ) -> Result<NonNull<[u8]>, AllocError> {
             // SAFETY: the caller's obligations.
-            unsafe { self.change(block, old, new) }
+            unsafe { self.$by(block, old, new) }
         }
     };
 }

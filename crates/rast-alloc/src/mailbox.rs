@@ -31,10 +31,6 @@ pub struct Mailbox {
 impl Mailbox {
     constructor! {
         /// An empty mailbox that the caller holds.
-        #[expect(
-            clippy::new_without_default,
-            reason = "hidden: for the heaps and the models alone"
-        )]
         pub fn new() {
             Self {
                 letters: Pile::new(),

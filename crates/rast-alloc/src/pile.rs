@@ -29,10 +29,6 @@ pub struct Pile {
 impl Pile {
     constructor! {
         /// An empty pile.
-        #[expect(
-            clippy::new_without_default,
-            reason = "hidden: for the heaps and the models alone"
-        )]
         pub fn new() {
             Self {
                 first: AtomicPtr::new(ptr::null_mut()),

@@ -34,10 +34,6 @@ pub trait Entered: Sized {
 impl<T> Entry<T> {
     constructor! {
         /// A place in no list.
-        #[expect(
-            clippy::new_without_default,
-            reason = "hidden: for the heaps and the models alone"
-        )]
         pub fn new() {
             Self(UnsafeCell::new(ptr::null_mut()))
         }
@@ -47,10 +43,6 @@ impl<T> Entry<T> {
 impl<T: Entered> Registry<T> {
     constructor! {
         /// An empty list.
-        #[expect(
-            clippy::new_without_default,
-            reason = "hidden: for the heaps and the models alone"
-        )]
         pub fn new() {
             Self {
                 first: AtomicPtr::new(ptr::null_mut()),

@@ -73,42 +73,62 @@ fn assert_returned(what: &str, start: usize, peak: usize, percent: usize) {
     );
 }
 
-#[test]
-fn a_purge_reaches_threads_that_sleep() {
-    in_child("a_purge_reaches_threads_that_sleep", || {
-        const THREADS: usize = 4;
+/// Threads that take blocks, give them back and sleep, so many times; asserts how much another one gives back meanwhile.
+struct Sleepers {
+    threads: usize,
+    rounds: usize,
+    take: fn(usize) -> Vec<Vec<u8>>,
+    fall_asleep: fn(),
+}
+
+impl Sleepers {
+    fn assert_returned(self, what: &str, percent: usize) {
         let start = resident();
-        let step = Arc::new(Barrier::new(THREADS + 1));
-        let workers: Vec<_> = (0..THREADS)
+        let step = Arc::new(Barrier::new(self.threads + 1));
+        let workers: Vec<_> = (0..self.threads)
             .map(|id| {
                 let step = Arc::clone(&step);
                 thread::spawn(move || {
-                    for round in 0..2 {
-                        let blocks = fill(32 << 20, id + round);
+                    for round in 0..self.rounds {
+                        let blocks = (self.take)(id + round);
                         step.wait();
                         step.wait();
+                        assert!(blocks.iter().flatten().all(|byte| *byte == 1));
                         drop(blocks);
-                        RastAlloc::on_idle();
+                        (self.fall_asleep)();
                         step.wait();
-                        // The thread sleeps here; its heap is purged by the other one meanwhile.
+                        // The thread sleeps here; its memory is purged by the other one meanwhile.
                         step.wait();
                     }
                 })
             })
             .collect();
-        for _ in 0..2 {
+        for _ in 0..self.rounds {
             step.wait();
             let peak = resident();
-            assert!(peak > start + THREADS * (28 << 20));
+            assert!(peak > start + self.threads * (28 << 20));
             step.wait();
             step.wait();
             RastAlloc::purge_all();
-            assert_returned("sleeping threads", start, peak, 90);
+            assert_returned(what, start, peak, percent);
             step.wait();
         }
         for worker in workers {
             worker.join().unwrap();
         }
+    }
+}
+
+#[test]
+fn a_purge_reaches_threads_that_sleep() {
+    in_child("a_purge_reaches_threads_that_sleep", || {
+        let sleepers = Sleepers {
+            threads: 4,
+            rounds: 2,
+            take: |seed| fill(32 << 20, seed),
+            fall_asleep: RastAlloc::on_idle,
+        };
+        sleepers.assert_returned("sleeping threads", 90);
     });
 }
 
@@ -116,40 +136,17 @@ fn a_purge_reaches_threads_that_sleep() {
 #[test]
 fn a_purge_reaches_segments_of_any_thread() {
     in_child("a_purge_reaches_segments_of_any_thread", || {
-        const THREADS: usize = 2;
-        let start = resident();
-        let step = Arc::new(Barrier::new(THREADS + 1));
-        let workers: Vec<_> = (0..THREADS)
-            .map(|id| {
-                let step = Arc::clone(&step);
-                thread::spawn(move || {
-                    for round in 0..3 {
-                        // Short ones, of which lists keep little; but that little is spread over half of the segments.
-                        let sizes = (0..100_000).map(|n| 16 + (n * 977 + id + round) % 2000);
-                        let blocks: Vec<_> = sizes.map(|size| vec![1_u8; size]).collect();
-                        step.wait();
-                        step.wait();
-                        assert!(blocks.iter().flatten().all(|byte| *byte == 1));
-                        drop(blocks);
-                        step.wait();
-                        // The thread sleeps here; its segments are purged by the other one meanwhile.
-                        step.wait();
-                    }
-                })
-            })
-            .collect();
-        for _ in 0..3 {
-            step.wait();
-            let peak = resident();
-            step.wait();
-            step.wait();
-            RastAlloc::purge_all();
-            assert_returned("threads that sleep unawares", start, peak, 35);
-            step.wait();
-        }
-        for worker in workers {
-            worker.join().unwrap();
-        }
+        let sleepers = Sleepers {
+            threads: 2,
+            rounds: 3,
+            // Short ones, of which lists keep little; but that little is spread over half of the segments.
+            take: |seed| {
+                let sizes = (0..100_000).map(|n| 16 + (n * 977 + seed) % 2000);
+                sizes.map(|size| vec![1; size]).collect()
+            },
+            fall_asleep: || {},
+        };
+        sleepers.assert_returned("threads that sleep unawares", 35);
     });
 }
 

@@ -167,6 +167,35 @@ fn found(block: *mut u8, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
     Ok(NonNull::slice_from_raw_parts(block, layout.size()))
 }
 
+impl GlobalFace {
+    /// Changes a block's layout, by one call where there is one for that.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for `grow` and `shrink` of the trait.
+    unsafe fn change(
+        self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        if old.size() > 0 && new.size() > 0 && old.align() == new.align() {
+            // SAFETY: obligation 1; the new size is not zero, and the block has one.
+            return found(
+                unsafe { RastAlloc.realloc(block.as_ptr(), old, new.size()) },
+                new,
+            );
+        }
+        let moved = self.allocate(new)?;
+        let kept = old.size().min(new.size());
+        // SAFETY: both blocks are at least that long, and different where they have a size.
+        unsafe { block.copy_to_nonoverlapping(moved.cast(), kept) };
+        // SAFETY: obligation 1.
+        unsafe { self.deallocate(block, old) };
+        Ok(moved)
+    }
+}
+
 // SAFETY: each call is one of the global allocator's, or the trait's own default over these.
 unsafe impl Allocator for GlobalFace {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
@@ -198,19 +227,8 @@ unsafe impl Allocator for GlobalFace {
         old: Layout,
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        if old.size() > 0 && old.align() == new.align() {
-            // SAFETY: the caller's obligations; the new size is no less than the old one, which is not zero.
-            return found(
-                unsafe { RastAlloc.realloc(block.as_ptr(), old, new.size()) },
-                new,
-            );
-        }
-        let moved = self.allocate(new)?;
-        // SAFETY: both blocks are at least that long, and different where they have a size.
-        unsafe { block.copy_to_nonoverlapping(moved.cast(), old.size()) };
         // SAFETY: the caller's obligations.
-        unsafe { self.deallocate(block, old) };
-        Ok(moved)
+        unsafe { self.change(block, old, new) }
     }
 
     unsafe fn shrink(
@@ -219,18 +237,7 @@ unsafe impl Allocator for GlobalFace {
         old: Layout,
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        if new.size() > 0 && old.align() == new.align() {
-            // SAFETY: the caller's obligations; the new size is not zero.
-            return found(
-                unsafe { RastAlloc.realloc(block.as_ptr(), old, new.size()) },
-                new,
-            );
-        }
-        let moved = self.allocate(new)?;
-        // SAFETY: both blocks are at least that long, and different where they have a size.
-        unsafe { block.copy_to_nonoverlapping(moved.cast(), new.size()) };
         // SAFETY: the caller's obligations.
-        unsafe { self.deallocate(block, old) };
-        Ok(moved)
+        unsafe { self.change(block, old, new) }
     }
 }
