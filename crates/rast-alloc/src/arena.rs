@@ -23,6 +23,7 @@ use core::ptr::{self, NonNull};
 
 use crate::Layout;
 use crate::block::Block;
+use crate::hardened::link::Keys;
 use crate::hardened::units::Number;
 use crate::hardened::{self, HARDENED};
 use crate::kept::Kept;
@@ -94,6 +95,7 @@ pub(crate) struct Arena {
     /// Bytes of segments and large mappings, as a wrapping sum.
     pub(crate) reserved: Tally,
     number: Number,
+    keys: Keys,
     pub(crate) spans: SpanIndex,
     /// What the headers of the segments say.
     owner: Cell<*const ()>,
@@ -187,6 +189,7 @@ impl Arena {
             moves: Tally::new(),
             reserved: Tally::new(),
             number: Number::none(),
+            keys: Keys::none(),
             spans: SpanIndex::new(),
             owner: Cell::new(ptr::null()),
             segments: Segments::new(),
@@ -213,6 +216,7 @@ impl Arena {
         self.owner.set(owner);
         self.larges.set_owner(owner);
         hardened::link::begin();
+        self.keys.take();
     }
 
     /// By which segments are known to be of this arena, in a hardened build.
@@ -285,9 +289,9 @@ impl Arena {
             return ptr::null_mut();
         }
         // SAFETY: blocks in a list are free and this arena's, their links written when they were pushed.
-        let next = unsafe { Block::next(block) };
+        let next = unsafe { Block::next_by(block, &self.keys) };
         // SAFETY: as above, and links of lists are written twice.
-        if HARDENED && !unsafe { hardened::link::is_repeated(block, next) } {
+        if HARDENED && !unsafe { self.keys.is_repeated(block, next) } {
             return ptr::null_mut();
         }
         slot.head.set(next);
@@ -322,7 +326,7 @@ impl Arena {
             return;
         }
         // SAFETY: obligation 1.
-        unsafe { Block::link(block, slot.head.get()) };
+        unsafe { Block::link_by(block, slot.head.get(), &self.keys) };
         slot.head.set(block);
         slot.given.add(1);
         self.bytes_given.add(size as u64);

@@ -4,6 +4,8 @@ use core::num::NonZero;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+use crate::hardened::link::Keys;
 use crate::primitive::cell::UnsafeCell;
 
 /// The first word of a block that is nobody's; under loom a value of its own, so that each access is checked.
@@ -81,6 +83,33 @@ impl Block {
             // SAFETY: obligation 1; in a hardened build every block holds two words.
             unsafe { crate::hardened::link::repeat(this, next) };
         }
+    }
+
+    /// As [`link`](Self::link), with an arena's keys.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Block::link`].
+    #[inline(always)]
+    pub(crate) unsafe fn link_by(this: *mut Self, next: *mut Self, keys: &Keys) {
+        // SAFETY: obligation 1; every block holds a word and is aligned to it.
+        unsafe { this.write(Self::before(keys.mix(this, next))) };
+        if crate::hardened::HARDENED {
+            // SAFETY: obligation 1; in a hardened build every block holds two words.
+            unsafe { keys.repeat(this, next) };
+        }
+    }
+
+    /// As [`next`](Self::next), with an arena's keys.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Block::next`].
+    #[inline(always)]
+    pub(crate) unsafe fn next_by(this: *mut Self, keys: &Keys) -> *mut Self {
+        // SAFETY: obligation 1.
+        let block = unsafe { this.read() };
+        keys.mix(this, block.next.into_inner())
     }
 }
 

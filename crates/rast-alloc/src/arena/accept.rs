@@ -74,7 +74,7 @@ impl Arena {
         }
         let slot = self.slot(class);
         // SAFETY: obligation 1.
-        unsafe { Block::link(block, slot.head.get()) };
+        unsafe { Block::link_by(block, slot.head.get(), &self.keys) };
         slot.head.set(block);
         slot.brought(1);
     }

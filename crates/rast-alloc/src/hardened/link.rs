@@ -14,15 +14,17 @@
 //!
 //! The secrets come from the system when the first heap is made.
 
+use super::HARDENED;
 use crate::block::Block;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
+use core::cell::Cell;
 
 /// The secrets; 0 before the first heap.
 static SECRETS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Sees to it that there are secrets; to be called before the first link is written.
 pub(crate) fn begin() {
-    if !super::HARDENED {
+    if !HARDENED {
         return;
     }
     for secret in &SECRETS {
@@ -45,6 +47,57 @@ const fn shaped(random: usize) -> usize {
 fn secret(index: usize) -> usize {
     // Relaxed: as for [AH6]. [AH8]
     SECRETS[index].load(Ordering::Relaxed)
+}
+
+/// The secrets as an arena keeps them, beside its lists; of no length but in a hardened build.
+pub(crate) struct Keys([Cell<usize>; 2 * HARDENED as usize]);
+
+impl Keys {
+    /// None yet.
+    pub(crate) const fn none() -> Self {
+        Self([const { Cell::new(0) }; 2 * HARDENED as usize])
+    }
+
+    /// Takes what [`begin`] made.
+    pub(crate) fn take(&self) {
+        for (index, key) in self.0.iter().enumerate() {
+            key.set(secret(index));
+        }
+    }
+
+    #[inline(always)]
+    fn get(&self, index: usize) -> usize {
+        self.0.get(index).map_or(0, Cell::get)
+    }
+
+    /// As [`mix`].
+    #[inline(always)]
+    pub(crate) fn mix(&self, block: *mut Block, link: *mut Block) -> *mut Block {
+        link.map_addr(|address| address ^ block.addr() ^ self.get(0))
+    }
+
+    /// As [`repeat`].
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`repeat`].
+    #[inline(always)]
+    pub(crate) unsafe fn repeat(&self, block: *mut Block, next: *mut Block) {
+        // SAFETY: obligation 1.
+        unsafe { second(block).write(next.addr() ^ self.get(1)) };
+    }
+
+    /// As [`is_repeated`].
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`is_repeated`].
+    #[inline(always)]
+    pub(crate) unsafe fn is_repeated(&self, block: *mut Block, next: *mut Block) -> bool {
+        // SAFETY: obligation 1.
+        let again = unsafe { second(block).read() };
+        again ^ self.get(1) == next.addr()
+    }
 }
 
 /// Encodes the link that stands in `block`, or decodes it: one undoes the other.
