@@ -2,6 +2,7 @@
 //! stores against maps and wheels.
 
 mod clocks;
+mod lanes;
 mod stores;
 #[cfg(all(rast_rivals, feature = "rivals"))]
 mod wheels;
@@ -12,7 +13,7 @@ const LAYER: &str = "timers";
 
 /// The scenarios of this layer.
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    [clocks::scenarios(), stores::scenarios()]
+    [clocks::scenarios(), stores::scenarios(), lanes::scenarios()]
         .into_iter()
         .flatten()
         .collect()

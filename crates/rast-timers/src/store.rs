@@ -134,6 +134,46 @@ pub trait DeadlineStore<T> {
     /// If the store is full; how much it holds is the store's to say.
     fn insert(&mut self, at: Instant, value: T) -> Handle;
 
+    /// Stores several values, each until its own time, as [`insert`](Self::insert)
+    /// does one after the other, and hands each one's handle to `each`; returns
+    /// how many.
+    ///
+    /// A store gains by it that keeps what comes in a row in a row, as
+    /// [`LaneStore`] does where the deadlines are the same or rise. If the
+    /// iterator or `each` panics, the values stored before stay.
+    ///
+    /// ```
+    /// use rast_timers::{DeadlineStore, Instant, LaneStore};
+    /// let mut store = LaneStore::new();
+    /// let timeout = Instant::from_nanos(30);
+    /// let requests = ["first", "second", "third"];
+    /// let mut handles = Vec::new();
+    /// store.insert_all(requests.map(|request| (timeout, request)), |handle| {
+    ///     handles.push(handle);
+    /// });
+    /// assert_eq!(store.cancel(handles[1]), Some("second"));
+    /// assert_eq!(store.len(), 2);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`insert`](Self::insert).
+    fn insert_all(
+        &mut self,
+        values: impl IntoIterator<Item = (Instant, T)>,
+        mut each: impl FnMut(Handle),
+    ) -> usize
+    where
+        Self: Sized,
+    {
+        let mut count = 0;
+        for (at, value) in values {
+            each(self.insert(at, value));
+            count += 1;
+        }
+        count
+    }
+
     /// Stores `value` until some time in `at..=at + slack` and returns its
     /// handle: the roundest time there, so that values with slack fall
     /// together and one wake-up serves many.

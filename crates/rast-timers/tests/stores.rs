@@ -4,7 +4,7 @@
 use rast_timers::{
     CalendarStore, DeadlineStore, FiringStore, HeapStore, Instant, LaneStore, Nanos, Step,
 };
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 fn at(nanos: u64) -> Instant {
@@ -127,6 +127,51 @@ fn a_panic_loses_one_value_in_no_order(mut store: impl DeadlineStore<u32>) {
     assert!(store.is_empty());
 }
 
+fn a_panic_while_inserting_keeps_what_came(mut store: impl DeadlineStore<u32>) {
+    let values = |end: u32| {
+        (0..200).map(move |value| {
+            assert!(value != end, "this one fails");
+            // Four timeouts, and one that is astray.
+            let timeout = [7, 90, 90, 400, HOUR * 1_000_000][value as usize % 5];
+            (at(timeout + u64::from(value)), value)
+        })
+    };
+    let mut handles = Vec::new();
+    let inserted = catch_unwind(AssertUnwindSafe(|| {
+        store.insert_all(values(150), |handle| handles.push(handle))
+    }));
+    assert!(inserted.is_err());
+    assert_eq!((store.len(), handles.len()), (150, 150));
+    let told = std::cell::Cell::new(0);
+    let inserted = catch_unwind(AssertUnwindSafe(|| {
+        store.insert_all(values(1_000), |_| {
+            told.set(told.get() + 1);
+            assert!(told.get() < 50, "this one fails");
+        })
+    }));
+    assert!(inserted.is_err());
+    assert_eq!((store.len(), told.get()), (200, 50));
+    // Some of them, in two orders; the panic keeps what comes after it.
+    let (front, back) = handles.split_at(100);
+    let back: Vec<_> = back.iter().rev().copied().collect();
+    for (handles, fails) in [(front, 61), (&back[..], 130)] {
+        let gone = catch_unwind(AssertUnwindSafe(|| {
+            store.cancel_all(handles, |_, value| {
+                assert!(value != fails, "this one fails")
+            })
+        }));
+        assert!(gone.is_err());
+    }
+    assert_eq!(store.len(), 200 - 62 - 20);
+    assert_eq!(store.cancel_all(&handles, |_, _| {}), 150 - 62 - 20);
+    let mut values = Vec::new();
+    while let Some(due) = store.pop_due(at(u64::MAX)) {
+        values.push(due.value);
+    }
+    values.sort_unstable();
+    assert_eq!(values, (0..50).collect::<Vec<_>>());
+}
+
 #[test]
 fn a_calendar_drops_what_it_holds() {
     // Every way out of the store, and staying in it, drops a value once.
@@ -142,6 +187,17 @@ fn a_calendar_drops_what_it_holds() {
     assert_eq!(Rc::strong_count(&value), 1 + 4);
     drop(store);
     assert_eq!(Rc::strong_count(&value), 1);
+}
+
+#[test]
+fn a_store_is_as_unwind_safe_as_a_vec() {
+    fn safe<T: UnwindSafe>() {}
+    fn ref_safe<T: RefUnwindSafe>() {}
+    safe::<Vec<std::cell::Cell<u32>>>();
+    safe::<LaneStore<std::cell::Cell<u32>>>();
+    safe::<CalendarStore<std::cell::Cell<u32>>>();
+    ref_safe::<LaneStore<u32>>();
+    ref_safe::<CalendarStore<u32>>();
 }
 
 fn slack_makes_deadlines_meet(mut store: impl DeadlineStore<u32>) {
@@ -195,5 +251,6 @@ each_store! {
     a_due_value_cancels_the_next
     a_panic_loses_one_value
     a_panic_loses_one_value_in_no_order
+    a_panic_while_inserting_keeps_what_came
     slack_makes_deadlines_meet
 }

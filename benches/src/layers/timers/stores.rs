@@ -22,7 +22,7 @@ use crate::harness::Scenario;
 use crate::histogram::Histogram;
 use crate::workers::{Sample, alone};
 
-const MILLI: u64 = 1_000_000;
+pub(super) const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MILLI;
 
 /// Steps of one call, where a contender knows a budget.
@@ -40,6 +40,12 @@ pub(super) trait Deadlines {
     fn time(&self, at: u64) -> Self::Time;
 
     fn insert(&mut self, at: Self::Time, value: u64) -> Self::Key;
+
+    /// Inserts 1 for each of `times` and puts the keys behind those in `keys`.
+    #[inline]
+    fn insert_all(&mut self, times: &[Self::Time], keys: &mut Vec<Self::Key>) {
+        keys.extend(times.iter().map(|&at| self.insert(at, 1)));
+    }
 
     fn cancel(&mut self, key: Self::Key) -> Option<u64>;
 
@@ -72,10 +78,25 @@ macro_rules! ours {
             }
 
             #[inline]
+            fn insert_all(&mut self, times: &[timers::Instant], keys: &mut Vec<Handle>) {
+                // As if each key had its place in what it belongs to.
+                let first = keys.len();
+                keys.resize(first + times.len(), Handle::new(0, 0));
+                let mut places = keys[first..].iter_mut();
+                let values = times.iter().map(|&at| (at, 1));
+                DeadlineStore::insert_all(self, values, |key| {
+                    if let Some(place) = places.next() {
+                        *place = key;
+                    }
+                });
+            }
+
+            #[inline]
             fn cancel(&mut self, key: Handle) -> Option<u64> {
                 DeadlineStore::cancel(self, key)
             }
 
+            #[inline]
             fn cancel_all(&mut self, keys: &mut Vec<Handle>) -> u64 {
                 let mut sum = 0;
                 DeadlineStore::cancel_all(self, keys, |_, value| sum += value);
@@ -133,7 +154,7 @@ impl Deadlines for Unordered {
 }
 
 /// What std has: a map by deadline and serial number.
-struct Ordered {
+pub(super) struct Ordered {
     map: BTreeMap<(u64, u64), u64>,
     serial: u64,
 }
@@ -176,7 +197,7 @@ impl Deadlines for Ordered {
 }
 
 /// What std has for those that are never cancelled.
-struct Binary {
+pub(super) struct Binary {
     heap: BinaryHeap<Reverse<(u64, u64)>>,
 }
 
@@ -196,6 +217,11 @@ impl Deadlines for Binary {
 
     fn insert(&mut self, at: u64, value: u64) {
         self.heap.push(Reverse((at, value)));
+    }
+
+    #[inline]
+    fn insert_all(&mut self, times: &[u64], _keys: &mut Vec<()>) {
+        self.heap.extend(times.iter().map(|&at| Reverse((at, 1))));
     }
 
     fn cancel(&mut self, (): ()) -> Option<u64> {
@@ -234,7 +260,7 @@ fn spread<S: Deadlines>(store: &S, count: usize) -> Vec<S::Time> {
 }
 
 /// Arms `N` deadlines, cancels all of them in the order in which they were armed, and again.
-pub(super) fn all<S: Deadlines, const N: usize>(ops: u64) -> Sample {
+fn all<S: Deadlines, const N: usize>(ops: u64) -> Sample {
     let mut store = S::new(N);
     let times = spread(&store, N);
     let mut keys = Vec::with_capacity(N);
@@ -491,70 +517,6 @@ fn next_std<const N: usize, const MAP: bool>(ops: u64) -> Sample {
     })
 }
 
-/// What of uniform timeouts a contender is judged by: one of the three, their mean, or the cheapest.
-const ARM: usize = 0;
-const CANCEL: usize = 1;
-const FIRE: usize = 2;
-const MEAN: usize = 3;
-const CHEAPEST: usize = 4;
-
-/// Uniform timeouts, `N` at a time: arms all, cancels half, lets the others fire, each timed.
-pub(super) fn uniform<S: Deadlines, const N: usize, const BY: usize>(ops: u64) -> Sample {
-    let mut store = S::new(N);
-    let rounds = (ops / N as u64).max(1);
-    let mut spent = [Duration::ZERO; 3];
-    let mut keys = Vec::with_capacity(N);
-    let (mut now, mut cancelled, mut done) = (0, 0, 0);
-    for round in 0..=rounds {
-        let times: Vec<_> = (0..N as u64)
-            .map(|turn| store.time(now + 30 * MILLI + turn))
-            .collect();
-        let before = Instant::now();
-        keys.extend(times.iter().map(|&at| store.insert(at, 1)));
-        let armed = before.elapsed();
-        let stay: Vec<_> = keys.split_off(N / 2);
-        let before = Instant::now();
-        let gone: u64 = keys.drain(..).filter_map(|key| store.cancel(key)).sum();
-        let left = before.elapsed();
-        drop(stay);
-        now += 40 * MILLI;
-        let end = store.time(now);
-        let before = Instant::now();
-        let (mut fired, mut more) = (0, true);
-        while more {
-            let (count, _, again) = store.expire(end);
-            fired += count;
-            more = again;
-        }
-        let out = before.elapsed();
-        // The first round gets the memory.
-        if round > 0 {
-            spent[0] += armed;
-            spent[1] += left;
-            spent[2] += out;
-            cancelled += gone;
-            done += fired;
-        }
-        assert_eq!(gone + fired, N as u64);
-    }
-    let per = |index: usize, count: u64| spent[index].as_nanos() as f64 / count.max(1) as f64;
-    let each = [per(0, rounds * N as u64), per(1, cancelled), per(2, done)];
-    let cheapest = each
-        .iter()
-        .copied()
-        .filter(|&ns| ns > 0.0)
-        .fold(f64::INFINITY, f64::min);
-    let sample = Sample::new(rounds * N as u64, spent.iter().sum())
-        .with("arm ns", each[0])
-        .with("cancel ns", each[1])
-        .with("fire ns", each[2]);
-    sample.judged_by(match BY {
-        MEAN => each.iter().sum::<f64>() / 3.0,
-        CHEAPEST => cheapest,
-        one => each[one],
-    })
-}
-
 macro_rules! cancelling {
     ($name:literal, $run:ident $(, $arg:tt)*) => {{
         let scenario = Scenario::new(LAYER, $name, 2_000_000, 2_000)
@@ -590,47 +552,6 @@ macro_rules! firing {
 
 /// The scenarios of this file.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    let lanes = Scenario::new(LAYER, "uniform timeouts, 4096 at a time", 2_000_000, 8_192)
-        .ours(
-            "rast LaneStore, mean",
-            uniform::<LaneStore<u64>, 4096, MEAN>,
-        )
-        .ours("rast LaneStore, arm", uniform::<LaneStore<u64>, 4096, ARM>)
-        .ours(
-            "rast LaneStore, cancel",
-            uniform::<LaneStore<u64>, 4096, CANCEL>,
-        )
-        .ours(
-            "rast LaneStore, fire",
-            uniform::<LaneStore<u64>, 4096, FIRE>,
-        )
-        .ours(
-            "rast CalendarStore, mean",
-            uniform::<CalendarStore<u64>, 4096, MEAN>,
-        )
-        .rival("std BTreeMap, cheapest", uniform::<Ordered, 4096, CHEAPEST>)
-        .rival(
-            "std BinaryHeap, cheapest",
-            uniform::<Binary, 4096, CHEAPEST>,
-        );
-    #[cfg(all(rast_rivals, feature = "rivals"))]
-    let lanes = lanes
-        .rival(
-            "hierarchical_hash_wheel_timer, cheapest",
-            uniform::<wheels::Hashed, 4096, CHEAPEST>,
-        )
-        .rival(
-            "bitwheel, cheapest",
-            uniform::<wheels::Bits, 4096, CHEAPEST>,
-        )
-        .rival(
-            "nexus-timer, cheapest",
-            uniform::<wheels::Nexus, 4096, CHEAPEST>,
-        )
-        .rival(
-            "nexus-timer TimeoutQueue, cheapest",
-            uniform::<wheels::Timeouts, 4096, CHEAPEST>,
-        );
     vec![
         cancelling!("64 deadlines: arm all, cancel all", all, 64),
         cancelling!("4096 deadlines: arm all, cancel all", all, 4096),
@@ -708,6 +629,5 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .ours("rast CalendarStore", next::<CalendarStore<u64>, 4096>)
         .rival("std BinaryHeap", next_std::<4096, false>)
         .rival("std BTreeMap", next_std::<4096, true>),
-        lanes,
     ]
 }

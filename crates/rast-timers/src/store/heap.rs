@@ -139,6 +139,11 @@ impl<T> HeapStore<T> {
         Some((node.at, value))
     }
 
+    /// How many slots there may be after one more insertion.
+    pub(super) fn slots(&self) -> usize {
+        self.slab.len() + usize::from(self.free == NONE)
+    }
+
     /// The place in the heap of the value that `handle` names.
     fn find(&self, handle: Handle) -> Option<usize> {
         self.get(handle)?;

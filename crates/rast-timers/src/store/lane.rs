@@ -12,7 +12,8 @@
 //!  strays  a heap: what is before the last of every lane, or 292 years ahead
 //! ```
 //!
-//! 1. Each lane is sorted; `last` is the greatest deadline it ever had.
+//! 1. Each lane is sorted; `last` is the greatest deadline it had since it was
+//!    opened.
 //! 2. The lanes' `last` fall strictly from lane to lane, so a value goes to the
 //!    first lane whose `last` is not after it. Values of k timeouts, armed as
 //!    time goes on, need at most k lanes.
@@ -22,55 +23,31 @@
 //! 4. A lane leaves, and with it its `last`, only if it is empty and behind all
 //!    others and nothing is astray that a lane could take; so rules 2 and 3 hold
 //!    across it.
-//! 5. The values of a lane are numbered as they come; a number is never used
-//!    again, and with the lane it is the handle.
+//! 5. The values of a lane are numbered as they come, in steps of 16; a number is
+//!    never used again, and with the lane in its lower bits it is the handle.
+//! 6. The first lane is in use always, though it may be opened anew.
 
 mod places;
 
 use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept};
 use crate::Instant;
 use core::fmt;
-use places::{FAR, Places};
+use places::{FAR, Places, STEP};
 
 /// The most lanes.
 const LANES: usize = 8;
 
 /// Bits of a handle below the number: the lane, or `ASTRAY`.
-const LOW: u32 = 4;
+const LOW: u32 = STEP.ilog2();
 const ASTRAY: u64 = LANES as u64;
 
 /// Strays that can be told apart.
 const STRAYS: u32 = 1 << (u32::BITS - LOW);
 
-/// The `last` of a lane that is not in use: no deadline of a lane is at or after
-/// it.
-const UNUSED: u64 = u64::MAX;
-
-struct Lane<T> {
-    places: Places<T>,
-    last: u64,
-}
-
-impl<T> Lane<T> {
-    const fn new() -> Self {
-        Self {
-            places: Places::new(),
-            last: UNUSED,
-        }
-    }
-
-    #[inline(always)]
-    fn push(&mut self, at: u64, value: T) -> u64 {
-        let number = self.places.push(at, value);
-        self.last = at;
-        number
-    }
-}
-
 /// The handle of a value in a lane.
 #[inline(always)]
 const fn handle(lane: usize, number: u64) -> Handle {
-    Handle::from_word(number << LOW | lane as u64)
+    Handle::from_word(number + lane as u64)
 }
 
 /// The handle of a stray, from the one in the heap.
@@ -112,7 +89,7 @@ struct First {
 /// assert_eq!(store.pop_due(at(40)).map(|due| due.value), Some("second"));
 /// ```
 pub struct LaneStore<T> {
-    lanes: [Lane<T>; LANES],
+    lanes: [Places<T>; LANES],
     /// Lanes in use.
     used: usize,
     strays: HeapStore<T>,
@@ -123,21 +100,23 @@ impl<T> LaneStore<T> {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            lanes: [const { Lane::new() }; LANES],
-            used: 0,
+            lanes: [const { Places::new() }; LANES],
+            used: 1,
             strays: HeapStore::new(),
         }
     }
 
-    /// Makes an empty store whose first lane has memory for `capacity` values.
+    /// Makes an empty store whose first lane has memory for `capacity` values, so
+    /// that it asks for none as long as there are no more; in chunks, it may have
+    /// up to twice that and 128 more.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         let mut store = Self::new();
-        store.lanes[0].places = Places::with_capacity(capacity);
+        store.lanes[0] = Places::with_capacity(capacity);
         store
     }
 
-    /// Returns the number of lanes in use.
+    /// Returns the number of lanes in use, one at least.
     #[must_use]
     pub fn lanes(&self) -> usize {
         self.used
@@ -151,19 +130,34 @@ impl<T> LaneStore<T> {
 
     /// Stores what the first lane does not take.
     #[inline(never)]
-    fn insert_beyond(&mut self, at: u64, value: T) -> Handle {
-        if at < FAR {
-            let fits = self.lanes.iter().position(|lane| lane.last <= at);
-            if let Some(lane) = fits.or_else(|| self.open()) {
-                return handle(lane, self.lanes[lane].push(at, value));
+    fn insert_beyond(&mut self, at: u64, mut value: T) -> Handle {
+        if let Some(lane) = self.lane_for(at) {
+            match self.lanes[lane].push(at, value) {
+                Ok(number) => return handle(lane, number),
+                Err(back) => value = back,
             }
         }
-        let inner = self.strays.insert(Instant::from_nanos(at), value);
+        self.insert_stray(at, value)
+    }
+
+    /// The lane that takes a deadline, opened if need be.
+    #[inline]
+    fn lane_for(&mut self, at: u64) -> Option<usize> {
+        if at >= FAR {
+            return None;
+        }
+        let mut lasts = self.lanes[..self.used].iter().map(Places::last);
+        lasts.position(|last| last <= at).or_else(|| self.open())
+    }
+
+    #[inline(never)]
+    fn insert_stray(&mut self, at: u64, value: T) -> Handle {
+        // Before it is taken: what has been taken is never lost.
         assert!(
-            inner.slot() < STRAYS,
+            self.strays.slots() <= STRAYS as usize,
             "a LaneStore holds at most 2^28 values that fit no lane"
         );
-        astray(inner)
+        astray(self.strays.insert(Instant::from_nanos(at), value))
     }
 
     /// Opens a lane for a deadline before the last of every lane, `None` if
@@ -175,15 +169,15 @@ impl<T> LaneStore<T> {
             return None;
         }
         // Rule 4.
-        while self.used > 0 && self.lanes[self.used - 1].places.is_bare() {
+        while self.used > 0 && self.lanes[self.used - 1].is_bare() {
             self.used -= 1;
-            self.lanes[self.used].last = UNUSED;
         }
         let lane = self.used;
         if lane == LANES {
             return None;
         }
         self.used += 1;
+        self.lanes[lane].restart();
         Some(lane)
     }
 
@@ -191,7 +185,7 @@ impl<T> LaneStore<T> {
     #[inline(always)]
     fn first(&self) -> Option<First> {
         let mut first: Option<First> = None;
-        for (lane, Lane { places, .. }) in self.lanes[..self.used].iter().enumerate() {
+        for (lane, places) in self.lanes[..self.used].iter().enumerate() {
             let Some((at, has_value)) = places.first() else {
                 continue;
             };
@@ -214,6 +208,15 @@ impl<T> LaneStore<T> {
         first
     }
 
+    #[inline(never)]
+    fn cancel_stray(&mut self, handle: Handle) -> Option<T> {
+        if handle.to_word() % STEP != ASTRAY {
+            return None;
+        }
+        let slot = handle.slot() >> LOW;
+        self.strays.cancel(Handle::new(slot, handle.generation()))
+    }
+
     fn step_stray(&mut self, now: Instant) -> Step<T> {
         let mut step = self.strays.step(now);
         if let Step::Due(expired) = &mut step {
@@ -231,12 +234,12 @@ impl<T> LaneStore<T> {
     pub fn check_invariants(&self) {
         self.strays.check_invariants();
         for (index, lane) in self.lanes.iter().enumerate() {
-            let is_used = index < self.used;
-            assert!(is_used || lane.places.is_bare() && lane.last == UNUSED);
+            assert!(index < self.used || lane.is_bare());
             // Rule 1.
-            lane.places.check_invariants(lane.last);
+            lane.check_invariants();
         }
-        let lasts = self.lanes[..self.used].iter().map(|lane| lane.last);
+        assert!(self.used > 0, "rule 6");
+        let lasts = self.lanes[..self.used].iter().map(Places::last);
         assert!(lasts.is_sorted_by(|a, b| a > b), "rule 2: falling");
     }
 }
@@ -250,25 +253,74 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
     #[inline]
     fn insert(&mut self, at: Instant, value: T) -> Handle {
         let at = at.as_nanos();
-        let lane = &mut self.lanes[0];
-        if lane.last <= at && at < FAR {
-            return handle(0, lane.push(at, value));
+        match self.lanes[0].push(at, value) {
+            Ok(number) => handle(0, number),
+            Err(value) => self.insert_beyond(at, value),
         }
-        self.insert_beyond(at, value)
+    }
+
+    /// As one insert after the other; what goes into one lane in a row costs one
+    /// look for it.
+    fn insert_all(
+        &mut self,
+        values: impl IntoIterator<Item = (Instant, T)>,
+        mut each: impl FnMut(Handle),
+    ) -> usize {
+        let mut values = values.into_iter().map(|(at, value)| (at.as_nanos(), value));
+        let mut next = values.next();
+        let mut count = 0;
+        while let Some((at, value)) = next {
+            let Some(lane) = self.lane_for(at) else {
+                each(self.insert_stray(at, value));
+                count += 1;
+                next = values.next();
+                continue;
+            };
+            // Rule 2: what is there already, or later, is for another lane.
+            let before = match lane.checked_sub(1) {
+                Some(above) => self.lanes[above].last(),
+                None => FAR,
+            };
+            let each = |number| {
+                count += 1;
+                each(handle(lane, number));
+            };
+            next = self.lanes[lane].push_row((at, value), before, &mut values, each);
+        }
+        count
     }
 
     /// O(1), of a stray O(log n).
     #[inline]
     fn cancel(&mut self, handle: Handle) -> Option<T> {
-        let low = handle.slot() & ((1 << LOW) - 1);
-        match self.lanes.get_mut(low as usize) {
-            Some(lane) => lane.places.take(handle.to_word() >> LOW),
-            None if u64::from(low) == ASTRAY => {
-                let slot = handle.slot() >> LOW;
-                self.strays.cancel(Handle::new(slot, handle.generation()))
-            }
-            None => None,
+        let word = handle.to_word();
+        match self.lanes.get_mut((word % STEP) as usize) {
+            Some(lane) => lane.take(word),
+            None => self.cancel_stray(handle),
         }
+    }
+
+    /// O(1) for each handle, O(log n) for a stray. Values that lie at the front
+    /// of a lane, in the order of the handles, are taken out in a row.
+    fn cancel_all(&mut self, handles: &[Handle], mut each: impl FnMut(Handle, T)) -> usize {
+        let (mut rest, mut count) = (handles, 0);
+        while let Some((&handle, others)) = rest.split_first() {
+            let lane = handle.to_word() % STEP;
+            if let Some(places) = self.lanes.get_mut(lane as usize) {
+                let row = places.take_row(lane, rest, &mut each);
+                if row > 0 {
+                    count += row;
+                    rest = &rest[row..];
+                    continue;
+                }
+            }
+            if let Some(value) = self.cancel(handle) {
+                count += 1;
+                each(handle, value);
+            }
+            rest = others;
+        }
+        count
     }
 
     /// As a cancel and an insert; the handle is another one.
@@ -302,7 +354,7 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
         if first.at > now.as_nanos() {
             return Step::Idle;
         }
-        let places = &mut self.lanes[first.lane].places;
+        let places = &mut self.lanes[first.lane];
         if !first.has_value {
             places.trim();
             return Step::Busy;
@@ -333,7 +385,7 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
                         return Swept { fired, more: false };
                     }
                     let until = first.until.min(now.as_nanos()).min(stray);
-                    let places = &mut self.lanes[first.lane].places;
+                    let places = &mut self.lanes[first.lane];
                     count = places.drain(until, left as u64, |number, at, value| {
                         each(Expired {
                             at: Instant::from_nanos(at),
@@ -359,7 +411,7 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
 
     fn len(&self) -> usize {
         let lanes = self.lanes[..self.used].iter();
-        lanes.map(|lane| lane.places.len()).sum::<usize>() + self.strays.len()
+        lanes.map(Places::len).sum::<usize>() + self.strays.len()
     }
 }
 

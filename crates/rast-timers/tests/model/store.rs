@@ -60,6 +60,8 @@ enum Op {
     Insert(u64),
     /// So many at about one time, in order if `u8` is even.
     Cluster(u64, u8),
+    /// So many at once, so far from one to the next, then one that lies before.
+    InsertAll(u64, u8, u64),
     Within(u64, u64),
     Cancel(usize),
     /// So many handles from one on, those that have left among them.
@@ -92,6 +94,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         6 => times().prop_map(Op::Insert),
         1 => (times(), any::<u8>()).prop_map(|(at, count)| Op::Cluster(at, count)),
+        1 => (times(), any::<u8>(), 0..3_u64).prop_map(|(at, count, step)| Op::InsertAll(at, count, step)),
         1 => (times(), times()).prop_map(|(at, slack)| Op::Within(at, slack)),
         3 => any::<usize>().prop_map(Op::Cancel),
         1 => (any::<usize>(), 0..40_usize).prop_map(|(from, count)| Op::CancelAll(from, count)),
@@ -173,6 +176,18 @@ impl<S: Tested> Run<S> {
                         index * 37 % 64
                     };
                     self.insert(at.saturating_add(step));
+                }
+            }
+            Op::InsertAll(at, count, step) => {
+                let times = (0..u64::from(count)).map(|index| at.saturating_add(index * step));
+                let times: Vec<_> = times.chain([at / 2, at]).collect();
+                let values = times.iter().zip(self.values..);
+                let values = values.map(|(&at, value)| (Instant::from_nanos(at), value));
+                let mut handles = Vec::new();
+                let count = self.store.insert_all(values, |handle| handles.push(handle));
+                assert_eq!((count, handles.len()), (times.len(), times.len()));
+                for (at, handle) in times.into_iter().zip(handles) {
+                    self.arrived(at, handle);
                 }
             }
             Op::Within(at, slack) => {

@@ -7,7 +7,7 @@
     reason = "a value that may be absent, without a word for it; a hint"
 )]
 
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, needs_drop};
 
 /// A value that may be absent, beside an order and two neighbours whose meaning
 /// is the owner's.
@@ -72,7 +72,9 @@ impl<T> Slot<T> {
 
 impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
-        drop(self.take());
+        if needs_drop::<T>() {
+            drop(self.take());
+        }
     }
 }
 

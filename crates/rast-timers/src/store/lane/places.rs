@@ -14,20 +14,26 @@
 //! | field | meaning |
 //! | --- | --- |
 //! | `head`, `tail` | the numbers of the first place and of the next one |
-//! | `front`, `back` | the chunks of those |
+//! | `front`, `back` | the chunks of `head` and of the place before `tail` |
 //! | `directory` | chunk c stands at c modulo its length |
 //! | `dead` | places from `head` to `tail` without a value |
 //!
 //! Rules:
 //!
 //! 1. The places with numbers from `head` to `tail` are written. One has a
-//!    value unless its deadline has the bit `DEAD` (†), which no deadline has
-//!    by itself.
-//! 2. Place n is place n modulo 64 of chunk n / 64. The directory is at least
-//!    as long as there are chunks from `head` to `tail`, so each of those has an
-//!    entry to itself, with its memory; other entries have spare memory or none.
+//!    value if its key has the bit `LIVE` below the deadline; where it has not,
+//!    the value has been taken (†).
+//! 2. Numbers go up by `STEP`, and are multiples of it: the bits below are the
+//!    caller's. Of n steps is place n modulo 64 of chunk n / 64. The directory is
+//!    at least as long as there are chunks from `head` to `tail`, so each of those
+//!    has an entry to itself, with its memory; other entries have spare memory or
+//!    none.
 //! 3. `front` is the chunk of `head` if there is any place; `back` is the chunk
-//!    of `tail` unless `tail` is the first of its chunk.
+//!    of the place before `tail` if there ever was one.
+//! 4. Deadlines are before `FAR`, and rise. The place before `tail` keeps its key
+//!    when it has left the queue, so that there the least deadline that is taken
+//!    can be read: a word that would be written for each value costs more than
+//!    all else here.
 //!
 //! What the front leaves behind, the back meets again one turn of the directory
 //! later: memory comes in pieces of 64 places, nothing is copied but the
@@ -37,32 +43,69 @@
     reason = "places without a value, and chunks that are reached by two ways"
 )]
 
+use super::Handle;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
+use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::ptr::NonNull;
 use core::slice;
 use std_alloc::boxed::Box;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
+/// From one number to the next.
+pub(super) const STEP: u64 = 16;
+
 /// Places of a chunk.
 const CHUNK: u64 = 64;
 
-/// The bit of a deadline whose value has been taken.
-const DEAD: u64 = 1 << 63;
+/// The bit of a key whose value has not been taken.
+const LIVE: u64 = 1;
 
 /// Deadlines from here on, 292 years after the clock's origin, find no place.
-pub(super) const FAR: u64 = DEAD;
+pub(super) const FAR: u64 = 1 << 63;
 
 struct Place<T> {
-    at: u64,
+    /// The deadline, above the bit `LIVE`.
+    key: u64,
     value: MaybeUninit<T>,
+}
+
+impl<T> Place<T> {
+    /// The key of a deadline before `FAR` whose value is here: not less than that
+    /// of the same deadline without its value.
+    #[inline(always)]
+    const fn live(at: u64) -> u64 {
+        at << 1 | LIVE
+    }
+
+    #[inline(always)]
+    const fn at(&self) -> u64 {
+        self.key >> 1
+    }
+
+    #[inline(always)]
+    const fn is_live(&self) -> bool {
+        self.key & LIVE != 0
+    }
 }
 
 type Chunk<T> = [MaybeUninit<Place<T>>; CHUNK as usize];
 
 /// The first place of a chunk, which is good for all of it.
 type First<T> = NonNull<Place<T>>;
+
+/// Which place of its chunk a number has.
+#[inline(always)]
+const fn within(number: u64) -> u64 {
+    number / STEP % CHUNK
+}
+
+/// Which chunk a number's place is in.
+#[inline(always)]
+const fn chunk(number: u64) -> u64 {
+    number / (STEP * CHUNK)
+}
 
 pub(super) struct Places<T> {
     head: u64,
@@ -80,6 +123,11 @@ unsafe impl<T: Send> Send for Places<T> {}
 // SAFETY: through a shared reference deadlines alone are read.
 unsafe impl<T: Sync> Sync for Places<T> {}
 
+// As a `Vec` of the places has it: what a panic in the caller's code leaves is
+// whole, and a shared reference changes nothing.
+impl<T: UnwindSafe> UnwindSafe for Places<T> {}
+impl<T: RefUnwindSafe> RefUnwindSafe for Places<T> {}
+
 impl<T> Places<T> {
     /// Makes an empty queue without memory.
     pub(super) const fn new() -> Self {
@@ -94,15 +142,17 @@ impl<T> Places<T> {
         }
     }
 
-    /// Makes an empty queue with memory for `capacity` places.
+    /// Makes an empty queue with memory for `capacity` places, whatever number
+    /// they begin at; up to twice that, and 128 more.
     pub(super) fn with_capacity(capacity: usize) -> Self {
         let mut places = Self::new();
         if capacity > 0 {
             // One more: the places may begin in the middle of a chunk.
             let chunks = capacity.div_ceil(CHUNK as usize) + 1;
             places.directory = vec![None; chunks.next_power_of_two()];
-            for entry in &mut places.directory[..chunks] {
-                *entry = Some(Self::chunk());
+            // All of them: the chunks in use go round.
+            for entry in &mut places.directory {
+                *entry = Some(Self::new_chunk());
             }
         }
         places
@@ -110,7 +160,13 @@ impl<T> Places<T> {
 
     /// Returns the number of values.
     pub(super) fn len(&self) -> usize {
-        (self.tail - self.head - self.dead) as usize
+        (self.places() - self.dead) as usize
+    }
+
+    /// Returns the number of places.
+    #[inline(always)]
+    fn places(&self) -> u64 {
+        (self.tail - self.head) / STEP
     }
 
     /// Whether there is no place, not even one without a value.
@@ -118,32 +174,137 @@ impl<T> Places<T> {
         self.head == self.tail
     }
 
-    /// Puts a value behind all others and returns its number.
+    /// The place before `tail`, `None` if there never was one.
+    fn before_tail(&self) -> Option<NonNull<Place<T>>> {
+        let number = self.tail.checked_sub(STEP)?;
+        // SAFETY: by rule 3 `back` is the chunk of this number. The remainder is
+        // inside of it.
+        Some(unsafe { self.back.add(within(number) as usize) })
+    }
+
+    /// The key that no further one may be less than.
+    fn least(&self) -> u64 {
+        self.before_tail().map_or(0, |place| {
+            // SAFETY: by rule 4 its key is there, and nothing changes it now.
+            unsafe { (*place.as_ptr()).key }
+        })
+    }
+
+    /// Returns the deadline that no further one may be before.
+    pub(super) fn last(&self) -> u64 {
+        self.least() >> 1
+    }
+
+    /// Takes any deadline from now on.
     ///
     /// # Panics
     ///
-    /// If `at` is not before [`FAR`]; the caller has looked, so it costs nothing.
-    #[inline(always)]
-    pub(super) fn push(&mut self, at: u64, value: T) -> u64 {
-        assert!(at < FAR, "rule 1");
-        let number = self.tail;
-        if number.is_multiple_of(CHUNK) {
-            self.grow();
+    /// If there is any place.
+    pub(super) fn restart(&mut self) {
+        assert!(self.is_bare(), "rule 4: the deadlines rise");
+        if let Some(place) = self.before_tail() {
+            // SAFETY: it is memory of ours, and nothing refers to it.
+            unsafe { (*place.as_ptr()).key = 0 };
         }
-        // SAFETY: `back` is the chunk of this number: by rule 3, or `grow` has
-        // just made it so. The remainder is inside of it.
-        let place = unsafe { self.back.add((number % CHUNK) as usize) };
+    }
+
+    /// Puts a value behind all others and returns its number, or gives it back
+    /// if its deadline is before the last or not before [`FAR`].
+    #[inline(always)]
+    pub(super) fn push(&mut self, at: u64, value: T) -> Result<u64, T> {
+        let number = self.tail;
+        let index = within(number) as usize;
+        let key = Place::<T>::live(at);
+        let fits = if index == 0 {
+            self.begin(at)
+        } else {
+            // SAFETY: by rule 3 `back` is the chunk of the place before `tail`,
+            // which is in it at the index before.
+            let before = unsafe { self.back.add(index - 1) };
+            // SAFETY: by rule 4 its key is there, and nothing changes it now.
+            at < FAR && unsafe { (*before.as_ptr()).key } <= key
+        };
+        if !fits {
+            return Err(value);
+        }
+        // SAFETY: `back` is the chunk of this number: by rule 3, for the one before
+        // is in it too, or `begin` has just made it so.
+        let place = unsafe { self.back.add(index) };
         let value = MaybeUninit::new(value);
         // SAFETY: it is memory of ours for a place, by rule 2 of no other number,
         // and nothing refers to it.
-        unsafe { place.write(Place { at, value }) };
-        self.tail = number + 1;
-        number
+        unsafe { place.write(Place { key, value }) };
+        self.tail = number + STEP;
+        Ok(number)
     }
 
-    /// Takes the value of `number`; `None` if there is none.
+    /// Begins a chunk at `tail` if a value for `at` may be put there, which then
+    /// has to be done.
+    #[cold]
+    #[inline(never)]
+    fn begin(&mut self, at: u64) -> bool {
+        let fits = self.last() <= at && at < FAR;
+        if fits {
+            self.grow();
+        }
+        fits
+    }
+
+    /// Puts `first` and then what `more` gives behind all others, as long as
+    /// their deadlines rise and are before `before`, and hands the number of each
+    /// to `each`; returns the first that is not so.
+    ///
+    /// If `more` or `each` panics, what has been put stays.
+    ///
+    /// # Panics
+    ///
+    /// If `before` is after [`FAR`].
+    #[inline(always)]
+    pub(super) fn push_row(
+        &mut self,
+        first: (u64, T),
+        before: u64,
+        more: &mut impl Iterator<Item = (u64, T)>,
+        mut each: impl FnMut(u64),
+    ) -> Option<(u64, T)> {
+        assert!(before <= FAR, "rule 4");
+        let mut last = self.last();
+        let mut row = Row {
+            number: self.tail,
+            places: self,
+        };
+        let (mut at, mut value) = first;
+        loop {
+            if at < last || at >= before {
+                return Some((at, value));
+            }
+            let number = row.number;
+            if within(number) == 0 {
+                row.places.tail = number;
+                row.places.grow();
+            }
+            // SAFETY: `back` is the chunk of this number: by rule 3, for the one
+            // before is in it too, or `grow` has just made it so.
+            let place = unsafe { row.places.back.add(within(number) as usize) };
+            let put = Place {
+                key: Place::<T>::live(at),
+                value: MaybeUninit::new(value),
+            };
+            // SAFETY: it is memory of ours for a place, by rule 2 of no other
+            // number, and nothing refers to it.
+            unsafe { place.write(put) };
+            row.number = number + STEP;
+            last = at;
+            each(number);
+            (at, value) = more.next()?;
+        }
+    }
+
+    /// Takes the value of `number`, the bits below [`STEP`] aside; `None` if
+    /// there is none.
     #[inline(always)]
     pub(super) fn take(&mut self, number: u64) -> Option<T> {
+        let number = number & !(STEP - 1);
         if number >= self.tail {
             return None;
         }
@@ -157,36 +318,95 @@ impl<T> Places<T> {
         // SAFETY: `number` is from `head` to `tail`.
         let chunk = unsafe { self.chunk_of(number) };
         // SAFETY: the remainder is inside of the chunk.
-        let mut place = unsafe { chunk.add((number % CHUNK) as usize) };
+        let mut place = unsafe { chunk.add(within(number) as usize) };
         // SAFETY: the place is written, by rule 1, and nothing refers to it.
         let place = unsafe { place.as_mut() };
-        if place.at & DEAD != 0 {
+        if !place.is_live() {
             return None;
         }
-        place.at |= DEAD;
+        place.key &= !LIVE;
         self.dead += 1;
         // SAFETY: it had a value, by rule 1, and has none from the mark on.
         Some(unsafe { place.value.assume_init_read() })
     }
 
     /// Takes the value of the first place, and lets it go.
+    ///
+    /// # Panics
+    ///
+    /// If there is no place; the caller has looked.
     #[inline(always)]
     fn take_first(&mut self) -> Option<T> {
-        let first = self.rest(1).first().filter(|place| place.at & DEAD == 0)?;
+        assert!(!self.is_bare(), "a number before `tail`");
+        if self.dead > 0 {
+            return self.take_first_slow();
+        }
+        // SAFETY: there is a place, so by rule 3 `front` is the chunk of `head`.
+        // The remainder is inside of it.
+        let place = unsafe { self.front.add(within(self.head) as usize) };
+        // SAFETY: the place is written, by rule 1, and nothing refers to it.
+        let place = unsafe { place.as_ref() };
+        // SAFETY: no place is without its value; this one goes with the next line.
+        let value = unsafe { place.value.assume_init_read() };
+        self.pass(self.head + STEP);
+        Some(value)
+    }
+
+    /// The same where some places have no value, of which those that are first
+    /// then go too.
+    #[cold]
+    #[inline(never)]
+    fn take_first_slow(&mut self) -> Option<T> {
+        let first = self.rest(1).first().filter(|place| place.is_live())?;
         // SAFETY: by rule 1 it has a value; the place goes with the next line.
         let value = unsafe { first.value.assume_init_read() };
-        self.pass(self.head + 1);
-        if self.dead > 0 {
-            self.trim();
-        }
+        self.pass(self.head + STEP);
+        self.trim();
         Some(value)
+    }
+
+    /// Takes the values of `handles` as long as they name the first place, then
+    /// the second and so on, and hands them to `each`; returns how many. It goes
+    /// no further than the first chunk, and nowhere if any place is without its
+    /// value. `lane` is what the handles have below [`STEP`].
+    ///
+    /// If `each` panics, the value that it was given and those before it are
+    /// gone, and all others stay.
+    #[inline(always)]
+    pub(super) fn take_row(
+        &mut self,
+        lane: u64,
+        handles: &[Handle],
+        mut each: impl FnMut(Handle, T),
+    ) -> usize {
+        if self.dead > 0 {
+            return 0;
+        }
+        let rest: *const [Place<T>] = self.rest(handles.len() as u64);
+        // SAFETY: these are places of a chunk. Until `run` is dropped, behind the
+        // loop, nothing changes or frees them: what is changed before is its count.
+        let rest = unsafe { &*rest };
+        let mut run = Run::<_, true>::new(self);
+        let mut count = 0;
+        for (place, &handle) in rest.iter().zip(handles) {
+            if handle.to_word() != run.number + lane {
+                break;
+            }
+            // SAFETY: no place is without its value. It is passed with the next
+            // line, so the value is taken once, also if `each` panics.
+            let value = unsafe { place.value.assume_init_read() };
+            run.number += STEP;
+            count += 1;
+            each(handle, value);
+        }
+        count
     }
 
     /// Returns the deadline of the first place, and whether it has its value.
     #[inline(always)]
     pub(super) fn first(&self) -> Option<(u64, bool)> {
-        let at = self.rest(1).first()?.at;
-        Some((at & !DEAD, at & DEAD == 0))
+        let first = self.rest(1).first()?;
+        Some((first.at(), first.is_live()))
     }
 
     /// Clears away places without a value at the front, up to the end of its
@@ -201,9 +421,9 @@ impl<T> Places<T> {
             return;
         }
         let rest = self.rest(CHUNK).iter();
-        let gone = rest.take_while(|place| place.at & DEAD != 0).count() as u64;
+        let gone = rest.take_while(|place| !place.is_live()).count() as u64;
         self.dead -= gone;
-        self.pass(self.head + gone);
+        self.pass(self.head + gone * STEP);
     }
 
     /// Takes out values at the front whose deadline is not after `until`, gives
@@ -219,20 +439,14 @@ impl<T> Places<T> {
         most: u64,
         mut each: impl FnMut(u64, u64, T),
     ) -> usize {
-        // Before every deadline with the mark.
-        let until = until.min(FAR - 1);
-        let mut run = Run {
-            number: self.head,
-            dead: 0,
-            places: self,
-        };
-        let mut fired = 0;
-        let rest: *const [Place<T>] = run.places.rest(most);
+        let until = Place::<T>::live(until.min(FAR - 1));
+        let rest: *const [Place<T>] = self.rest(most);
         // SAFETY: these are places of a chunk. Until `run` is dropped, behind
-        // the loops, nothing changes or frees them: what is changed before is the
-        // run's two counts.
+        // the loops, nothing changes or frees them: what is changed before is its
+        // counts.
         let rest = unsafe { &*rest };
-        if run.places.dead == 0 && rest.last().is_some_and(|place| place.at <= until) {
+        if self.dead == 0 && rest.last().is_some_and(|place| place.key <= until) {
+            let mut run = Run::<_, true>::new(self);
             // All of them, since they are sorted.
             for place in rest {
                 let number = run.number;
@@ -240,38 +454,37 @@ impl<T> Places<T> {
                 // the next line, so the value is taken once, also if `each`
                 // panics.
                 let value = unsafe { place.value.assume_init_read() };
-                run.number = number + 1;
-                each(number, place.at, value);
+                run.number = number + STEP;
+                each(number, place.at(), value);
             }
             return rest.len();
         }
+        let mut run = Run::<_, false>::new(self);
         for place in rest {
-            if place.at > until {
-                if place.at & DEAD == 0 || place.at & !DEAD > until {
-                    break;
-                }
-                run.dead += 1;
-                run.number += 1;
+            if place.key > until {
+                break;
+            }
+            if !place.is_live() {
+                run.number += STEP;
                 continue;
             }
             let number = run.number;
-            // SAFETY: by rule 1 it has a value, for a deadline with the mark is
-            // after `until`. The place is passed with the next line, so the value
-            // is taken once, also if `each` panics.
+            // SAFETY: by rule 1 it has a value. The place is passed with the next
+            // line, so the value is taken once, also if `each` panics.
             let value = unsafe { place.value.assume_init_read() };
-            run.number = number + 1;
-            fired += 1;
-            each(number, place.at, value);
+            run.number = number + STEP;
+            run.taken += 1;
+            each(number, place.at(), value);
         }
-        fired
+        run.taken as usize
     }
 
     /// The places from the first one on, as far as its chunk goes and at most
     /// `most`.
     #[inline(always)]
     fn rest(&self, most: u64) -> &[Place<T>] {
-        let here = self.head % CHUNK;
-        let count = most.min(self.tail - self.head).min(CHUNK - here);
+        let here = within(self.head);
+        let count = most.min(self.places()).min(CHUNK - here);
         if count == 0 {
             return &[];
         }
@@ -284,7 +497,7 @@ impl<T> Places<T> {
     /// What stands in the directory for the chunk of `number`.
     fn entry(&self, number: u64) -> Option<First<T>> {
         let last = self.directory.len().wrapping_sub(1);
-        *self.directory.get((number / CHUNK) as usize & last)?
+        *self.directory.get(chunk(number) as usize & last)?
     }
 
     /// The chunk of `number`.
@@ -295,7 +508,7 @@ impl<T> Places<T> {
     #[inline(always)]
     unsafe fn chunk_of(&self, number: u64) -> First<T> {
         let last = self.directory.len().wrapping_sub(1);
-        let index = (number / CHUNK) as usize & last;
+        let index = chunk(number) as usize & last;
         // SAFETY: by 1 and rule 2 the directory has entries, a power of two.
         let entry = unsafe { self.directory.get_unchecked(index) };
         // SAFETY: by 1 and rule 2 the chunk has its memory.
@@ -306,7 +519,7 @@ impl<T> Places<T> {
     #[inline(always)]
     fn pass(&mut self, number: u64) {
         self.head = number;
-        if number.is_multiple_of(CHUNK) {
+        if within(number) == 0 {
             self.turn();
         }
     }
@@ -332,70 +545,100 @@ impl<T> Places<T> {
                 self.trim();
             }
         }
-        let (first, next) = (self.head / CHUNK, self.tail / CHUNK);
+        let (first, next) = (chunk(self.head), chunk(self.tail));
         let used = (next - first) as usize;
         if used == self.directory.len() {
             let length = (used * 2).max(2);
             let mut directory = vec![None; length];
             for chunk in first..next {
-                directory[chunk as usize & (length - 1)] = self.entry(chunk * CHUNK);
+                directory[chunk as usize & (length - 1)] = self.entry(chunk * CHUNK * STEP);
             }
             self.directory = directory;
         }
         let last = self.directory.len() - 1;
         let entry = &mut self.directory[next as usize & last];
-        self.back = *entry.get_or_insert_with(Self::chunk);
+        self.back = *entry.get_or_insert_with(Self::new_chunk);
         if used == 0 {
             self.front = self.back;
         }
     }
 
     /// Memory for a chunk.
-    fn chunk() -> First<T> {
+    fn new_chunk() -> First<T> {
         NonNull::from(Box::leak(Box::<Chunk<T>>::new_uninit())).cast()
     }
 
-    /// Checks the rules at the head of this file, and that the deadlines rise.
-    pub(super) fn check_invariants(&self, greatest: u64) {
-        assert!(self.head <= self.tail && self.dead <= self.tail - self.head);
-        let (first, end) = (self.head / CHUNK, self.tail.div_ceil(CHUNK));
+    /// Checks the rules at the head of this file, for tests.
+    pub(super) fn check_invariants(&self) {
+        assert!(self.head <= self.tail && self.dead <= self.places());
+        assert!(self.head.is_multiple_of(STEP) && self.tail.is_multiple_of(STEP));
+        let (first, end) = (chunk(self.head), chunk(self.tail + (CHUNK - 1) * STEP));
         let length = self.directory.len();
         assert!(length == 0 || length.is_power_of_two());
         assert!((end - first) as usize <= length || self.is_bare(), "rule 2");
         if !self.is_bare() {
             assert_eq!(self.entry(self.head), Some(self.front), "rule 3");
         }
-        if !self.tail.is_multiple_of(CHUNK) {
-            assert_eq!(self.entry(self.tail), Some(self.back), "rule 3");
+        if within(self.tail) != 0 {
+            assert_eq!(self.entry(self.tail - STEP), Some(self.back), "rule 3");
         }
         let (mut dead, mut last) = (0, 0);
-        for number in self.head..self.tail {
+        for number in (self.head..self.tail).step_by(STEP as usize) {
             assert!(self.entry(number).is_some(), "rule 2");
             // SAFETY: `number` is from `head` to `tail`.
             let chunk = unsafe { self.chunk_of(number) };
             // SAFETY: the remainder is inside of the chunk.
-            let place = unsafe { chunk.add((number % CHUNK) as usize) };
+            let place = unsafe { chunk.add(within(number) as usize) };
             // SAFETY: by rule 1 it is written.
-            let at = unsafe { place.as_ref() }.at;
-            dead += at >> 63;
-            assert!(last <= at & !DEAD && at & !DEAD <= greatest, "sorted");
-            last = at & !DEAD;
+            let place = unsafe { place.as_ref() };
+            dead += u64::from(!place.is_live());
+            assert!(last <= place.at(), "rule 4: the deadlines rise");
+            last = place.at();
         }
+        assert!(self.is_bare() || last == self.last(), "rule 4");
         assert_eq!(dead, self.dead, "each place without a value is counted");
     }
 }
 
-/// Keeps count of what [`Places::drain`] has taken, also through a panic.
-struct Run<'a, T> {
+/// Keeps count of what [`Places::push_row`] has put, also through a panic.
+struct Row<'a, T> {
     places: &'a mut Places<T>,
     number: u64,
-    dead: u64,
 }
 
-impl<T> Drop for Run<'_, T> {
+impl<T> Drop for Row<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.places.dead -= self.dead;
+        self.places.tail = self.number;
+    }
+}
+
+/// Keeps count of what has been taken at the front, also through a panic. Of
+/// the places passed `ALL` had their values, or as many as were `taken`.
+struct Run<'a, T, const ALL: bool> {
+    places: &'a mut Places<T>,
+    number: u64,
+    taken: u64,
+}
+
+impl<'a, T, const ALL: bool> Run<'a, T, ALL> {
+    #[inline(always)]
+    fn new(places: &'a mut Places<T>) -> Self {
+        Self {
+            number: places.head,
+            taken: 0,
+            places,
+        }
+    }
+}
+
+impl<T, const ALL: bool> Drop for Run<'_, T, ALL> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if !ALL {
+            let passed = (self.number - self.places.head) / STEP;
+            self.places.dead -= passed - self.taken;
+        }
         self.places.pass(self.number);
     }
 }
@@ -426,182 +669,4 @@ impl<T> Drop for Places<T> {
 }
 
 #[cfg(all(test, feature = "std", not(rast_loom)))]
-mod tests {
-    use super::{CHUNK, FAR, Places};
-    use std::collections::BTreeMap;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::rc::Rc;
-    use std_alloc::vec::Vec;
-
-    /// The same pseudo-random numbers at each run.
-    fn noise() -> impl Iterator<Item = u64> {
-        core::iter::successors(Some(0x9e37_79b9_7f4a_7c15_u64), |last| {
-            let next = last ^ (last << 13);
-            let next = next ^ (next >> 7);
-            Some(next ^ (next << 17))
-        })
-        .map(|random| random >> 20)
-    }
-
-    /// Pushes, takes and drains by the hundred thousand, beside a map: over
-    /// chunks that end, come again and grow more.
-    #[test]
-    fn places_are_a_map_by_number() {
-        let alive = Rc::new(());
-        let mut places = Places::with_capacity(100);
-        let mut map = BTreeMap::new();
-        let mut noise = noise();
-        let mut random = |below: u64| noise.next().unwrap() % below;
-        let (mut at, mut next) = (0, 0);
-        for turn in 0..if cfg!(miri) { 2_000 } else { 200_000 } {
-            // Now it fills, now it empties.
-            let fills = turn / 5_000 % 2 == 0;
-            match random(16) {
-                0..6 => {
-                    at += random(3);
-                    let number = places.push(at, (at, Rc::clone(&alive)));
-                    assert_eq!(number, next);
-                    map.insert(number, at);
-                    next += 1;
-                }
-                6..8 if !map.is_empty() => {
-                    // Before, at and behind the front, and beyond the back.
-                    let first = *map.keys().next().unwrap();
-                    let number = (first + random(next - first + 2)).saturating_sub(random(2));
-                    let taken = places.take(number).map(|value| value.0);
-                    assert_eq!(taken, map.remove(&number));
-                }
-                8..10 => {
-                    if let Some(first) = map.first_entry() {
-                        let (number, at) = first.remove_entry();
-                        assert_eq!(places.take(number).map(|value| value.0), Some(at));
-                        assert_eq!(places.take(number).map(|value| value.0), None);
-                    }
-                }
-                10..12 => places.trim(),
-                _ if fills => {}
-                _ => {
-                    let until = at.saturating_sub(random(200));
-                    let most = random(2 * CHUNK);
-                    let fired = places.drain(until, most, |number, at, value| {
-                        assert!(at <= until && at == value.0);
-                        let first = map.pop_first();
-                        assert_eq!(first, Some((number, at)));
-                    });
-                    assert!(fired as u64 <= most.min(CHUNK));
-                }
-            }
-            assert_eq!(places.len(), map.len());
-            if let Some((first, true)) = places.first() {
-                assert_eq!(Some(&first), map.values().next());
-            }
-            if turn % 97 == 0 {
-                places.check_invariants(at);
-                assert_eq!(Rc::strong_count(&alive), 1 + map.len());
-            }
-        }
-        assert!(next > 500, "several chunks");
-        drop(places);
-        assert_eq!(Rc::strong_count(&alive), 1);
-    }
-
-    /// One that is all taken in the middle is skipped chunk by chunk.
-    #[test]
-    fn what_is_taken_is_skipped() {
-        let mut places = Places::new();
-        let numbers: Vec<u64> = (0..1000).map(|at| places.push(at, at)).collect();
-        for &number in numbers[1..999].iter().rev() {
-            assert_eq!(places.take(number), Some(number));
-        }
-        assert_eq!((places.len(), places.first()), (2, Some((0, true))));
-        assert_eq!(places.take(0), Some(0));
-        let mut out = Vec::new();
-        let mut looks = 0;
-        while !places.is_bare() {
-            places.drain(FAR - 1, u64::MAX, |_, _, value| out.push(value));
-            looks += 1;
-        }
-        assert_eq!(out, [999]);
-        assert!(looks <= 1000 / CHUNK + 1);
-        places.check_invariants(999);
-    }
-
-    /// Places at the front go though nobody expires, once no value is before
-    /// them.
-    #[test]
-    fn what_is_taken_does_not_pile_up() {
-        for stays in [true, false] {
-            let mut places = Places::new();
-            let numbers: Vec<u64> = (0..200).map(|at| places.push(at, at)).collect();
-            for &number in numbers[..199].iter().rev() {
-                assert_eq!(places.take(number), Some(number));
-            }
-            let mut last = numbers[199];
-            for at in 200..100_000 {
-                if !stays {
-                    assert_eq!(places.take(last), Some(last));
-                }
-                let number = places.push(at, at);
-                if stays {
-                    assert_eq!(places.take(last), Some(last));
-                }
-                last = number;
-                assert!(places.tail - places.head <= 200 + CHUNK);
-            }
-            assert!(places.directory.len() <= 8);
-            places.check_invariants(100_000);
-            assert_eq!(places.take(last), Some(last));
-            places.trim();
-            assert!(places.is_bare());
-            assert_eq!(places.push(100_000, 7), 100_000);
-            assert_eq!(places.first(), Some((100_000, true)));
-            places.check_invariants(100_000);
-        }
-    }
-
-    /// Panics when it is dropped, if it is told to.
-    struct Touchy {
-        _alive: Rc<()>,
-        panics: bool,
-    }
-
-    impl Touchy {
-        fn new(alive: &Rc<()>, panics: bool) -> Self {
-            let _alive = Rc::clone(alive);
-            Self { _alive, panics }
-        }
-    }
-
-    impl Drop for Touchy {
-        fn drop(&mut self) {
-            assert!(!self.panics, "it was told to");
-        }
-    }
-
-    #[test]
-    fn a_panic_loses_one_value() {
-        let alive = Rc::new(());
-        let mut places = Places::new();
-        for at in 0..100 {
-            places.push(at, Touchy::new(&alive, false));
-        }
-        let drained = catch_unwind(AssertUnwindSafe(|| {
-            places.drain(1000, 1000, |number, _, _| assert!(number < 10));
-        }));
-        assert!(drained.is_err());
-        assert_eq!((places.len(), Rc::strong_count(&alive)), (89, 90));
-        places.check_invariants(1000);
-        assert_eq!(places.first(), Some((11, true)));
-    }
-
-    #[test]
-    fn a_drop_that_panics_stops_no_other() {
-        let alive = Rc::new(());
-        let mut places = Places::new();
-        for at in 0..200 {
-            places.push(at, Touchy::new(&alive, at == 70));
-        }
-        assert!(catch_unwind(AssertUnwindSafe(|| drop(places))).is_err());
-        assert_eq!(Rc::strong_count(&alive), 1);
-    }
-}
+mod tests;
