@@ -290,8 +290,8 @@ impl<T, W: Fn()> RemoteTimer<T, W> {
     ///
     /// After `Ok` the owner never hands the value out; the owner's thread
     /// drops it, at its next poll or with the store. The owner is not woken,
-    /// unless it rests and [`BACKLOG`] commands wait. The decision is wait-free, the push behind it as in
-    /// [`arm`](RemoteTimers::arm).
+    /// unless it rests and [`BACKLOG`] commands wait. The decision is wait-free,
+    /// the push behind it as in [`arm`](RemoteTimers::arm).
     ///
     /// # Errors
     ///
@@ -350,8 +350,9 @@ impl<T, W> fmt::Debug for RemoteTimer<T, W> {
 /// The owner's end: a deadline store that takes commands from other threads.
 ///
 /// Used by one thread at a time and may move between threads. Dropping it
-/// closes the door and drops every value that has not fired; a cancel after
-/// that says [`TooLate::AlreadyGone`].
+/// closes the door and drops every value that has not fired, those behind one
+/// whose destructor panics as well; a cancel after that says
+/// [`TooLate::AlreadyGone`].
 pub struct TimerOwner<T, W, S = CalendarStore<Entry<T>>>
 where
     S: DeadlineStore<Entry<T>>,
@@ -359,7 +360,7 @@ where
     shared: Arc<Shared<T, W>>,
     store: S,
     /// Cancelled by others and still in the store; empty between calls, unless
-    /// the destructor of a value panicked.
+    /// code of the caller's panicked in one.
     cancelled: Batch,
 }
 
@@ -596,6 +597,7 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     ///
     /// If `each` panics, the value it was given and those before it are gone, and
     /// all others stay: the timers behind it fire unless they are cancelled again.
+    /// So it is with the destructor of a value that another thread has cancelled.
     ///
     /// # Panics
     ///
@@ -699,16 +701,28 @@ impl<T> Entry<T> {
 
 impl<T, W, S: DeadlineStore<Entry<T>>> Drop for TimerOwner<T, W, S> {
     fn drop(&mut self) {
+        /// Goes on where the destructor of a value has panicked.
+        struct Rest<'a, T, W>(&'a Shared<T, W>);
+        impl<T, W> Rest<'_, T, W> {
+            fn commands(&self) {
+                while let Some(command) = self.0.commands.pop() {
+                    drop(command);
+                }
+                while let Some(ticket) = self.0.late.pop() {
+                    drop(ticket);
+                }
+            }
+        }
+        impl<T, W> Drop for Rest<'_, T, W> {
+            fn drop(&mut self) {
+                self.commands();
+            }
+        }
         self.shared.commands.close();
         self.shared.late.close();
         // The doors may outlive the owner, and the queue with them: the values
         // in it must not.
-        while let Some(command) = self.shared.commands.pop() {
-            drop(command);
-        }
-        while let Some(ticket) = self.shared.late.pop() {
-            drop(ticket);
-        }
+        Rest(&self.shared).commands();
     }
 }
 

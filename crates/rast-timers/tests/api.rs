@@ -436,8 +436,29 @@ fn a_backlog_ends_a_rest() {
     cancel(&mut owner);
     owner.close();
     cancel(&mut owner);
-    // An owner that does not rest is not woken to drop things.
     assert_eq!(owner.len(), 2 * remote::BACKLOG);
+}
+
+/// Who does not rest has nobody to wake it for what is cancelled.
+#[test]
+fn cancels_wake_no_owner_that_does_not_rest() {
+    let wakes = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&wakes);
+    let (timers, mut owner) = remote::channel(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let armed: Vec<_> = (0..=remote::BACKLOG)
+        .map(|_| timers.arm(Instant::MAX, 0).unwrap())
+        .collect();
+    owner.poll(usize::MAX);
+    owner.rest(|_| ());
+    wakes.store(0, Ordering::Relaxed);
+    for timer in &armed {
+        assert_eq!(timer.cancel(), Ok(()));
+    }
+    assert_eq!(wakes.load(Ordering::Relaxed), 0);
+    assert_eq!(owner.poll(usize::MAX), armed.len());
+    assert!(owner.is_empty());
 }
 
 #[test]
@@ -543,4 +564,51 @@ fn a_destructor_that_panics_keeps_no_cancelled_value() {
         panics += usize::from(polled.is_err());
     }
     assert_eq!((panics, drops.load(Ordering::Relaxed)), (4, 40));
+}
+
+/// What an owner that leaves still finds in its queue goes with it, whatever
+/// the destructors do.
+#[test]
+fn a_destructor_that_panics_keeps_no_value_of_a_leaving_owner() {
+    let (timers, mut owner) = remote::channel(|| ());
+    let drops = Arc::new(AtomicUsize::new(0));
+    let armed: Vec<_> = (0..8)
+        .map(|value| {
+            if value == 4 {
+                owner.poll(4);
+            }
+            let value = Touchy(Arc::clone(&drops), value == 5);
+            timers.arm(Instant::MAX, value).unwrap()
+        })
+        .collect();
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(owner))).is_err());
+    assert_eq!(drops.load(Ordering::Relaxed), 8);
+    for timer in &armed {
+        assert_eq!(timer.cancel(), Err(TooLate::AlreadyGone));
+    }
+}
+
+/// A destructor that panics while the owner cancels leaves the timers behind it
+/// armed, and nothing that was cancelled in the store.
+#[test]
+fn a_destructor_that_panics_in_a_cancel_of_the_owner_loses_one_value() {
+    let (timers, mut owner) = remote::channel(|| ());
+    let drops = Arc::new(AtomicUsize::new(0));
+    let arm = |touchy| {
+        let value = Touchy(Arc::clone(&drops), touchy);
+        timers.arm(at(1), value).unwrap()
+    };
+    let theirs: Vec<_> = (0..16).map(|value| arm(value == 7)).collect();
+    owner.poll(16);
+    for timer in &theirs {
+        assert_eq!(timer.cancel(), Ok(()));
+    }
+    // Behind the sixteen cancels, so that they are dropped on the way to it.
+    let ours = [arm(false), arm(false)];
+    let panicked = catch_unwind(AssertUnwindSafe(|| owner.cancel_all(&ours, drop)));
+    assert!(panicked.is_err());
+    assert_eq!(drops.load(Ordering::Relaxed), 8);
+    assert_eq!(owner.cancel_all(&ours, drop), 2);
+    assert_eq!(drops.load(Ordering::Relaxed), 18);
+    assert!(owner.is_empty());
 }

@@ -3,6 +3,7 @@
 use rast_timers::{Instant, remote};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
 #[test]
@@ -13,17 +14,32 @@ fn every_value_fires_or_is_cancelled_once() {
     let (timers, mut owner) = remote::channel(|| {
         wakes.fetch_add(1, Ordering::Relaxed);
     });
-    let mut fired = HashSet::new();
+    let (mut fired, mut taken) = (HashSet::new(), HashSet::new());
+    // To be cancelled by the owner, and perhaps by who armed it as well.
+    let (give, given) = mpsc::channel();
+    let mut take = |owner: &mut remote::TimerOwner<_, _>| {
+        let some: Vec<_> = given.try_iter().take(40).collect();
+        let mut count = 0;
+        let cancelled = owner.cancel_all(&some, |value| {
+            count += 1;
+            assert!(taken.insert(value), "{value} cancelled twice");
+        });
+        assert_eq!(count, cancelled);
+        !some.is_empty()
+    };
     let cancelled: HashSet<u64> = thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let timers = timers.clone();
+                let (timers, give) = (timers.clone(), give.clone());
                 scope.spawn(move || {
                     let mut won = Vec::new();
                     let mut held = Vec::new();
                     for index in 0..EACH {
                         let value = thread * EACH + index;
                         let timer = timers.arm(Instant::from_nanos(value % 97), value).unwrap();
+                        if index % 5 == 0 {
+                            give.send(timer.clone()).unwrap();
+                        }
                         held.push((value, timer));
                         // Cancels some at once and some late.
                         if index % 3 == 0 {
@@ -40,6 +56,7 @@ fn every_value_fires_or_is_cancelled_once() {
         let mut now = 0;
         while !threads.iter().all(|thread| thread.is_finished()) {
             owner.poll(64);
+            take(&mut owner);
             now += 1;
             let due = Instant::from_nanos(now % 120);
             let each = |at: Instant, value| {
@@ -57,12 +74,15 @@ fn every_value_fires_or_is_cancelled_once() {
             .flat_map(|thread| thread.join().unwrap())
             .collect()
     });
+    while take(&mut owner) {}
     while owner.poll(1_000) > 0 {}
     while let Some((_, value)) = owner.pop_due(Instant::from_nanos(97)) {
         assert!(fired.insert(value), "{value} fired twice");
     }
     assert!(owner.is_empty());
-    assert!(fired.is_disjoint(&cancelled));
-    assert_eq!(fired.len() + cancelled.len(), (THREADS * EACH) as usize);
+    assert!(fired.is_disjoint(&cancelled) && taken.is_disjoint(&cancelled));
+    assert!(fired.is_disjoint(&taken) && !taken.is_empty());
+    let decided = fired.len() + cancelled.len() + taken.len();
+    assert_eq!(decided, (THREADS * EACH) as usize);
     assert_eq!(wakes.load(Ordering::Relaxed), (THREADS * EACH) as usize);
 }
