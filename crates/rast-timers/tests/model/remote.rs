@@ -1,6 +1,9 @@
 //! Remote timers under many threads: each value has exactly one fate.
 
-use rast_timers::{Instant, remote};
+use rast_timers::remote::Entry;
+use rast_timers::{
+    CalendarStore, DeadlineStore, FiringStore, HeapStore, Instant, LaneStore, remote,
+};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -8,16 +11,23 @@ use std::thread;
 
 #[test]
 fn every_value_fires_or_is_cancelled_once() {
+    one_fate_each(CalendarStore::new());
+    one_fate_each(LaneStore::new());
+    one_fate_each(FiringStore::new());
+    one_fate_each(HeapStore::new());
+}
+
+fn one_fate_each(store: impl DeadlineStore<Entry<u64>>) {
     const THREADS: u64 = 4;
     const EACH: u64 = 2_000;
     let wakes = AtomicUsize::new(0);
-    let (timers, mut owner) = remote::channel(|| {
+    let (timers, mut owner) = remote::channel_with(store, || {
         wakes.fetch_add(1, Ordering::Relaxed);
     });
     let (mut fired, mut taken) = (HashSet::new(), HashSet::new());
     // To be cancelled by the owner, and perhaps by who armed it as well.
     let (give, given) = mpsc::channel();
-    let mut take = |owner: &mut remote::TimerOwner<_, _>| {
+    let mut take = |owner: &mut remote::TimerOwner<_, _, _>| {
         let some: Vec<_> = given.try_iter().take(40).collect();
         let mut count = 0;
         let cancelled = owner.cancel_all(&some, |value| {
