@@ -405,8 +405,9 @@ impl ThreadHeap {
     fn is_due(&self, now_ms: u64, delay_ms: u64) -> bool {
         // Relaxed: a hint; who comes too late by it looks once more. [AT11]
         let looked_ms = self.looked_ms.load(Ordering::Relaxed);
-        // A clock that was set back is as good as one that was not looked at.
-        now_ms.wrapping_sub(looked_ms) >= delay_ms
+        // Somebody else may have looked since this thread read the clock; one that was set back by more than the delay is
+        // as good as one that was not looked at.
+        looked_ms.abs_diff(now_ms) >= delay_ms
     }
 
     /// Looks for what is unneeded. Only the holder calls it.
@@ -649,6 +650,26 @@ mod tests {
         assert!(is_claimed);
         assert!(heap.age(now_ms + 1000));
         assert!(heap.arena.spans.clean.read() > clean);
+        heap.leave();
+    }
+
+    /// Who read the clock before somebody else looked leaves the heap as it is, too; but not for ever if the clock was set
+    /// back.
+    #[test]
+    fn a_heap_is_not_due_for_who_read_the_clock_before_the_last_look() {
+        let heap = ThreadHeap::adopt().unwrap();
+        heap.age(5000);
+        for (now_ms, is_due) in [
+            (3999, true),
+            (4001, false),
+            (4996, false),
+            (5000, false),
+            (5999, false),
+            (6000, true),
+        ] {
+            assert_eq!(heap.is_due(now_ms, 1000), is_due, "at {now_ms} ms");
+        }
+        assert!(heap.is_due(5000, 0));
         heap.leave();
     }
 
