@@ -40,6 +40,7 @@ use crate::Layout;
 use crate::arena::{Arena, LARGE, Level, SLOTS, SPANS};
 use crate::block::Block;
 use crate::misuse;
+use crate::os::PAGE;
 use crate::segment::Segment;
 use crate::size_class::{SLAB_CLASSES, size_of_class};
 use crate::span::{Span, bytes_for};
@@ -191,6 +192,14 @@ pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
 pub(crate) fn check_posted(arena: &Arena, block: *mut Block) {
     if !is_in(arena, block.cast()) || marks::slot_posted(marks::read(block.cast())) >= SLOTS {
         arrived(block);
+    }
+}
+
+/// Ends the process if what arrived as the head of a large block lies in a segment, or at no page.
+pub(crate) fn check_head(head: *mut Block) {
+    let is_page = !head.is_null() && head.addr().is_multiple_of(PAGE);
+    if !is_page || units::at(head.addr()) != units::NONE {
+        arrived(head);
     }
 }
 

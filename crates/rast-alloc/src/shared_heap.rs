@@ -167,8 +167,12 @@ impl Stripe {
         while !link.is_null() {
             let block = link.map_addr(|address| address & !IS_LARGE);
             let is_large = link.addr() & IS_LARGE != 0;
-            if HARDENED && !is_large {
-                hardened::check_posted(&self.arena, block);
+            if HARDENED {
+                if is_large {
+                    hardened::check_head(block);
+                } else {
+                    hardened::check_posted(&self.arena, block);
+                }
             }
             // SAFETY: letters are free blocks, or heads of large ones, linked through their first words.
             link = unsafe { Block::next(block) };
@@ -503,6 +507,42 @@ mod tests {
             return heap.allocate(Layout::new::<[u64; 8]>()).ok();
         }
         heap.with(|_| take_beside(heap, depth - 1))?
+    }
+
+    /// A link of a letter that was written to makes no large block of a short one.
+    #[cfg(all(unix, feature = "hardened"))]
+    #[test]
+    fn a_letter_is_written_to() {
+        const CHILD: &str = "RAST_ALLOC_LETTER";
+        const TEST: &str = "shared_heap::tests::a_letter_is_written_to";
+        if let Ok(written) = std::env::var(CHILD) {
+            let written: usize = written.parse().unwrap();
+            let heap = &SharedHeap::new();
+            let layout = Layout::new::<[u64; 8]>();
+            let blocks = [(); 2].map(|()| heap.allocate(layout).unwrap().cast::<u8>());
+            heap.with(|_| {
+                for block in blocks {
+                    // SAFETY: the blocks are this heap's and have this layout.
+                    unsafe { heap.deallocate(block, layout) };
+                }
+                // The link of the last one leads to the first, which ends the list.
+                let link = blocks[written].as_ptr();
+                // SAFETY: none: the block was given back, which the heap has to notice.
+                let byte = unsafe { link.read_volatile() };
+                // SAFETY: as above.
+                unsafe { link.write_volatile(byte ^ IS_LARGE as u8) };
+            });
+            return;
+        }
+        for written in ["0", "1"] {
+            let output = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", TEST, "--nocapture", "--test-threads=1"])
+                .env(CHILD, written)
+                .output()
+                .unwrap();
+            let told = std::string::String::from_utf8_lossy(&output.stderr);
+            assert!(told.contains("not on its way to this heap"), "{told}");
+        }
     }
 
     /// As if so many threads were inside at once and did not go on: the others wait for none of them.
