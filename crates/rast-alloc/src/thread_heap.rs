@@ -29,7 +29,7 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
-use crate::arena::{Arena, Level, Run, SLOTS, check_given};
+use crate::arena::{Arena, LARGE, Level, Run, SLOTS, check_given};
 use crate::block::Block;
 use crate::delay::DELAY;
 use crate::hardened::{self, HARDENED};
@@ -49,8 +49,11 @@ use crate::thread;
 
 /// Owners that a thread collects blocks for at a time.
 const PARCELS: usize = 8;
-/// Blocks that one slow path puts away of those that arrived.
+/// Blocks that one slow path puts away of those that arrived, if there is none of the wanted class among them.
 const PUT_AWAY: usize = 512;
+/// And if there is one: few, so that those that come next are still in the nearest cache when they are asked for, and no
+/// call keeps the thread for long. By 64 or 128 it took longer: `docs/performance.md`.
+const PUT_AWAY_LEAST: usize = 16;
 /// Slow paths between two deliveries of all parcels.
 const TURNS: u32 = 64;
 /// How often a thread that comes back tries to claim its heap.
@@ -182,7 +185,7 @@ impl ThreadHeap {
                 return block;
             }
         }
-        self.turn();
+        self.turn(level.slot());
         let block = self.arena.allocate(layout);
         self.tell();
         block
@@ -192,7 +195,7 @@ impl ThreadHeap {
     pub(crate) fn allocate_zeroed(&self, layout: Layout) -> *mut u8 {
         // Whoever asks for zeroes alone comes by no other slow path.
         if !matches!(Level::of(layout), Level::Class(class) if self.arena.has_first(class)) {
-            self.turn();
+            self.turn(Level::of(layout).slot());
         }
         let block = self.arena.allocate_zeroed(layout);
         self.tell();
@@ -328,11 +331,12 @@ impl ThreadHeap {
         }
     }
 
-    /// What each slow path does besides: puts away some of what arrived, delivers from time to time.
-    fn turn(&self) {
+    /// What each slow path does besides: puts away some of what arrived, for who wants a block of the slot `wanted`; delivers
+    /// from time to time.
+    fn turn(&self, wanted: usize) {
         self.heed();
         if !self.arrived.get().is_null() || !self.mailbox.is_empty() {
-            self.put_away(PUT_AWAY);
+            self.put_away(PUT_AWAY, wanted);
         }
         self.turns.set(self.turns.get().wrapping_add(1));
         if self.turns.get().is_multiple_of(TURNS) {
@@ -428,14 +432,22 @@ impl ThreadHeap {
         }
     }
 
-    /// Puts away up to `most` blocks that arrived; returns whether none are left.
+    /// Puts away all blocks that arrived.
+    fn put_away_all(&self) {
+        // No list is that of large blocks, so nothing ends it early.
+        while !self.put_away(usize::MAX, LARGE) {}
+    }
+
+    /// Puts away up to `most` blocks that arrived, or a few if the list of the class `wanted` has one then; returns whether
+    /// none are left.
     #[cold]
     #[inline(never)]
-    fn put_away(&self, most: usize) -> bool {
+    fn put_away(&self, most: usize, wanted: usize) -> bool {
         let mut run = Run::none();
         let mut count = 0;
         let is_all = loop {
-            if count >= most {
+            let is_served = || run.serves(wanted) || self.arena.has_first(wanted);
+            if count >= most || count >= PUT_AWAY_LEAST && is_served() {
                 break false;
             }
             if self.arrived.get().is_null() {
@@ -521,7 +533,7 @@ impl ThreadHeap {
     /// Delivers what this thread freed of others and takes in what others freed of it. Only the holder calls it.
     pub(crate) fn idle(&self) {
         self.deliver_all();
-        while !self.put_away(usize::MAX) {}
+        self.put_away_all();
         self.tell();
         self.arena.beat();
         self.look();
@@ -531,7 +543,7 @@ impl ThreadHeap {
     /// Gives memory back to the system, as much as stands unused. Only the holder calls it.
     pub(crate) fn purge(&self) -> usize {
         self.deliver_all();
-        while !self.put_away(usize::MAX) {}
+        self.put_away_all();
         self.tell();
         self.arena.purge()
     }
@@ -541,7 +553,7 @@ impl ThreadHeap {
     pub(crate) fn leave(&self) {
         loop {
             self.deliver_all();
-            self.put_away(usize::MAX);
+            self.put_away_all();
             if !self.is_parked() {
                 self.arena.empty_lists();
                 self.arena.beat();
@@ -671,6 +683,37 @@ mod tests {
         }
         assert!(heap.is_due(5000, 0));
         heap.leave();
+    }
+
+    /// A slow path takes in a few of the blocks that came home, and no block is new while there are more.
+    #[test]
+    fn what_came_home_is_taken_in_as_it_is_wanted() {
+        const BLOCKS: usize = 4096;
+        let layout = Layout::from_size_align(64, 8).unwrap();
+        let (owner, other) = (ThreadHeap::adopt().unwrap(), ThreadHeap::adopt().unwrap());
+        let take = || NonNull::new(owner.allocate(layout)).unwrap();
+        let mut blocks: Vec<_> = (0..BLOCKS).map(|_| take()).collect();
+        while owner.arena.has_first(Level::of(layout).slot()) {
+            blocks.push(take());
+        }
+        for &block in &blocks {
+            // SAFETY: taken above, and given back once.
+            unsafe { other.deallocate(block, layout) };
+        }
+        other.idle();
+        let first = take();
+        assert!(!owner.arrived.get().is_null(), "all was put away at once");
+        let mut again: Vec<_> = (1..blocks.len()).map(|_| take()).collect();
+        again.push(first);
+        blocks.sort_unstable();
+        again.sort_unstable();
+        assert_eq!(again, blocks);
+        for block in again {
+            // SAFETY: taken above, and given back once.
+            unsafe { owner.deallocate(block, layout) };
+        }
+        owner.leave();
+        other.leave();
     }
 
     /// Who looks after the heap of an idle thread does so in steps, however much stands unused there.

@@ -39,6 +39,12 @@ impl Run {
             room_before: 0,
         }
     }
+
+    /// Whether it brought a block of `class`.
+    #[inline(always)]
+    pub(crate) fn serves(&self, class: usize) -> bool {
+        self.class == class && self.room_before > self.room
+    }
 }
 
 impl Arena {
