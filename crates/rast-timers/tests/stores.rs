@@ -131,8 +131,8 @@ fn a_panic_while_inserting_keeps_what_came(mut store: impl DeadlineStore<u32>) {
     let values = |end: u32| {
         (0..200).map(move |value| {
             assert!(value != end, "this one fails");
-            // Four timeouts, and one that is astray.
-            let timeout = [7, 90, 90, 400, HOUR * 1_000_000][value as usize % 5];
+            // Three timeouts, and one that no lane takes.
+            let timeout = [7, 90, 90, 400, HOUR * 3_000_000][value as usize % 5];
             (at(timeout + u64::from(value)), value)
         })
     };
@@ -198,6 +198,37 @@ fn a_store_is_as_unwind_safe_as_a_vec() {
     safe::<CalendarStore<std::cell::Cell<u32>>>();
     ref_safe::<LaneStore<u32>>();
     ref_safe::<CalendarStore<u32>>();
+}
+
+/// While something is astray that a lane could take, no lane is opened anew for
+/// what comes later.
+#[test]
+fn a_stray_comes_before_its_equals() {
+    for at_once in [false, true] {
+        let mut store = LaneStore::new();
+        let handles: Vec<_> = (0..8)
+            .map(|lane| store.insert(at(800 - lane * 100), 9))
+            .collect();
+        store.insert(at(50), 0);
+        assert_eq!((store.lanes(), store.strays()), (8, 1));
+        assert_eq!(store.cancel(handles[7]), Some(9));
+        if at_once {
+            store.insert_all([(at(50), 1), (at(50), 2)], |_| {});
+        } else {
+            store.insert(at(50), 1);
+            store.insert(at(50), 2);
+        }
+        assert_eq!(store.strays(), 3);
+        let fired: Vec<_> = std::iter::from_fn(|| store.pop_due(at(50)))
+            .map(|due| due.value)
+            .collect();
+        assert_eq!(fired, [0, 1, 2]);
+        store.check_invariants();
+        // They have left, so there is a lane for the next.
+        store.insert(at(50), 3);
+        assert_eq!((store.lanes(), store.strays()), (8, 0));
+        store.check_invariants();
+    }
 }
 
 fn slack_makes_deadlines_meet(mut store: impl DeadlineStore<u32>) {

@@ -38,8 +38,10 @@ impl Spent {
     }
 
     fn sample(&self, by: usize) -> Sample {
-        let per = |operation: usize| {
-            self.times[operation].as_nanos() as f64 / self.counts[operation].max(1) as f64
+        // Nothing where nothing was done: a heap cancels none.
+        let per = |operation: usize| match self.counts[operation] {
+            0 => 0.0,
+            count => self.times[operation].as_nanos() as f64 / count as f64,
         };
         let each = [per(ARM), per(CANCEL), per(FIRE)];
         let measured = each.iter().copied().filter(|&ns| ns > 0.0);

@@ -106,9 +106,10 @@ impl<T> LaneStore<T> {
         }
     }
 
-    /// Makes an empty store whose first lane has memory for `capacity` values, so
-    /// that it asks for none as long as there are no more; in chunks, it may have
-    /// up to twice that and 128 more.
+    /// Makes an empty store whose first lane has memory for `capacity` places, so
+    /// that it asks for none as long as there are no more, those of cancelled
+    /// values that it still keeps among them; in chunks, it may have up to twice
+    /// that and 128 more.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         let mut store = Self::new();
@@ -249,7 +250,8 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
     ///
     /// # Panics
     ///
-    /// If 2^28 values fit no lane.
+    /// If 2^28 values fit no lane, or a lane's 2^60 numbers are used up: at one
+    /// each nanosecond, in 36 years.
     #[inline]
     fn insert(&mut self, at: Instant, value: T) -> Handle {
         let at = at.as_nanos();

@@ -535,9 +535,16 @@ impl<T> Places<T> {
     }
 
     /// Memory for the chunk that begins at `tail`.
+    ///
+    /// # Panics
+    ///
+    /// If its numbers are the last ones: from there on `tail` would wrap, and
+    /// rule 2 would not hold.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
+        let end = self.tail.checked_add(STEP * CHUNK);
+        assert!(end.is_some(), "a lane has 2^60 numbers");
         // Two for one: so what was taken behind a value goes when that has gone,
         // and not only when its own time has come.
         for _ in 0..2 {

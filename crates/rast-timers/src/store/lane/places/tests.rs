@@ -61,12 +61,16 @@ fn places_are_a_map_by_number() {
                 let handles = handles.map(|(_, number)| Handle::from_word(number + 3));
                 let handles: Vec<_> = handles.take(random(100) as usize).collect();
                 let mut each = handles.iter();
-                let dead = places.dead;
+                // In a row from the front on, in its chunk.
+                let row = match places.dead {
+                    0 => handles.len().min(skip).min(places.rest(CHUNK).len()),
+                    _ => 0,
+                };
                 let taken = places.take_row(3, &handles, |handle, value| {
                     assert_eq!(Some(&handle), each.next());
                     assert_eq!(map.remove(&(handle.to_word() - 3)), Some(value.0));
                 });
-                assert!(taken <= skip.min(CHUNK as usize) && (taken == 0 || dead == 0));
+                assert_eq!(taken, row);
             }
             6..8 if !map.is_empty() => {
                 // Before, at and behind the front, and beyond the back.
@@ -165,6 +169,30 @@ fn what_is_taken_does_not_pile_up() {
         assert_eq!(places.first(), Some((5, true)));
         places.check_invariants();
     }
+}
+
+/// Where the numbers would wrap, nothing is put any more, and what was put is
+/// whole.
+#[test]
+fn numbers_end_before_they_wrap() {
+    let mut places = Places::new();
+    // As if as many had come and gone: whole turns of the directory but the last
+    // two chunks.
+    for at in 0..2 * CHUNK {
+        assert!(places.push(at, at).is_ok());
+    }
+    let turns = u64::MAX - (u64::MAX % (2 * CHUNK * STEP)) - 2 * CHUNK * STEP;
+    places.head += turns;
+    places.tail += turns;
+    places.check_invariants();
+    for at in 0..CHUNK {
+        assert_eq!(places.take(turns + at * STEP), Some(at));
+        let at = at + 2 * CHUNK;
+        assert_eq!(places.push(at, at), Ok(turns + at * STEP));
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| places.push(FAR - 1, 7))).is_err());
+    assert_eq!(places.len(), 2 * CHUNK as usize);
+    places.check_invariants();
 }
 
 /// Panics when it is dropped, if it is told to.
