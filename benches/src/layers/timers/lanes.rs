@@ -79,12 +79,16 @@ fn let_fire<S: Deadlines>(store: &mut S, now: u64) -> u64 {
     fired
 }
 
-/// Uniform timeouts, `N` at a time: arms all, cancels half, lets the others fire, each timed.
-fn uniform<S: Deadlines, const N: usize, const HALF: usize, const BY: usize>(ops: u64) -> Sample {
+/// Uniform timeouts, `N` at a time: in each round `arm_and_cancel` arms all that it is given and cancels half, returning
+/// how many it cancelled; then the others fire.
+#[inline(always)]
+fn rounds<S: Deadlines, const N: usize>(
+    ops: u64,
+    mut arm_and_cancel: impl FnMut(&mut S, &[S::Time], &mut Spent) -> u64,
+) -> Spent {
     let mut store = S::new(N);
     let rounds = (ops / N as u64).max(1);
     let mut spent = Spent::default();
-    let mut keys = Vec::with_capacity(N);
     for round in 0..=rounds {
         let now = round * 40 * MILLI;
         let times = timeouts(&store, now, N);
@@ -92,6 +96,19 @@ fn uniform<S: Deadlines, const N: usize, const HALF: usize, const BY: usize>(ops
             // The first round gets the memory.
             spent = Spent::default();
         }
+        let gone = arm_and_cancel(&mut store, &times, &mut spent);
+        let before = Instant::now();
+        let fired = let_fire(&mut store, now);
+        spent.add(FIRE, before, fired);
+        assert_eq!(gone + fired, N as u64);
+    }
+    spent
+}
+
+/// Each on its own: arms all, cancels half, lets the others fire, each timed.
+fn uniform<S: Deadlines, const N: usize, const HALF: usize, const BY: usize>(ops: u64) -> Sample {
+    let mut keys = Vec::with_capacity(N);
+    let spent = rounds::<S, N>(ops, |store, times, spent| {
         let before = Instant::now();
         keys.extend(times.iter().map(|&at| store.insert(at, 1)));
         spent.add(ARM, before, N as u64);
@@ -111,28 +128,16 @@ fn uniform<S: Deadlines, const N: usize, const HALF: usize, const BY: usize>(ops
         let before = Instant::now();
         let gone: u64 = leave.drain(..).filter_map(|key| store.cancel(key)).sum();
         spent.add(CANCEL, before, gone);
-        drop(stay);
-        let before = Instant::now();
-        let fired = let_fire(&mut store, now);
-        spent.add(FIRE, before, fired);
-        assert_eq!(gone + fired, N as u64);
-    }
+        gone
+    });
     spent.sample(BY)
 }
 
 /// The same by sixteens: arms all, cancels the older half, lets the others fire.
 fn uniform_batches<S: Deadlines, const N: usize, const BY: usize>(ops: u64) -> Sample {
     const BATCH: usize = 16;
-    let mut store = S::new(N);
-    let rounds = (ops / N as u64).max(1);
-    let mut spent = Spent::default();
     let mut keys: Vec<_> = (0..N / BATCH).map(|_| Vec::with_capacity(BATCH)).collect();
-    for round in 0..=rounds {
-        let now = round * 40 * MILLI;
-        let times = timeouts(&store, now, N);
-        if round == 1 {
-            spent = Spent::default();
-        }
+    let spent = rounds::<S, N>(ops, |store, times, spent| {
         let before = Instant::now();
         for (times, keys) in times.chunks_exact(BATCH).zip(&mut keys) {
             store.insert_all(times, keys);
@@ -143,11 +148,8 @@ fn uniform_batches<S: Deadlines, const N: usize, const BY: usize>(ops: u64) -> S
         let gone: u64 = leave.iter_mut().map(|keys| store.cancel_all(keys)).sum();
         spent.add(CANCEL, before, gone);
         stay.iter_mut().for_each(Vec::clear);
-        let before = Instant::now();
-        let fired = let_fire(&mut store, now);
-        spent.add(FIRE, before, fired);
-        assert_eq!(gone + fired, N as u64);
-    }
+        gone
+    });
     spent.sample(BY)
 }
 
