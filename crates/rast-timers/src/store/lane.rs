@@ -32,7 +32,7 @@ mod places;
 use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept};
 use crate::Instant;
 use core::fmt;
-use places::{FAR, Places, STEP};
+use places::{FAR, Places, Row, STEP};
 
 /// The most lanes.
 const LANES: usize = 8;
@@ -141,6 +141,29 @@ impl<T> LaneStore<T> {
         self.insert_stray(at, value)
     }
 
+    /// Stores in a row what the first lane does not take. Inlined, since the
+    /// caller's iterator and closure would else have to lie in memory.
+    #[inline(always)]
+    fn insert_row_beyond(
+        &mut self,
+        (at, value): (u64, T),
+        more: &mut impl Iterator<Item = (u64, T)>,
+        mut each: impl FnMut(Handle),
+    ) -> Row<T> {
+        let Some(lane) = self.lane_for(at) else {
+            each(self.insert_stray(at, value));
+            let next = more.next();
+            return Row { count: 1, next };
+        };
+        // Rule 2: what is there already, or later, is for another lane.
+        let before = match lane.checked_sub(1) {
+            Some(above) => self.lanes[above].last(),
+            None => FAR,
+        };
+        let each = |number| each(handle(lane, number));
+        self.lanes[lane].push_row((at, value), before, more, each)
+    }
+
     /// The lane that takes a deadline, opened if need be.
     #[inline]
     fn lane_for(&mut self, at: u64) -> Option<usize> {
@@ -209,7 +232,27 @@ impl<T> LaneStore<T> {
         first
     }
 
+    /// Takes out what is not in the first lane. Inlined, it would be joined with
+    /// what takes out of that.
     #[inline(never)]
+    fn cancel_beyond(&mut self, handle: Handle) -> Option<T> {
+        let word = handle.to_word();
+        match self.lanes.get_mut((word % STEP) as usize) {
+            Some(lane) => lane.take(word),
+            None => self.cancel_stray(handle),
+        }
+    }
+
+    /// Takes out in a row what is not in the first lane.
+    #[inline(always)]
+    fn cancel_row_beyond(&mut self, handles: &[Handle], each: impl FnMut(Handle, T)) -> usize {
+        let lane = handles.first().map_or(0, |handle| handle.to_word() % STEP);
+        match self.lanes.get_mut(lane as usize) {
+            Some(places) => places.take_row(lane, handles, each),
+            None => 0,
+        }
+    }
+
     fn cancel_stray(&mut self, handle: Handle) -> Option<T> {
         if handle.to_word() % STEP != ASTRAY {
             return None;
@@ -272,22 +315,17 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
         let mut next = values.next();
         let mut count = 0;
         while let Some((at, value)) = next {
-            let Some(lane) = self.lane_for(at) else {
-                each(self.insert_stray(at, value));
-                count += 1;
-                next = values.next();
-                continue;
-            };
-            // Rule 2: what is there already, or later, is for another lane.
-            let before = match lane.checked_sub(1) {
-                Some(above) => self.lanes[above].last(),
-                None => FAR,
-            };
-            let each = |number| {
-                count += 1;
-                each(handle(lane, number));
-            };
-            next = self.lanes[lane].push_row((at, value), before, &mut values, each);
+            // Apart, as in `cancel`.
+            if self.lanes[0].takes(at) {
+                let each = |number| each(handle(0, number));
+                let row = self.lanes[0].push_row((at, value), FAR, &mut values, each);
+                count += row.count;
+                next = row.next;
+            } else {
+                let row = self.insert_row_beyond((at, value), &mut values, &mut each);
+                count += row.count;
+                next = row.next;
+            }
         }
         count
     }
@@ -296,9 +334,10 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
     #[inline]
     fn cancel(&mut self, handle: Handle) -> Option<T> {
         let word = handle.to_word();
-        match self.lanes.get_mut((word % STEP) as usize) {
-            Some(lane) => lane.take(word),
-            None => self.cancel_stray(handle),
+        // The first lane apart: where its fields lie is known beforehand.
+        match word % STEP {
+            0 => self.lanes[0].take(word),
+            _ => self.cancel_beyond(handle),
         }
     }
 
@@ -307,14 +346,14 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
     fn cancel_all(&mut self, handles: &[Handle], mut each: impl FnMut(Handle, T)) -> usize {
         let (mut rest, mut count) = (handles, 0);
         while let Some((&handle, others)) = rest.split_first() {
-            let lane = handle.to_word() % STEP;
-            if let Some(places) = self.lanes.get_mut(lane as usize) {
-                let row = places.take_row(lane, rest, &mut each);
-                if row > 0 {
-                    count += row;
-                    rest = &rest[row..];
-                    continue;
-                }
+            let row = match handle.to_word() % STEP {
+                0 => self.lanes[0].take_row(0, rest, &mut each),
+                _ => self.cancel_row_beyond(rest, &mut each),
+            };
+            if row > 0 {
+                count += row;
+                rest = &rest[row..];
+                continue;
             }
             if let Some(value) = self.cancel(handle) {
                 count += 1;

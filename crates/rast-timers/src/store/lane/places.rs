@@ -79,6 +79,14 @@ impl<T> Place<T> {
         at << 1 | LIVE
     }
 
+    /// How many bytes from the beginning of its chunk a number's place is: one
+    /// instruction where a place has as many bytes as there are from number to
+    /// number.
+    #[inline(always)]
+    const fn offset(number: u64) -> usize {
+        (number % (STEP * CHUNK)) as usize * size_of::<Self>() / STEP as usize
+    }
+
     #[inline(always)]
     const fn at(&self) -> u64 {
         self.key >> 1
@@ -98,13 +106,27 @@ type First<T> = NonNull<Place<T>>;
 /// Which place of its chunk a number has.
 #[inline(always)]
 const fn within(number: u64) -> u64 {
-    number / STEP % CHUNK
+    number % (STEP * CHUNK) / STEP
+}
+
+/// Whether a number's place is the first of its chunk.
+#[inline(always)]
+const fn is_first(number: u64) -> bool {
+    number.is_multiple_of(STEP * CHUNK)
 }
 
 /// Which chunk a number's place is in.
 #[inline(always)]
 const fn chunk(number: u64) -> u64 {
     number / (STEP * CHUNK)
+}
+
+/// What [`Places::push_row`] came to.
+pub(super) struct Row<T> {
+    /// How many values were put.
+    pub(super) count: usize,
+    /// The first that does not belong to them, `None` if there are no more.
+    pub(super) next: Option<(u64, T)>,
 }
 
 pub(super) struct Places<T> {
@@ -169,6 +191,12 @@ impl<T> Places<T> {
         (self.tail - self.head) / STEP
     }
 
+    /// Whether a value for `at` may be put behind all others.
+    #[inline(always)]
+    pub(super) fn takes(&self, at: u64) -> bool {
+        self.last() <= at && at < FAR
+    }
+
     /// Whether there is no place, not even one without a value.
     pub(super) fn is_bare(&self) -> bool {
         self.head == self.tail
@@ -213,14 +241,14 @@ impl<T> Places<T> {
     #[inline(always)]
     pub(super) fn push(&mut self, at: u64, value: T) -> Result<u64, T> {
         let number = self.tail;
-        let index = within(number) as usize;
+        let offset = Place::<T>::offset(number);
         let key = Place::<T>::live(at);
-        let fits = if index == 0 {
+        let fits = if offset == 0 {
             self.begin(at)
         } else {
-            // SAFETY: by rule 3 `back` is the chunk of the place before `tail`,
-            // which is in it at the index before.
-            let before = unsafe { self.back.add(index - 1) };
+            // SAFETY: by rule 3 `back` is the chunk of the place before `tail`; it is
+            // inside of it, for this one is not its first.
+            let before = unsafe { self.back.byte_add(offset - size_of::<Place<T>>()) };
             // SAFETY: by rule 4 its key is there, and nothing changes it now.
             at < FAR && unsafe { (*before.as_ptr()).key } <= key
         };
@@ -229,7 +257,7 @@ impl<T> Places<T> {
         }
         // SAFETY: `back` is the chunk of this number: by rule 3, for the one before
         // is in it too, or `begin` has just made it so.
-        let place = unsafe { self.back.add(index) };
+        let place = unsafe { self.back.byte_add(offset) };
         let value = MaybeUninit::new(value);
         // SAFETY: it is memory of ours for a place, by rule 2 of no other number,
         // and nothing refers to it.
@@ -243,7 +271,7 @@ impl<T> Places<T> {
     #[cold]
     #[inline(never)]
     fn begin(&mut self, at: u64) -> bool {
-        let fits = self.last() <= at && at < FAR;
+        let fits = self.takes(at);
         if fits {
             self.grow();
         }
@@ -252,7 +280,7 @@ impl<T> Places<T> {
 
     /// Puts `first` and then what `more` gives behind all others, as long as
     /// their deadlines rise and are before `before`, and hands the number of each
-    /// to `each`; returns the first that is not so.
+    /// to `each`.
     ///
     /// If `more` or `each` panics, what has been put stays.
     ///
@@ -266,38 +294,51 @@ impl<T> Places<T> {
         before: u64,
         more: &mut impl Iterator<Item = (u64, T)>,
         mut each: impl FnMut(u64),
-    ) -> Option<(u64, T)> {
+    ) -> Row<T> {
         assert!(before <= FAR, "rule 4");
         let mut last = self.last();
-        let mut row = Row {
-            number: self.tail,
+        let start = self.tail;
+        let mut put = Put {
+            number: start,
             places: self,
         };
         let (mut at, mut value) = first;
-        loop {
+        let next = 'row: loop {
             if at < last || at >= before {
-                return Some((at, value));
+                break Some((at, value));
             }
-            let number = row.number;
-            if within(number) == 0 {
-                row.places.tail = number;
-                row.places.grow();
+            if is_first(put.number) {
+                put.places.tail = put.number;
+                put.places.grow();
             }
-            // SAFETY: `back` is the chunk of this number: by rule 3, for the one
-            // before is in it too, or `grow` has just made it so.
-            let place = unsafe { row.places.back.add(within(number) as usize) };
-            let put = Place {
-                key: Place::<T>::live(at),
-                value: MaybeUninit::new(value),
-            };
-            // SAFETY: it is memory of ours for a place, by rule 2 of no other
-            // number, and nothing refers to it.
-            unsafe { place.write(put) };
-            row.number = number + STEP;
-            last = at;
-            each(number);
-            (at, value) = more.next()?;
-        }
+            let back = put.places.back;
+            for index in within(put.number)..CHUNK {
+                // Once more, so that inside of a chunk nothing else is looked at.
+                if at < last || at >= before {
+                    break 'row Some((at, value));
+                }
+                // SAFETY: `back` is the chunk of this number: by rule 3, for the one
+                // before is in it too, or `grow` has just made it so.
+                let place = unsafe { back.add(index as usize) };
+                let whole = Place {
+                    key: Place::<T>::live(at),
+                    value: MaybeUninit::new(value),
+                };
+                // SAFETY: it is memory of ours for a place, by rule 2 of no other
+                // number, and nothing refers to it.
+                unsafe { place.write(whole) };
+                let number = put.number;
+                put.number = number + STEP;
+                last = at;
+                each(number);
+                match more.next() {
+                    Some(next) => (at, value) = next,
+                    None => break 'row None,
+                }
+            }
+        };
+        let count = ((put.number - start) / STEP) as usize;
+        Row { count, next }
     }
 
     /// Takes the value of `number`, the bits below [`STEP`] aside; `None` if
@@ -318,7 +359,7 @@ impl<T> Places<T> {
         // SAFETY: `number` is from `head` to `tail`.
         let chunk = unsafe { self.chunk_of(number) };
         // SAFETY: the remainder is inside of the chunk.
-        let mut place = unsafe { chunk.add(within(number) as usize) };
+        let mut place = unsafe { chunk.byte_add(Place::<T>::offset(number)) };
         // SAFETY: the place is written, by rule 1, and nothing refers to it.
         let place = unsafe { place.as_mut() };
         if !place.is_live() {
@@ -343,7 +384,7 @@ impl<T> Places<T> {
         }
         // SAFETY: there is a place, so by rule 3 `front` is the chunk of `head`.
         // The remainder is inside of it.
-        let place = unsafe { self.front.add(within(self.head) as usize) };
+        let place = unsafe { self.front.byte_add(Place::<T>::offset(self.head)) };
         // SAFETY: the place is written, by rule 1, and nothing refers to it.
         let place = unsafe { place.as_ref() };
         // SAFETY: no place is without its value; this one goes with the next line.
@@ -386,17 +427,29 @@ impl<T> Places<T> {
         // SAFETY: these are places of a chunk. Until `run` is dropped, behind the
         // loop, nothing changes or frees them: what is changed before is its count.
         let rest = unsafe { &*rest };
+        let handles = &handles[..rest.len()];
+        let first = self.head + lane;
+        // Nothing where a handle is that of its place.
+        let pairs = handles.iter().zip(0..);
+        let mut differ = pairs.map(|(handle, step)| handle.to_word() ^ (first + step * STEP));
+        // All of them at once, without a branch for each, if the last one promises it.
+        let is_last = |handle: &Handle| {
+            let step = handles.len() as u64 - 1;
+            handle.to_word() == first + step * STEP
+        };
+        let is_row = handles.last().is_some_and(is_last)
+            && differ.clone().fold(0, |all, bits| all | bits) == 0;
+        let count = if is_row {
+            handles.len()
+        } else {
+            differ.position(|bits| bits != 0).unwrap_or(0)
+        };
         let mut run = Run::<_, true>::new(self);
-        let mut count = 0;
-        for (place, &handle) in rest.iter().zip(handles) {
-            if handle.to_word() != run.number + lane {
-                break;
-            }
+        for (place, &handle) in rest[..count].iter().zip(&handles[..count]) {
             // SAFETY: no place is without its value. It is passed with the next
             // line, so the value is taken once, also if `each` panics.
             let value = unsafe { place.value.assume_init_read() };
             run.number += STEP;
-            count += 1;
             each(handle, value);
         }
         count
@@ -428,7 +481,8 @@ impl<T> Places<T> {
 
     /// Takes out values at the front whose deadline is not after `until`, gives
     /// them to `each` with number and deadline, and returns how many; at most
-    /// `most`, and none beyond the end of the first chunk.
+    /// `most`, and none beyond the end of the first chunk. Places without a value
+    /// between them go too, and do not count.
     ///
     /// If `each` panics, the value that it was given is gone and all others
     /// stay.
@@ -440,12 +494,13 @@ impl<T> Places<T> {
         mut each: impl FnMut(u64, u64, T),
     ) -> usize {
         let until = Place::<T>::live(until.min(FAR - 1));
-        let rest: *const [Place<T>] = self.rest(most);
+        let is_whole = self.dead == 0;
+        let rest: *const [Place<T>] = self.rest(if is_whole { most } else { CHUNK });
         // SAFETY: these are places of a chunk. Until `run` is dropped, behind
         // the loops, nothing changes or frees them: what is changed before is its
         // counts.
         let rest = unsafe { &*rest };
-        if self.dead == 0 && rest.last().is_some_and(|place| place.key <= until) {
+        if is_whole && rest.last().is_some_and(|place| place.key <= until) {
             let mut run = Run::<_, true>::new(self);
             // All of them, since they are sorted.
             for place in rest {
@@ -464,11 +519,14 @@ impl<T> Places<T> {
             if place.key > until {
                 break;
             }
+            let number = run.number;
             if !place.is_live() {
-                run.number += STEP;
+                run.number = number + STEP;
                 continue;
             }
-            let number = run.number;
+            if run.taken == most {
+                break;
+            }
             // SAFETY: by rule 1 it has a value. The place is passed with the next
             // line, so the value is taken once, also if `each` panics.
             let value = unsafe { place.value.assume_init_read() };
@@ -519,7 +577,7 @@ impl<T> Places<T> {
     #[inline(always)]
     fn pass(&mut self, number: u64) {
         self.head = number;
-        if within(number) == 0 {
+        if is_first(number) {
             self.turn();
         }
     }
@@ -595,7 +653,7 @@ impl<T> Places<T> {
             // SAFETY: `number` is from `head` to `tail`.
             let chunk = unsafe { self.chunk_of(number) };
             // SAFETY: the remainder is inside of the chunk.
-            let place = unsafe { chunk.add(within(number) as usize) };
+            let place = unsafe { chunk.byte_add(Place::<T>::offset(number)) };
             // SAFETY: by rule 1 it is written.
             let place = unsafe { place.as_ref() };
             dead += u64::from(!place.is_live());
@@ -608,12 +666,12 @@ impl<T> Places<T> {
 }
 
 /// Keeps count of what [`Places::push_row`] has put, also through a panic.
-struct Row<'a, T> {
+struct Put<'a, T> {
     places: &'a mut Places<T>,
     number: u64,
 }
 
-impl<T> Drop for Row<'_, T> {
+impl<T> Drop for Put<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         self.places.tail = self.number;

@@ -46,12 +46,14 @@ fn places_are_a_map_by_number() {
                 let row = core::iter::repeat_n(at, count as usize).chain([end]);
                 let mut row = row.map(|at| (at, (at, Rc::clone(&alive))));
                 let first = row.next().unwrap();
+                let start = next;
                 let left = places.push_row(first, before, &mut row, |number| {
                     assert_eq!(number, next);
                     map.insert(next, at);
                     next += STEP;
                 });
-                assert_eq!(left.map(|left| left.0), Some(end));
+                assert_eq!(left.next.map(|next| next.0), Some(end));
+                assert_eq!(left.count as u64, (next - start) / STEP);
             }
             7 if !map.is_empty() => {
                 // Those at the front, with one left out perhaps.
@@ -59,11 +61,20 @@ fn places_are_a_map_by_number() {
                 let handles = map.keys().enumerate();
                 let handles = handles.filter(|(index, _)| *index != skip);
                 let handles = handles.map(|(_, number)| Handle::from_word(number + 3));
-                let handles: Vec<_> = handles.take(random(100) as usize).collect();
+                let mut handles: Vec<_> = handles.take(random(100) as usize).collect();
+                // Perhaps one that is of no place.
+                let wrong = random(200) as usize;
+                if let Some(handle) = handles.get_mut(wrong) {
+                    *handle = Handle::from_word(3 + STEP / 2);
+                }
                 let mut each = handles.iter();
                 // In a row from the front on, in its chunk.
                 let row = match places.dead {
-                    0 => handles.len().min(skip).min(places.rest(CHUNK).len()),
+                    0 => handles
+                        .len()
+                        .min(skip)
+                        .min(wrong)
+                        .min(places.rest(CHUNK).len()),
                     _ => 0,
                 };
                 let taken = places.take_row(3, &handles, |handle, value| {
@@ -133,6 +144,25 @@ fn what_is_taken_is_skipped() {
     assert_eq!(out, [999]);
     assert!(looks <= 1000 / CHUNK + 1);
     places.check_invariants();
+}
+
+/// What is taken counts for nothing when a count of others is drained.
+#[test]
+fn a_drain_counts_values() {
+    let mut places = Places::new();
+    let numbers: Vec<u64> = (0..CHUNK).map(|at| places.push(at, at).unwrap()).collect();
+    for &number in numbers.iter().skip(1).step_by(2) {
+        assert!(places.take(number).is_some());
+    }
+    let mut out = Vec::new();
+    for count in [0, 1, 20, 11, 0] {
+        let most = if count == 11 { 20 } else { count };
+        let drained = places.drain(FAR - 1, most, |_, _, value| out.push(value));
+        assert_eq!(drained as u64, count);
+        places.check_invariants();
+    }
+    assert!(out.into_iter().eq((0..CHUNK).step_by(2)));
+    assert!(places.is_bare());
 }
 
 /// Places at the front go though nobody expires, once no value is before
