@@ -132,7 +132,22 @@ impl<T> LaneStore<T> {
     /// Stores what the first lane does not take.
     #[inline(never)]
     fn insert_beyond(&mut self, at: u64, mut value: T) -> Handle {
-        if let Some(lane) = self.lane_for(at) {
+        // Without a call where the chunk has room, so that no register is saved.
+        if let Some(lane) = self.taker_beyond(at)
+            && self.lanes[lane].has_room()
+        {
+            match self.lanes[lane].push(at, value) {
+                Ok(number) => return handle(lane, number),
+                Err(back) => value = back,
+            }
+        }
+        self.insert_beyond_slow(at, value)
+    }
+
+    /// The same, if need be in a lane or a chunk that is opened for it.
+    #[inline(never)]
+    fn insert_beyond_slow(&mut self, at: u64, mut value: T) -> Handle {
+        if let Some(lane) = self.lane_beyond(at) {
             match self.lanes[lane].push(at, value) {
                 Ok(number) => return handle(lane, number),
                 Err(back) => value = back,
@@ -150,7 +165,7 @@ impl<T> LaneStore<T> {
         more: &mut impl Iterator<Item = (u64, T)>,
         mut each: impl FnMut(Handle),
     ) -> Row<T> {
-        let Some(lane) = self.lane_for(at) else {
+        let Some(lane) = self.lane_beyond(at) else {
             each(self.insert_stray(at, value));
             let next = more.next();
             return Row { count: 1, next };
@@ -164,14 +179,22 @@ impl<T> LaneStore<T> {
         self.lanes[lane].push_row((at, value), before, more, each)
     }
 
-    /// The lane that takes a deadline, opened if need be.
+    /// The lane that takes a deadline that the first one does not, opened if need
+    /// be.
     #[inline]
-    fn lane_for(&mut self, at: u64) -> Option<usize> {
+    fn lane_beyond(&mut self, at: u64) -> Option<usize> {
         if at >= FAR {
             return None;
         }
-        let mut lasts = self.lanes[..self.used].iter().map(Places::last);
-        lasts.position(|last| last <= at).or_else(|| self.open())
+        self.taker_beyond(at).or_else(|| self.open())
+    }
+
+    /// The lane in use, but the first, that takes a deadline.
+    #[inline(always)]
+    fn taker_beyond(&self, at: u64) -> Option<usize> {
+        let lanes = self.lanes[..self.used].iter().enumerate().skip(1);
+        let mut takers = lanes.filter(|(_, places)| places.takes(at));
+        takers.next().map(|(lane, _)| lane)
     }
 
     #[inline(never)]
@@ -253,6 +276,7 @@ impl<T> LaneStore<T> {
         }
     }
 
+    #[inline(never)]
     fn cancel_stray(&mut self, handle: Handle) -> Option<T> {
         if handle.to_word() % STEP != ASTRAY {
             return None;

@@ -197,6 +197,12 @@ impl<T> Places<T> {
         self.last() <= at && at < FAR
     }
 
+    /// Whether the next place is in the chunk of the last one.
+    #[inline(always)]
+    pub(super) fn has_room(&self) -> bool {
+        Place::<T>::offset(self.tail) != 0
+    }
+
     /// Whether there is no place, not even one without a value.
     pub(super) fn is_bare(&self) -> bool {
         self.head == self.tail
