@@ -550,6 +550,15 @@ macro_rules! firing {
     }};
 }
 
+/// The calendar's cost by how many stand, all of them in one round: elsewhere each population is a
+/// scenario of its own, taken minutes from the next.
+macro_rules! populations {
+    ($name:literal, $($row:literal => $run:expr),+ $(,)?) => {
+        Scenario::new(LAYER, $name, 2_000_000, 2_000)
+            $(.ours(concat!("rast CalendarStore, ", $row), $run))+
+    };
+}
+
 /// The scenarios of this file.
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -581,6 +590,25 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "1 000 000 deadlines: cancel any sixteen, arm sixteen",
             batches,
             1_000_000
+        ),
+        populations!(
+            "by population: arm all, cancel all",
+            "64" => all::<CalendarStore<u64>, 64>,
+            "4096" => all::<CalendarStore<u64>, 4096>,
+            "65 536" => all::<CalendarStore<u64>, 65_536>,
+            "1 000 000" => all::<CalendarStore<u64>, 1_000_000>,
+        ),
+        populations!(
+            "by population: cancel the oldest, arm one",
+            "64" => churn::<CalendarStore<u64>, 64, false>,
+            "4096" => churn::<CalendarStore<u64>, 4096, false>,
+            "1 000 000" => churn::<CalendarStore<u64>, 1_000_000, false>,
+        ),
+        populations!(
+            "by population: cancel any, arm one",
+            "64" => churn::<CalendarStore<u64>, 64, true>,
+            "1 000 000" => churn::<CalendarStore<u64>, 1_000_000, true>,
+            "1 000 000, by sixteens" => batches::<CalendarStore<u64>, 1_000_000>,
         ),
         firing!("mixed, a turn each millisecond", mixed),
         firing!(
