@@ -231,6 +231,41 @@ fn a_stray_comes_before_its_equals() {
     }
 }
 
+/// However many are cancelled before the next value, a call passes no more than
+/// a chunk of 64 places for each unit of its budget.
+#[test]
+fn what_is_cancelled_is_passed_within_the_budget() {
+    const COUNT: u64 = 5_000;
+    for stays in [2, 3, 64, 1_000, COUNT] {
+        for budget in [1, 2, 7, 64] {
+            let mut store = LaneStore::new();
+            let handles: Vec<_> = (0..COUNT).map(|nth| store.insert(at(nth), nth)).collect();
+            // From behind, so that those at the front wait for `expire`.
+            for (&handle, nth) in handles.iter().rev().zip((0..COUNT).rev()) {
+                if nth % stays != 0 && nth != COUNT - 1 {
+                    assert_eq!(store.cancel(handle), Some(nth));
+                }
+            }
+            let mut front = 0;
+            loop {
+                let swept = store.expire(Instant::MAX, budget, |due| {
+                    assert!(due.value % stays == 0 || due.value == COUNT - 1);
+                });
+                assert!(swept.fired <= budget);
+                // A place's deadline is its number here.
+                let next = store.next_deadline().map_or(COUNT, Instant::as_nanos);
+                assert!(next - front <= 64 * budget as u64, "{front} to {next}");
+                assert!(next > front || !swept.more);
+                front = next;
+                if !swept.more {
+                    break;
+                }
+            }
+            assert!(store.is_empty());
+        }
+    }
+}
+
 fn slack_makes_deadlines_meet(mut store: impl DeadlineStore<u32>) {
     for value in 0..100 {
         let from = 1_000_000 + u64::from(value) * 1_000;

@@ -436,7 +436,8 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
     }
 
     /// As the steps, but what is due in a row in one lane costs one look at the
-    /// others; cancelled places between them cost no step.
+    /// others. Cancelled places cost nothing of the budget where a value comes out
+    /// with them; still no more than 64 places are passed for each unit of it.
     #[inline]
     fn expire(&mut self, now: Instant, budget: usize, mut each: impl FnMut(Expired<T>)) -> Swept {
         let mut fired = 0;

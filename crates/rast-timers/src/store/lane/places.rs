@@ -81,10 +81,10 @@ impl<T> Place<T> {
 
     /// How many bytes from the beginning of its chunk a number's place is: one
     /// instruction where a place has as many bytes as there are from number to
-    /// number.
+    /// number. In 64 bits, for the product may be `STEP` times a chunk.
     #[inline(always)]
     const fn offset(number: u64) -> usize {
-        (number % (STEP * CHUNK)) as usize * size_of::<Self>() / STEP as usize
+        (number % (STEP * CHUNK) * size_of::<Self>() as u64 / STEP) as usize
     }
 
     #[inline(always)]

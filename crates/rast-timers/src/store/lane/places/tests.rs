@@ -225,6 +225,62 @@ fn numbers_end_before_they_wrap() {
     places.check_invariants();
 }
 
+/// Puts, takes and drains values made from their numbers, over some chunks.
+fn come_and_go<T: PartialEq + core::fmt::Debug>(value: fn(u64) -> T) {
+    let mut places = Places::new();
+    let mut next = 0;
+    for _ in 0..20 {
+        let start = next;
+        for at in start..start + 30 {
+            assert_eq!(places.push(at, value(at)), Ok(at * STEP));
+        }
+        let mut more = (start + 31..start + 90).map(|at| (at, value(at)));
+        let row = places.push_row((start + 30, value(start + 30)), FAR, &mut more, |_| {});
+        assert!((row.count, row.next) == (60, None));
+        next = start + 90;
+        let handles: Vec<_> = (start..start + 40).collect();
+        let handles: Vec<_> = handles
+            .iter()
+            .map(|at| Handle::from_word(at * STEP))
+            .collect();
+        let mut taken = 0;
+        while taken < 40 {
+            taken += places.take_row(0, &handles[taken..], |handle, taken| {
+                assert_eq!(taken, value(handle.to_word() / STEP));
+            });
+        }
+        for at in (start + 40..start + 90).step_by(3) {
+            assert_eq!(places.take(at * STEP), Some(value(at)));
+        }
+        places.check_invariants();
+        while places.len() > 0 {
+            places.drain(FAR - 1, CHUNK, |number, at, drained| {
+                assert_eq!((number, drained), (at * STEP, value(at)));
+            });
+        }
+        places.trim();
+        assert!(places.is_bare());
+    }
+}
+
+/// A place is found by its bytes, whatever size it has.
+#[test]
+fn values_have_any_size_and_alignment() {
+    #[derive(PartialEq, Debug)]
+    #[repr(align(256))]
+    struct Aligned(u64);
+    #[derive(PartialEq, Debug)]
+    #[repr(align(64))]
+    struct Nothing;
+    come_and_go(|_| ());
+    come_and_go(|_| Nothing);
+    come_and_go(|at| at as u8);
+    come_and_go(|at| (at, at as u32));
+    come_and_go(|at| [at; 37]);
+    come_and_go(Aligned);
+    come_and_go(std_alloc::boxed::Box::new);
+}
+
 /// Panics when it is dropped, if it is told to.
 struct Touchy {
     _alive: Rc<()>,
