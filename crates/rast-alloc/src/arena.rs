@@ -24,6 +24,7 @@ use core::ptr::{self, NonNull};
 use crate::Layout;
 use crate::block::Block;
 use crate::hardened::link::Keys;
+use crate::hardened::marks::{FREED, Mark};
 use crate::hardened::units::Number;
 use crate::hardened::{self, HARDENED};
 use crate::kept::Kept;
@@ -231,6 +232,26 @@ impl Arena {
         self.segments.has(block)
     }
 
+    /// The mark of a block, in a hardened build.
+    ///
+    /// # Safety
+    ///
+    /// 1. The block is known to be this arena's, by [`has_near`](Self::has_near).
+    #[inline(always)]
+    pub(crate) unsafe fn near_mark(&self, block: *mut u8) -> Mark<'_> {
+        // SAFETY: obligation 1.
+        unsafe { self.segments.mark_of(block) }
+    }
+
+    /// Asks for the mark of a block that will be accepted, in a hardened build.
+    #[inline(always)]
+    pub(crate) fn fetch_mark(&self, block: *mut Block) {
+        if self.has_near(block.cast()) {
+            // SAFETY: the block is known to be this arena's.
+            unsafe { self.near_mark(block.cast()) }.fetch();
+        }
+    }
+
     /// Whether a block is known to be this arena's without a look at its header, in a hardened build.
     #[inline]
     pub(crate) fn is_known(&self, block: *mut u8) -> bool {
@@ -284,14 +305,11 @@ impl Arena {
         if block.is_null() {
             return ptr::null_mut();
         }
-        if HARDENED && !hardened::take(block, class) {
-            // As if the list were empty: the slow path says what is wrong.
-            return ptr::null_mut();
-        }
         // SAFETY: blocks in a list are free and this arena's, their links written when they were pushed.
         let next = unsafe { Block::next_by(block, &self.keys) };
         // SAFETY: as above, and links of lists are written twice.
-        if HARDENED && !unsafe { self.keys.is_repeated(block, next) } {
+        if HARDENED && !unsafe { hardened::take(block, class, &self.keys) } {
+            // As if the list were empty: the slow path says what is wrong.
             return ptr::null_mut();
         }
         slot.head.set(next);
@@ -308,16 +326,42 @@ impl Arena {
     #[inline(always)]
     pub(crate) unsafe fn push(&self, class: usize, block: *mut u8, size: usize) {
         if HARDENED {
-            if !hardened::is_used(block, class) {
-                // SAFETY: obligation 1.
-                unsafe { self.push_suspect(class, block, size) };
-                return;
-            }
-            hardened::retire(block);
-        } else if cfg!(debug_assertions) {
+            // SAFETY: obligation 1.
+            unsafe { self.push_marked(class, block, size, Mark::of(block)) };
+            return;
+        }
+        if cfg!(debug_assertions) {
             // SAFETY: obligation 1: the block lies in a mapped segment.
             unsafe { check_class(class, block) };
         }
+        // SAFETY: obligation 1.
+        unsafe { self.push_free(class, block, size) };
+    }
+
+    /// As [`push`](Self::push), in a hardened build, with the block's mark.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::push`].
+    #[inline(always)]
+    pub(crate) unsafe fn push_marked(&self, class: usize, block: *mut u8, size: usize, mark: Mark) {
+        if !mark.is_live(class) {
+            // SAFETY: obligation 1.
+            unsafe { self.push_suspect(class, block, size) };
+            return;
+        }
+        mark.write(FREED);
+        // SAFETY: obligation 1.
+        unsafe { self.push_free(class, block, size) };
+    }
+
+    /// As [`push`](Self::push), where nothing is left to be checked.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::push`].
+    #[inline(always)]
+    unsafe fn push_free(&self, class: usize, block: *mut u8, size: usize) {
         let slot = self.slot(class);
         let block = block.cast::<Block>();
         if slot.is_full() {

@@ -41,7 +41,7 @@ impl Block {
         // SAFETY: obligation 1; the reference ends before the block is anything else.
         let block = unsafe { &*this };
         // SAFETY: nobody writes the link while the caller alone has the block, obligation 1.
-        mix(this, block.next.with(|next| unsafe { *next }))
+        mix(block.next.with(|next| unsafe { *next }))
     }
 
     /// Writes the link, whatever stood there before.
@@ -51,7 +51,7 @@ impl Block {
     /// 1. `this` is at least a word of writable memory, aligned to a word, and the caller alone has it.
     #[inline(always)]
     pub unsafe fn set_next(this: *mut Self, next: *mut Self) {
-        let next = mix(this, next);
+        let next = mix(next);
         #[cfg(not(any(rast_loom, rast_shuttle)))]
         // SAFETY: obligation 1.
         unsafe {
@@ -92,11 +92,12 @@ impl Block {
     /// 1. As for [`Block::link`].
     #[inline(always)]
     pub(crate) unsafe fn link_by(this: *mut Self, next: *mut Self, keys: &Keys) {
+        let first = keys.mix(next);
         // SAFETY: obligation 1; every block holds a word and is aligned to it.
-        unsafe { this.write(Self::before(keys.mix(this, next))) };
+        unsafe { this.write(Self::before(first)) };
         if crate::hardened::HARDENED {
             // SAFETY: obligation 1; in a hardened build every block holds two words.
-            unsafe { keys.repeat(this, next) };
+            unsafe { keys.repeat(this, first) };
         }
     }
 
@@ -109,16 +110,16 @@ impl Block {
     pub(crate) unsafe fn next_by(this: *mut Self, keys: &Keys) -> *mut Self {
         // SAFETY: obligation 1.
         let block = unsafe { this.read() };
-        keys.mix(this, block.next.into_inner())
+        keys.mix(block.next.into_inner())
     }
 }
 
 /// A link as it stands in a block, or back: in a hardened build it is encoded.
 #[inline(always)]
-fn mix(_block: *mut Block, link: *mut Block) -> *mut Block {
+fn mix(link: *mut Block) -> *mut Block {
     #[cfg(not(any(rast_loom, rast_shuttle)))]
     if crate::hardened::HARDENED {
-        return crate::hardened::link::mix(_block, link);
+        return crate::hardened::link::mix(link);
     }
     link
 }

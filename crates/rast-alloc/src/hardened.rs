@@ -16,20 +16,24 @@
 //! 1. A mark is a byte for each 16 bytes of a segment, in its header: what begins there.
 //! 2. Who frees a block of a slab looks at its mark and stores another: "freed" if it is the owner, else "posted". That
 //!    is no exchange, so of two threads that free one block at the same moment both may have found it in use. Then it is
-//!    the owner who names it, as it alone takes blocks in and gives them out, and looks at the mark each time:
-//!    - The first letter makes "posted" to "freed", so that the second one finds another mark when it arrives: "freed", or
-//!      that of a block in use again.
-//!    - If the owner is one of the two, its "freed" may stay, and the letter finds it when it arrives; or "posted" stands
-//!      on a block in a list, and is found when that is about to be given out; or the letter takes that mark away before,
-//!      and the block stands in lists twice: it is given out once, and found to be in use when it is about to be given out
-//!      again, or its slab to be given up ([`give_up`]), or the slab has more blocks back than it gave out.
+//!    the owner who names it, as it alone takes blocks in and gives them out:
+//!    - A letter makes "posted" to "freed" when it arrives, and is named if it finds another mark: "freed", or that of a
+//!      block in use. So of two letters the second is, and the letter if the owner's "freed" stays, or was followed by
+//!      the mark of a block in use.
+//!    - Or the letter's "posted" stands on a block that the owner put into a list, and is taken away when that arrives: then
+//!      the block stands in lists twice. It is given out once: that spoils its links ([`link`]), so it is named when a list
+//!      leads to it again, unless it was freed and linked anew, or when its slab is given up ([`give_up`]) or has more
+//!      blocks back than it gave out.
 //!
-//!    So no block is given out, nor its slab, while it is in use. What is not seen is a second call that ends after the
-//!    block was given out again: it frees what is in use there then.
+//!    So but by chance no block is given out, nor its slab, while it is in use. What is not seen is a second call that ends after the
+//!    block was given out again: it frees what is in use there then. And where a thread that frees a block at the same
+//!    moment as its owner made a carrier of it ([`crate::parcel`]), it may write there until its letter arrives and is
+//!    named, although the owner gave the block out meanwhile; mostly that spoils the links, and is named before.
 //! 3. Who frees a span of another owner changes its mark by an exchange: a span that comes back is joined at once.
 //! 4. What the checks of a fast path do not like is left to the slow one, which looks again and says why.
-//! 5. A heap knows its own blocks by the addresses of its segments ([`units::Near`]), and what comes home goes by the class
-//!    that the mark of a posted block keeps: fast paths ask no header and no slab.
+//! 5. A heap knows its own blocks by the addresses of its segments ([`units::Near`]), those of others by the segments whose
+//!    blocks lie in its parcels ([`units::Afar`]), and what comes home goes by the class that the mark of a posted block
+//!    keeps: fast paths ask no header and no slab.
 //! 6. Nothing here allocates, waits or takes a lock.
 //!
 //! Without the feature the tables have no length and the checks are not compiled.
@@ -51,7 +55,8 @@ pub(crate) mod marks;
 pub(crate) mod register;
 pub(crate) mod units;
 
-use marks::{FREED, GONE, PLACE, live};
+use link::Keys;
+use marks::{FREED, GONE, Mark, PLACE, live, posted, slot_posted};
 
 /// Whether this build is hardened.
 pub(crate) const HARDENED: bool = cfg!(feature = "hardened");
@@ -61,12 +66,6 @@ pub(crate) fn check_segment(block: *mut u8, layout: Layout) {
     if matches!(units::at(block.addr()), units::NONE | units::OWN) {
         end(block, Level::of(layout).slot(), layout.size());
     }
-}
-
-/// A block of a slab that is in use goes into a parcel.
-#[inline(always)]
-pub(crate) fn posted(block: *mut u8, class: usize) {
-    marks::write(block, marks::posted(class));
 }
 
 /// Ends the process unless `block` may be a block of this arena with this layout.
@@ -110,7 +109,7 @@ pub(crate) fn check_used(block: *mut u8, slot: usize, size: usize) {
 /// Whether `block`, which lies in a segment, is in use with this slot.
 #[inline(always)]
 pub(crate) fn is_used(block: *mut u8, slot: usize) -> bool {
-    marks::read(block) == live(slot)
+    Mark::of(block).is_live(slot)
 }
 
 /// Ends the process unless the used span at `block` is as long as its size asks.
@@ -126,21 +125,28 @@ fn check_length(block: *mut u8, size: usize) {
 /// A block in use is given back to the arena that has it.
 #[inline(always)]
 pub(crate) fn retire(block: *mut u8) {
-    marks::write(block, FREED);
+    Mark::of(block).write(FREED);
 }
 
 /// A block is given out.
 #[inline(always)]
 pub(crate) fn revive(block: *mut u8, slot: usize) {
-    marks::write(block, live(slot));
+    Mark::of(block).write(live(slot));
 }
 
-/// A block of a list is given out; `false`, and nothing has changed, if it is not free.
+/// A block of a list is given out; `false`, and nothing has changed, if its two links differ. Its links are no links then: where it stands in a list a second time it is not given out again.
+///
+/// # Safety
+///
+/// 1. `block` is the first of a list of the arena that has these keys, and of `class`.
 #[inline(always)]
-pub(crate) fn take(block: *mut Block, class: usize) -> bool {
-    let is_free = marks::read(block.cast()) == FREED;
+pub(crate) unsafe fn take(block: *mut Block, class: usize, keys: &Keys) -> bool {
+    // SAFETY: obligation 1: links of lists are written twice.
+    let is_free = unsafe { keys.is_repeated(block) };
     if is_free {
         revive(block.cast(), class);
+        // SAFETY: obligation 1: the block is the caller's, and two words long at least.
+        unsafe { link::spoil(block) };
     }
     is_free
 }
@@ -152,34 +158,35 @@ pub(crate) fn take(block: *mut Block, class: usize) -> bool {
 /// 1. `block` is in a list, and the caller alone has it; its first link leads to `next`.
 #[inline]
 pub(crate) unsafe fn check_listed(block: *mut Block, next: *mut Block) {
-    // SAFETY: obligation 1.
-    if !unsafe { link::is_repeated(block, next) } {
-        damaged(block, next);
-    }
-    if marks::read(block.cast()) != FREED {
+    if Mark::of(block).read() != FREED {
         astray(block);
+    }
+    // SAFETY: obligation 1.
+    if !unsafe { link::is_repeated(block) } {
+        damaged(block, next);
     }
 }
 
 /// A block that was never in use, or not as this one, is about to stand in a list.
 #[inline]
 pub(crate) fn prepare(block: *mut Block) {
-    marks::write(block.cast(), FREED);
+    Mark::of(block).write(FREED);
 }
 
 /// A block of another heap goes into a parcel: ends the process unless it is in use. Its memory is not touched.
 #[inline]
 pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
+    let mark = Mark::of(block);
     if slot < SLAB_CLASSES {
-        if !is_used(block, slot) {
+        if !mark.is_live(slot) {
             end(block, slot, size);
         }
-        posted(block, slot);
+        mark.write(posted(slot));
         return;
     }
-    let found = marks::exchange(block, marks::posted(slot));
+    let found = mark.exchange(posted(slot));
     if found != live(slot) {
-        marks::write(block, found);
+        mark.write(found);
         end(block, slot, size);
     }
     if slot == SPANS {
@@ -190,7 +197,7 @@ pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
 /// Ends the process unless a block that arrived is on its way, and this arena's.
 #[inline]
 pub(crate) fn check_posted(arena: &Arena, block: *mut Block) {
-    if !is_in(arena, block.cast()) || marks::slot_posted(marks::read(block.cast())) >= SLOTS {
+    if !is_in(arena, block.cast()) || slot_posted(Mark::of(block).read()) >= SLOTS {
         arrived(block);
     }
 }
@@ -206,14 +213,18 @@ pub(crate) fn check_head(head: *mut Block) {
 /// A block that arrived becomes a free one; returns its slot. Ends the process unless it is on its way, and this arena's.
 #[inline(always)]
 pub(crate) fn accept(arena: &Arena, block: *mut Block) -> usize {
-    if !arena.has_near(block.cast()) {
+    let mark = if arena.has_near(block.cast()) {
+        // SAFETY: the block is known to be this arena's.
+        unsafe { arena.near_mark(block.cast()) }
+    } else {
         check_posted(arena, block);
-    }
-    let slot = marks::slot_posted(marks::read(block.cast()));
+        Mark::of(block)
+    };
+    let slot = slot_posted(mark.read());
     if slot >= SLOTS {
         arrived(block);
     }
-    marks::write(block.cast(), FREED);
+    mark.write(FREED);
     slot
 }
 
@@ -221,10 +232,10 @@ pub(crate) fn accept(arena: &Arena, block: *mut Block) -> usize {
 pub(crate) fn give_up(start: *mut u8, class: usize, count: usize) {
     for index in 0..count {
         let block = start.wrapping_add(index * size_of_class(class));
-        if marks::read(block) != FREED {
+        if Mark::of(block).read() != FREED {
             given_up(block);
         }
-        marks::write(block, GONE);
+        Mark::of(block).write(GONE);
     }
 }
 
@@ -239,7 +250,7 @@ pub(crate) fn given_up(block: *mut u8) -> ! {
 /// Ends the process because a list led to `block`, which is not free.
 #[cold]
 fn astray(block: *mut Block) -> ! {
-    match marks::read(block.cast()) {
+    match Mark::of(block).read() {
         0 => misuse::end(format_args!(
             "a link of a free block is damaged: it leads to {block:p}, which is none; was it written to after it was freed?"
         )),
@@ -253,7 +264,7 @@ fn astray(block: *mut Block) -> ! {
 #[cold]
 #[inline(never)]
 fn damaged(block: *mut Block, next: *mut Block) -> ! {
-    let is_free = || units::at(next.addr()) != units::NONE && marks::read(next.cast()) == FREED;
+    let is_free = || units::at(next.addr()) != units::NONE && Mark::of(next).read() == FREED;
     if next.is_null() || is_free() {
         misuse::end(format_args!(
             "the free block {block:p} was written to after it was freed"
@@ -309,12 +320,12 @@ pub(crate) fn end(block: *mut u8, slot: usize, size: usize) -> ! {
             "pointer not from this allocator: {block:p} is no start of a block"
         ));
     }
-    match marks::read(block) {
+    match Mark::of(block).read() {
         0 => misuse::end(format_args!(
             "pointer not from this allocator: {block:p} is no start of a block"
         )),
         FREED | GONE => misuse::end(format_args!("double free of {block:p} ({claimed})")),
-        mark if marks::slot_posted(mark) < SLOTS => misuse::end(format_args!(
+        mark if slot_posted(mark) < SLOTS => misuse::end(format_args!(
             "double free of {block:p} ({claimed}), which another thread freed"
         )),
         mark if mark == live(slot) && slot != SPANS => misuse::end(format_args!(

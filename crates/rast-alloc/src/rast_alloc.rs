@@ -206,7 +206,7 @@ mod heap {
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 mod heap {
     use crate::arena::check_class;
-    use crate::hardened::{self, HARDENED, units};
+    use crate::hardened::{self, HARDENED};
 
     use super::{Layout, NonNull, SLAB_MAX, Segment, ThreadHeap, key_of, small_class_of, thread};
     use core::ptr;
@@ -255,8 +255,10 @@ mod heap {
             let class = small_class_of(key);
             if HARDENED {
                 if heap.arena.has_near(block) {
+                    // SAFETY: the block is known to be this heap's.
+                    let mark = unsafe { heap.arena.near_mark(block) };
                     // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
-                    unsafe { heap.arena.push(class, block, layout.size()) };
+                    unsafe { heap.arena.push_marked(class, block, layout.size(), mark) };
                 } else {
                     // SAFETY: obligation 1, and the class follows from the layout.
                     unsafe { deallocate_checked(block, layout, class, heap) };
@@ -310,21 +312,15 @@ mod heap {
     /// 1. As for [`deallocate`]; the block is of this class, and `heap` is the thread's.
     #[inline(never)]
     unsafe fn deallocate_checked(block: *mut u8, layout: Layout, class: usize, heap: &ThreadHeap) {
-        let unit = units::at(block.addr());
-        if !matches!(unit, units::NONE | units::OWN) && hardened::is_used(block, class) {
-            // SAFETY: the block lies in a segment of some thread's heap.
-            let owner = unsafe { Segment::owner_of(block) };
-            // SAFETY: obligation 1, and the block is that owner's.
-            if unsafe { heap.try_post(block, owner, class, layout.size()) } {
-                hardened::posted(block, class);
-                return;
-            }
+        // SAFETY: obligation 1.
+        if unsafe { heap.try_post_marked(block, class, layout.size()) } {
+            return;
         }
         // SAFETY: obligation 1.
         unsafe { deallocate_far(block, layout, class, heap) };
     }
 
-    /// Gives a small block back that goes into no open parcel, in a hardened build.
+    /// Gives a small block back whose segment is not known, or that goes into no open parcel, in a hardened build.
     ///
     /// # Safety
     ///
@@ -334,6 +330,10 @@ mod heap {
         if heap.arena.number().is_at(block.addr()) {
             // SAFETY: obligation 1; the block is this heap's.
             unsafe { heap.arena.push(class, block, layout.size()) };
+            return;
+        }
+        // SAFETY: obligation 1.
+        if unsafe { heap.try_post_far(block, class, layout.size()) } {
             return;
         }
         // Where the block is none the slow path says so.

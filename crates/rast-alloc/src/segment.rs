@@ -30,8 +30,8 @@ use core::ptr::{self, NonNull};
 
 use crate::block::Block;
 use crate::hardened::HARDENED;
-use crate::hardened::marks::Marks;
-use crate::hardened::units::{self, Near};
+use crate::hardened::marks::{Mark, Marks};
+use crate::hardened::units::{self, NEAR, Near};
 use crate::least::Least;
 use crate::os::{self, Access, GUARD, PAGE};
 use crate::pile::Pile;
@@ -313,7 +313,7 @@ impl Shelf {
 pub(crate) struct Segments {
     first: Cell<*const Segment>,
     count: Cell<usize>,
-    near: Near,
+    near: Near<NEAR>,
 }
 
 impl Segments {
@@ -331,6 +331,17 @@ impl Segments {
         self.near.has(block.addr())
     }
 
+    /// The mark of a block, in a hardened build.
+    ///
+    /// # Safety
+    ///
+    /// 1. The block is known to lie in one of them, by [`has`](Self::has).
+    #[inline(always)]
+    pub(crate) unsafe fn mark_of(&self, block: *mut u8) -> Mark<'_> {
+        // SAFETY: obligation 1.
+        unsafe { self.near.mark_of(block) }
+    }
+
     /// How many there are.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
@@ -345,7 +356,8 @@ impl Segments {
         }
         self.first.set(segment);
         self.count.set(self.count.get() + 1);
-        self.near.note(ptr::from_ref(segment).addr());
+        // SAFETY: a linked segment is mapped until it is unlinked.
+        unsafe { self.near.note(ptr::from_ref(segment).addr()) };
     }
 
     pub(crate) fn unlink(&self, segment: &Segment) {

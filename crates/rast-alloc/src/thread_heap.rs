@@ -11,7 +11,7 @@
 //!
 //! | field | used by |
 //! | --- | --- |
-//! | `arena`, `parcels`, `arrived`, `turns`, `told`, `is_shedding`, `sweep_from` | whoever holds the mailbox: the thread, or who tends a heap without one |
+//! | `arena`, `parcels`, `afar`, `arrived`, `turns`, `told`, `is_shedding`, `sweep_from` | whoever holds the mailbox: the thread, or who tends a heap without one |
 //! | `mailbox` | any thread |
 //! | the sums of `arena`, `foreign` | written by the holder, read by any thread |
 //! | `is_purge_asked`, the shelf of `arena` | any thread |
@@ -29,9 +29,10 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
-use crate::arena::{Arena, LARGE, Level, Run, SLOTS, check_given};
+use crate::arena::{Arena, LARGE, Level, Run, SLOTS};
 use crate::block::Block;
 use crate::delay::DELAY;
+use crate::hardened::units::Afar;
 use crate::hardened::{self, HARDENED};
 use crate::large::Larges;
 use crate::level::LEVEL;
@@ -46,6 +47,8 @@ use crate::size_class::size_of_class;
 use crate::stats;
 use crate::tally::Tally;
 use crate::thread;
+
+mod post;
 
 /// Owners that a thread collects blocks for at a time.
 const PARCELS: usize = 8;
@@ -78,6 +81,8 @@ struct Sweep {
 pub(crate) struct ThreadHeap {
     pub(crate) arena: Arena,
     parcels: [Parcel<Self>; PARCELS],
+    /// Whose blocks lie in them.
+    afar: Afar<Parcel<Self>>,
     arrived: Cell<*mut Block>,
     turns: Cell<u32>,
     told: Cell<u64>,
@@ -113,6 +118,7 @@ impl ThreadHeap {
         Self {
             arena: Arena::new(Larges::untracked()),
             parcels: [const { Parcel::new() }; PARCELS],
+            afar: Afar::none(),
             arrived: Cell::new(ptr::null_mut()),
             turns: Cell::new(0),
             told: Cell::new(0),
@@ -209,6 +215,20 @@ impl ThreadHeap {
     /// 1. `block` is a block of a thread's heap with this layout, and the caller gives it up.
     #[inline]
     pub(crate) unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        if HARDENED
+            && let Level::Class(class) = Level::of(layout)
+            && self.arena.has_near(block.as_ptr())
+        {
+            // SAFETY: the block is known to be this heap's.
+            let mark = unsafe { self.arena.near_mark(block.as_ptr()) };
+            // SAFETY: obligation 1, and the block is this heap's.
+            unsafe {
+                self.arena
+                    .push_marked(class, block.as_ptr(), layout.size(), mark)
+            };
+            self.tell();
+            return;
+        }
         // SAFETY: obligation 1.
         if unsafe { self.has(block, layout) } {
             // SAFETY: obligation 1, and the block is this heap's, or large.
@@ -242,93 +262,6 @@ impl ThreadHeap {
         }
         // SAFETY: obligation 1: what is not large lies in a segment.
         ptr::eq(unsafe { Segment::owner_of(block.as_ptr()) }, self.name())
-    }
-
-    /// Puts a block of another owner into its parcel.
-    ///
-    /// # Safety
-    ///
-    /// 1. `block` is a block of `owner` with this layout, which is not large, and the caller gives it up.
-    #[inline]
-    unsafe fn post(&self, block: NonNull<u8>, owner: &'static Self, layout: Layout) {
-        // SAFETY: obligation 1: the block lies in a mapped segment.
-        unsafe { check_given(block, layout) };
-        let (block, size) = (block.as_ptr().cast::<Block>(), layout.size());
-        self.foreign_of(Level::of(layout).slot()).add(1);
-        self.arena.bytes_given.add(size as u64);
-        let parcel = self.parcel_of(owner);
-        if !parcel.is_for(owner) {
-            self.deliver(parcel);
-            parcel.open(owner);
-        }
-        // SAFETY: obligation 1; the parcel is this owner's.
-        unsafe { parcel.put(block, size) };
-        if parcel.is_full() {
-            self.deliver(parcel);
-        }
-    }
-
-    /// The parcel for an owner; it may be another one's, or nobody's.
-    #[inline(always)]
-    fn parcel_of(&self, owner: *const Self) -> &Parcel<Self> {
-        // Heaps are some pages apart.
-        &self.parcels[(owner.addr() >> 14) % PARCELS]
-    }
-
-    /// Puts a block of another owner into its parcel if that takes its address; false, and nothing has changed, if not. A
-    /// heap that no thread holds has no parcel that is anybody's, so the call does not succeed.
-    ///
-    /// # Safety
-    ///
-    /// 1. `block` is a block of `owner`, a thread's heap, and of `class`, taken for `size` bytes; the caller gives it up if
-    ///    the call succeeds.
-    #[inline(always)]
-    pub(crate) unsafe fn try_post(
-        &self,
-        block: *mut u8,
-        owner: *const (),
-        class: usize,
-        size: usize,
-    ) -> bool {
-        let owner = owner.cast::<Self>();
-        let parcel = self.parcel_of(owner);
-        if !parcel.is_for(owner) {
-            return false;
-        }
-        // SAFETY: obligation 1, and the parcel is the owner's.
-        if !unsafe { parcel.try_put(block.cast(), size) } {
-            return false;
-        }
-        self.foreign_of(class).add(1);
-        self.arena.bytes_given.add(size as u64);
-        true
-    }
-
-    /// The blocks of other owners in a slot.
-    #[inline(always)]
-    fn foreign_of(&self, slot: usize) -> &Tally {
-        debug_assert!(slot < SLOTS);
-        // SAFETY: slots are those of layouts, all below `SLOTS`.
-        unsafe { self.foreign.get_unchecked(slot) }
-    }
-
-    /// Delivers a parcel, if there is something in it.
-    fn deliver(&self, parcel: &Parcel<Self>) {
-        let Some(packed) = parcel.take() else {
-            return;
-        };
-        // SAFETY: the parcel's blocks are free, in a list from the first to the last, and this thread's alone.
-        if unsafe { packed.owner.mailbox.deliver(packed.first, packed.last) } {
-            packed.owner.leave();
-        }
-        self.tell();
-    }
-
-    /// Delivers all parcels. Only the holder calls it.
-    pub(crate) fn deliver_all(&self) {
-        for parcel in &self.parcels {
-            self.deliver(parcel);
-        }
     }
 
     /// What each slow path does besides: puts away some of what arrived, for who wants a block of the slot `wanted`; delivers
@@ -464,8 +397,9 @@ impl ThreadHeap {
                 // SAFETY: letters hold free blocks of this heap, in no other list; the run is this call's.
                 unsafe { self.arena.accept_next(&mut run, block.as_ptr()) };
             };
+            let ahead = |block: *mut Block| self.arena.fetch_mark(block);
             // SAFETY: letters come from parcels; this one is forgotten for the next.
-            let (next, more) = unsafe { unpack(link, accept) };
+            let (next, more) = unsafe { unpack(link, ahead, accept) };
             self.arrived.set(next);
             count += more;
         };

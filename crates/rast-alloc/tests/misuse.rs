@@ -114,6 +114,23 @@ mod hardened {
         std::thread::spawn(free).join().unwrap();
     }
 
+    /// The two links of another free block agree there, and not here.
+    #[test]
+    fn a_free_block_gets_the_words_of_another() {
+        let test = "hardened::a_free_block_gets_the_words_of_another";
+        ends(test, "was written to after it was freed", || {
+            let small: Vec<_> = (0..3).map(|_| take(16)).collect();
+            let long = take(208);
+            for block in &small {
+                give(*block, 16);
+            }
+            give(long, 208);
+            // SAFETY: none: both are free, which the allocator has to notice.
+            unsafe { long.copy_from_nonoverlapping(small[2], 16) };
+            take(208);
+        });
+    }
+
     #[test]
     fn a_small_block_freed_twice() {
         let text = "(64-byte class)";

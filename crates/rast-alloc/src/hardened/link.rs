@@ -1,21 +1,26 @@
 //! Links of free blocks, encoded, each twice: what stands in a block is the address of the next one, mixed with a secret
-//! of the process and with the block's own address, and behind it the same, mixed with another secret.
+//! of the process, and behind it the same, mixed with the block's own address and another secret.
 //!
 //! ```text
-//!   block of a list    │ next ^ block ^ secret │ next ^ other secret │ …
-//!   letter             │ link ^ block ^ secret │ …
+//!   block of a list    │ first: next ^ secret │ first ^ block ^ other secret │ …
+//!   block given out    │ first                │ 0                            │ …
+//!   letter             │ link ^ secret        │ …
 //! ```
 //!
-//! The two are looked at when the link is followed: who writes to a free block without knowing both secrets makes them
-//! differ, so the second word is the poison of the block too, on the line of the processor's that the link is on anyway.
+//! The two are looked at when the link is followed: whatever is written to either of them makes them differ, the words of
+//! another free block too, unless the other secret is known or both are changed alike; so the second word is the poison of
+//! the block too, on the line of the processor's that the link is on anyway.
 //! A write further behind is not seen; nor is one to a block that is on its way to its owner, or to a span without a
 //! class.
+//! When a block is given out its second word is cleared, so that it is no block of a list any more, wherever a list leads
+//! to it a second time; and who gets it cannot read the other secret from it.
 //! Where addresses have 64 bits neither word is one, so whoever follows it faults; who reads a free block learns no address.
 //!
 //! The secrets come from the system when the first heap is made.
 
 use super::HARDENED;
 use crate::block::Block;
+use crate::primitive::hint::opaque;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use core::cell::Cell;
 
@@ -27,20 +32,25 @@ pub(crate) fn begin() {
     if !HARDENED {
         return;
     }
-    for secret in &SECRETS {
+    for (index, secret) in SECRETS.iter().enumerate() {
         // Relaxed: a number. Who makes a heap comes here first, and sees it not zero from then on; who gets that heap or a
         // block of it later does so by an order of its own, so no link is written or followed with the zero. [AH6]
         if secret.load(Ordering::Relaxed) == 0 {
             // Relaxed: who comes first decides; as for [AH6]. [AH7]
-            let _ =
-                secret.compare_exchange(0, shaped(random()), Ordering::Relaxed, Ordering::Relaxed);
+            let _ = secret.compare_exchange(
+                0,
+                shaped(random(), index),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
         }
     }
 }
 
-/// The highest bit and not the next one: with 64 bits such a word is no address, whatever address it is mixed with.
-const fn shaped(random: usize) -> usize {
-    random & (usize::MAX >> 2) | 1 << (usize::BITS - 1)
+/// The highest bit, and the next one in the second secret alone: with 64 bits such a word is no address, whatever address
+/// it is mixed with, nor are both together; and what is zero, or was cleared, never agrees.
+const fn shaped(random: usize, index: usize) -> usize {
+    random & (usize::MAX >> 2) | (2 + index) << (usize::BITS - 2)
 }
 
 #[inline(always)]
@@ -72,22 +82,24 @@ impl Keys {
 
     /// As [`mix`]; in a build that is not hardened the link as it is.
     #[inline(always)]
-    pub(crate) fn mix(&self, block: *mut Block, link: *mut Block) -> *mut Block {
+    pub(crate) fn mix(&self, link: *mut Block) -> *mut Block {
         if !HARDENED {
             return link;
         }
-        link.map_addr(|address| address ^ block.addr() ^ self.get(0))
+        let mixed = link.map_addr(|address| address ^ self.get(0));
+        // Hidden from the compiler, which would else mix anew for the second word.
+        mixed.map_addr(opaque)
     }
 
-    /// As [`repeat`].
+    /// As [`repeat`], behind a first word that [`mix`](Self::mix) gave.
     ///
     /// # Safety
     ///
     /// 1. As for [`repeat`].
     #[inline(always)]
-    pub(crate) unsafe fn repeat(&self, block: *mut Block, next: *mut Block) {
+    pub(crate) unsafe fn repeat(&self, block: *mut Block, first: *mut Block) {
         // SAFETY: obligation 1.
-        unsafe { second(block).write(next.addr() ^ self.get(1)) };
+        unsafe { second(block).write(first.addr() ^ block.addr() ^ self.get(1)) };
     }
 
     /// As [`is_repeated`].
@@ -96,17 +108,16 @@ impl Keys {
     ///
     /// 1. As for [`is_repeated`].
     #[inline(always)]
-    pub(crate) unsafe fn is_repeated(&self, block: *mut Block, next: *mut Block) -> bool {
+    pub(crate) unsafe fn is_repeated(&self, block: *mut Block) -> bool {
         // SAFETY: obligation 1.
-        let again = unsafe { second(block).read() };
-        again ^ self.get(1) == next.addr()
+        unsafe { differ(block) == self.get(1) }
     }
 }
 
-/// Encodes the link that stands in `block`, or decodes it: one undoes the other.
+/// Encodes a link, or decodes it: one undoes the other.
 #[inline(always)]
-pub(crate) fn mix(block: *mut Block, link: *mut Block) -> *mut Block {
-    link.map_addr(|address| address ^ block.addr() ^ secret(0))
+pub(crate) fn mix(link: *mut Block) -> *mut Block {
+    link.map_addr(|address| address ^ secret(0))
 }
 
 /// The second word; a block has two at least in a hardened build.
@@ -122,20 +133,44 @@ fn second(block: *mut Block) -> *mut usize {
 /// 1. `block` is a free block of two words at least, which the caller alone has.
 #[inline(always)]
 pub(crate) unsafe fn repeat(block: *mut Block, next: *mut Block) {
+    let again = mix(next).addr() ^ block.addr() ^ secret(1);
     // SAFETY: obligation 1.
-    unsafe { second(block).write(next.addr() ^ secret(1)) };
+    unsafe { second(block).write(again) };
 }
 
-/// Whether the second word says `next` as well.
+/// How the two words of a block differ, but for its address.
+///
+/// # Safety
+///
+/// 1. `block` is a free block of two words at least, which the caller alone has.
+#[inline(always)]
+unsafe fn differ(block: *mut Block) -> usize {
+    // SAFETY: obligation 1.
+    let first = unsafe { block.cast::<usize>().read() };
+    // SAFETY: as above.
+    first ^ unsafe { second(block).read() } ^ block.addr()
+}
+
+/// Makes the two links differ.
+///
+/// # Safety
+///
+/// 1. `block` is a block of two words at least, which the caller alone has.
+#[inline(always)]
+pub(crate) unsafe fn spoil(block: *mut Block) {
+    // SAFETY: obligation 1.
+    unsafe { second(block).write(0) };
+}
+
+/// Whether the second word says the same as the first.
 ///
 /// # Safety
 ///
 /// 1. `block` is a free block whose link was written twice, and the caller alone has it.
 #[inline(always)]
-pub(crate) unsafe fn is_repeated(block: *mut Block, next: *mut Block) -> bool {
+pub(crate) unsafe fn is_repeated(block: *mut Block) -> bool {
     // SAFETY: obligation 1.
-    let again = unsafe { second(block).read() };
-    again ^ secret(1) == next.addr()
+    unsafe { differ(block) == secret(1) }
 }
 
 #[cfg(unix)]

@@ -11,9 +11,11 @@
 //! Marks of blocks that a span is no more divided into are left as they are: they are never "in use".
 
 use core::mem::offset_of;
+use core::ptr;
 
 use super::HARDENED;
 use crate::arena::SLOTS;
+use crate::primitive::hint::prefetch_write;
 use crate::primitive::sync::atomic::{AtomicU8, Ordering};
 use crate::segment::{SEGMENT, Segment};
 
@@ -59,33 +61,66 @@ pub(crate) fn is_place<T>(block: *mut T) -> bool {
     block.addr().is_multiple_of(PLACE)
 }
 
-/// The mark of a place in a mapped segment.
-#[inline(always)]
-fn at<'a>(block: *mut u8) -> &'a AtomicU8 {
-    let place = block.addr() % SEGMENT / PLACE;
-    // By the address alone, not by a reference to all marks: so a load and a store share what is computed.
-    let mark = Segment::of(block).wrapping_byte_add(offset_of!(Segment, marks) + place);
-    // SAFETY: callers ask for places in segments, whose headers are mapped; the marks are atomic.
-    unsafe { &*mark.cast::<AtomicU8>() }
+/// Where the marks of the segment at an address begin.
+pub(crate) const fn start(segment: usize) -> usize {
+    segment.wrapping_add(offset_of!(Segment, marks))
 }
 
-/// The mark at a place in a mapped segment.
-#[inline(always)]
-pub(crate) fn read(block: *mut u8) -> u8 {
-    // Relaxed: what brought the block brought its mark; misuse is seen by the word's own order. [AH3]
-    at(block).load(Ordering::Relaxed)
-}
+/// A mark of a mapped segment.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark<'a>(&'a AtomicU8);
 
-/// Changes the mark of a block that the caller frees, or has as its owner.
-#[inline(always)]
-pub(crate) fn write(block: *mut u8, mark: u8) {
-    // Relaxed: as for [AH3]. [AH4]
-    at(block).store(mark, Ordering::Relaxed);
-}
+impl<'a> Mark<'a> {
+    /// The mark of a place in a mapped segment.
+    #[inline(always)]
+    pub(crate) fn of<T>(block: *mut T) -> Self {
+        let place = block.addr() % SEGMENT / PLACE;
+        // By the address alone, not by a reference to all marks: so a load and a store share what is computed.
+        let mark = Segment::of(block).wrapping_byte_add(offset_of!(Segment, marks) + place);
+        // SAFETY: callers ask for places in segments, whose headers are mapped, and this is one of its marks.
+        unsafe { Self::at(mark.cast_mut().cast()) }
+    }
 
-/// Changes the mark of a block that another owner has; returns what it was.
-#[inline]
-pub(crate) fn exchange(block: *mut u8, mark: u8) -> u8 {
-    // Relaxed: of two that exchange one comes first in the word's own order. [AH5]
-    at(block).swap(mark, Ordering::Relaxed)
+    /// The mark that stands at an address.
+    ///
+    /// # Safety
+    ///
+    /// 1. One of the marks of a segment stands there, which stays mapped for `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn at(mark: *mut u8) -> Self {
+        // SAFETY: obligation 1; marks are atomic.
+        Self(unsafe { &*mark.cast::<AtomicU8>() })
+    }
+
+    /// Asks for its line, to be written.
+    #[inline(always)]
+    pub(crate) fn fetch(self) {
+        prefetch_write(ptr::from_ref(self.0).cast_mut());
+    }
+
+    #[inline(always)]
+    pub(crate) fn read(self) -> u8 {
+        // Relaxed: what brought the block brought its mark; misuse is seen by the word's own order. [AH3]
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Changes the mark of a block that the caller frees, or has as its owner.
+    #[inline(always)]
+    pub(crate) fn write(self, mark: u8) {
+        // Relaxed: as for [AH3]. [AH4]
+        self.0.store(mark, Ordering::Relaxed);
+    }
+
+    /// Changes the mark of a block that another owner has; returns what it was.
+    #[inline]
+    pub(crate) fn exchange(self, mark: u8) -> u8 {
+        // Relaxed: of two that exchange one comes first in the word's own order. [AH5]
+        self.0.swap(mark, Ordering::Relaxed)
+    }
+
+    /// Whether a block of this slot is in use there.
+    #[inline(always)]
+    pub(crate) fn is_live(self, slot: usize) -> bool {
+        self.read() == live(slot)
+    }
 }

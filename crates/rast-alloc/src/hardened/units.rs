@@ -14,9 +14,10 @@
 //! on a page of its own, are not touched for that.
 
 use core::cell::Cell;
+use core::ptr;
 
 use super::HARDENED;
-use super::marks::PLACE;
+use super::marks::{self, Mark, PLACE};
 use crate::primitive::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use crate::segment::SEGMENT;
 
@@ -43,6 +44,8 @@ pub(crate) const MANY: u16 = u16::MAX;
 const FIRST: u16 = 2;
 /// What no segment is noted as.
 const NEVER: u16 = MANY - 1;
+/// The number of no stretch.
+const NOWHERE: usize = usize::MAX;
 
 static TABLE: [AtomicU16; UNITS] = [const { AtomicU16::new(NONE) }; UNITS];
 
@@ -88,56 +91,171 @@ impl Number {
     }
 }
 
-/// How many segments an owner knows by [`Near`].
-const NEAR: usize = if HARDENED { 128 } else { 0 };
+/// How many segments of its own an owner knows at once.
+pub(crate) const NEAR: usize = if HARDENED { 128 } else { 0 };
 
-/// Segments of one owner by their addresses, a table in which each has one place: so one load tells of a block whose it
-/// is, unless two segments that are a multiple of 512 MiB apart share a place. Of no length but in a hardened build.
-pub(crate) struct Near([Cell<usize>; NEAR]);
+/// Segments by their addresses, a table in which each has one place: so one load tells of a block whether its segment is
+/// one of them, unless two share a place, and one more where its mark is. Of no length but in a hardened build.
+///
+/// With [`NEAR`] places two segments share one if they are a multiple of 512 MiB apart.
+pub(crate) struct Near<const PLACES: usize> {
+    /// The numbers of the segments.
+    stretches: [Cell<usize>; PLACES],
+    /// For each of them, how far a block's mark is from the block's address turned ([`turned`]), as a wrapping sum.
+    distances: [Cell<usize>; PLACES],
+}
 
-impl Near {
+impl<const PLACES: usize> Near<PLACES> {
     /// None yet.
     pub(crate) const fn none() -> Self {
-        // The number of no stretch.
-        Self([const { Cell::new(usize::MAX) }; NEAR])
-    }
-
-    /// Notes a segment of the owner.
-    pub(crate) fn note(&self, address: usize) {
-        if let Some(place) = self.place(address) {
-            place.set(stretch_of(address));
+        Self {
+            stretches: [const { Cell::new(NOWHERE) }; PLACES],
+            distances: [const { Cell::new(0) }; PLACES],
         }
     }
 
-    /// Notes that a segment is the owner's no more.
+    /// Notes the segment that a block lies in, or its header.
+    ///
+    /// # Safety
+    ///
+    /// 1. The segment is mapped until it is forgotten, or another one has its place.
+    pub(crate) unsafe fn note(&self, address: usize) {
+        let (stretch, index) = Self::place(address);
+        if let Some(place) = self.stretches.get(index) {
+            place.set(stretch);
+        }
+        if let Some(place) = self.distances.get(index) {
+            let segment = address & !(SEGMENT - 1);
+            place.set(marks::start(segment).wrapping_sub(turned(segment)));
+        }
+    }
+
+    /// Notes that a segment is none of them any more.
     pub(crate) fn forget(&self, address: usize) {
-        if let Some(place) = self.place(address)
-            && place.get() == stretch_of(address)
+        let (stretch, index) = Self::place(address);
+        if let Some(place) = self.stretches.get(index)
+            && place.get() == stretch
         {
-            place.set(usize::MAX);
+            place.set(NOWHERE);
         }
     }
 
-    /// Whether a block may start at an address and lies in a segment that is noted: the owner has it.
+    /// Whether a block may start at an address and lies in a segment that is noted.
     #[inline(always)]
     pub(crate) fn has(&self, address: usize) -> bool {
-        self.place(address)
-            .is_some_and(|place| place.get() == stretch_of(address))
+        let (stretch, index) = Self::place(address);
+        self.stretches
+            .get(index)
+            .is_some_and(|place| place.get() == stretch)
     }
 
+    /// The mark of a block.
+    ///
+    /// # Safety
+    ///
+    /// 1. [`has`](Self::has) is true of it.
     #[inline(always)]
-    fn place(&self, address: usize) -> Option<&Cell<usize>> {
-        self.0.get(stretch_of(address) & NEAR.wrapping_sub(1))
+    pub(crate) unsafe fn mark_of(&self, block: *mut u8) -> Mark<'_> {
+        let (_, index) = Self::place(block.addr());
+        let distance = self.distances.get(index).map_or(0, Cell::get);
+        let mark = block.map_addr(|address| turned(address).wrapping_add(distance));
+        // SAFETY: obligation 1: the segment that is noted is mapped, and the address lies in it and is a multiple of
+        // `PLACE`, so that this is one of its marks.
+        unsafe { Mark::at(mark) }
+    }
+
+    /// The number of an address's stretch, and where it has its place.
+    #[inline(always)]
+    fn place(address: usize) -> (usize, usize) {
+        let stretch = stretch_of(address);
+        (stretch, stretch & PLACES.wrapping_sub(1))
     }
 }
 
+/// How many segments of others a thread knows at once.
+const AFAR: usize = if HARDENED { 8 } else { 0 };
+
+/// Segments of other owners that have blocks in parcels of this thread, and in which one: until that is delivered the
+/// segment stays mapped, and its owner's, so neither the table of units nor its header has to be asked.
+pub(crate) struct Afar<P> {
+    near: Near<AFAR>,
+    parcels: [Cell<*const P>; AFAR],
+}
+
+impl<P> Afar<P> {
+    /// None yet.
+    pub(crate) const fn none() -> Self {
+        Self {
+            near: Near::none(),
+            parcels: [const { Cell::new(ptr::null()) }; AFAR],
+        }
+    }
+
+    /// Notes the segment of a block that was put into a parcel.
+    ///
+    /// # Safety
+    ///
+    /// 1. The parcel, which is this thread's, has the block until it is forgotten.
+    #[inline]
+    pub(crate) unsafe fn note(&self, block: *mut u8, parcel: &P) {
+        // SAFETY: obligation 1: the segment stays mapped while its owner has not got the block back.
+        unsafe { self.near.note(block.addr()) };
+        if let Some(place) = self.parcels.get(Near::<AFAR>::place(block.addr()).1) {
+            place.set(parcel);
+        }
+    }
+
+    /// Forgets the segments that have blocks in a parcel.
+    #[inline]
+    pub(crate) fn forget(&self, parcel: *const P) {
+        for (stretch, place) in self.near.stretches.iter().zip(&self.parcels) {
+            if ptr::eq(place.get(), parcel) {
+                stretch.set(NOWHERE);
+            }
+        }
+    }
+
+    /// Whether a block may start at an address and lies in a segment that is noted.
+    #[inline(always)]
+    pub(crate) fn has(&self, address: usize) -> bool {
+        self.near.has(address)
+    }
+
+    /// The mark of a block.
+    ///
+    /// # Safety
+    ///
+    /// 1. [`has`](Self::has) is true of it.
+    #[inline(always)]
+    pub(crate) unsafe fn mark_of(&self, block: *mut u8) -> Mark<'_> {
+        // SAFETY: obligation 1.
+        unsafe { self.near.mark_of(block) }
+    }
+
+    /// The parcel for a block's owner.
+    ///
+    /// # Safety
+    ///
+    /// 1. [`has`](Self::has) is true of it.
+    #[inline(always)]
+    pub(crate) unsafe fn parcel_of(&self, block: *mut u8) -> &P {
+        let place = self.parcels.get(Near::<AFAR>::place(block.addr()).1);
+        let parcel = place.map_or(ptr::null(), Cell::get);
+        // SAFETY: obligation 1: it was noted with the segment, and is this thread's, as is this table.
+        unsafe { &*parcel }
+    }
+}
+
+/// An address in units of [`PLACE`]: turned to the right, so that what makes it no multiple of that are the highest bits.
+#[inline(always)]
+const fn turned(address: usize) -> usize {
+    address.rotate_right(PLACE.trailing_zeros())
+}
+
 /// The number of the stretch that an address lies in; of one where no block may start, another number than any segment's.
-///
-/// Turned to the right, the bits that make an address no multiple of [`PLACE`] are the highest of the number.
 #[inline(always)]
 fn stretch_of(address: usize) -> usize {
-    const TURN: u32 = PLACE.trailing_zeros();
-    address.rotate_right(TURN) >> (SEGMENT.trailing_zeros() - TURN)
+    turned(address) >> (SEGMENT / PLACE).trailing_zeros()
 }
 
 /// Notes a segment, or that it is none any more; returns whether the table reaches there.
@@ -166,13 +284,18 @@ pub(crate) fn at(address: usize) -> u16 {
 mod tests {
     use super::*;
 
+    fn note(near: &Near<NEAR>, address: usize) {
+        // SAFETY: no mark is asked for, so nothing there is touched.
+        unsafe { near.note(address) };
+    }
+
     #[test]
     fn near_segments_are_known_by_their_blocks() {
-        let near = Near::none();
+        let near = Near::<NEAR>::none();
         assert!(!near.has(0) && !near.has(PLACE));
         let (first, second) = (5 * SEGMENT, 6 * SEGMENT);
-        near.note(first);
-        near.note(second);
+        note(&near, first);
+        note(&near, second);
         for start in [first, second] {
             assert!(near.has(start) && near.has(start + SEGMENT - PLACE));
             assert!((1..PLACE).all(|more| !near.has(start + more)));
@@ -184,14 +307,39 @@ mod tests {
 
     #[test]
     fn of_two_segments_with_one_place_the_later_has_it() {
-        let near = Near::none();
+        let near = Near::<NEAR>::none();
         let (first, second) = (5 * SEGMENT, (5 + NEAR) * SEGMENT);
-        near.note(first);
-        near.note(second);
+        note(&near, first);
+        note(&near, second);
         assert!(!near.has(first) && near.has(second));
         near.forget(first);
         assert!(near.has(second));
         near.forget(second);
         assert!(!near.has(first) && !near.has(second));
+    }
+
+    #[test]
+    fn segments_of_others_are_known_while_their_parcel_is() {
+        let afar = Afar::<u8>::none();
+        let (one, other) = (0_u8, 1_u8);
+        let block = |address: usize| ptr::without_provenance_mut::<u8>(address);
+        let note = |address, parcel| {
+            // SAFETY: neither a mark nor what stands in a parcel is asked for, so nothing is touched but these bytes.
+            unsafe { afar.note(block(address), parcel) };
+        };
+        // SAFETY: as above, and `has` says that it is there.
+        let parcel_of = |address| unsafe { ptr::from_ref(afar.parcel_of(block(address))) };
+        let (first, second, third) = (5 * SEGMENT, 6 * SEGMENT, (5 + AFAR) * SEGMENT);
+        note(first + PLACE, &one);
+        note(second + PLACE, &other);
+        assert!(afar.has(first + 7 * PLACE) && !afar.has(first + 1) && !afar.has(third));
+        assert!(ptr::eq(parcel_of(first), &one) && ptr::eq(parcel_of(second), &other));
+        // The third one takes the first one's place.
+        note(third, &other);
+        assert!(!afar.has(first) && ptr::eq(parcel_of(third), &other));
+        afar.forget(&one);
+        assert!(afar.has(second) && afar.has(third));
+        afar.forget(&other);
+        assert!(!afar.has(second) && !afar.has(third));
     }
 }

@@ -1,0 +1,191 @@
+//! Blocks of other owners: into their parcels, and away.
+//!
+//! A hardened build looks at a block's mark before, and finds its parcel by the segment that it lies in, where others of
+//! that segment are on their way already ([`Afar`](crate::hardened::units::Afar)).
+
+use core::ptr::NonNull;
+
+use super::{PARCELS, ThreadHeap};
+use crate::Layout;
+use crate::arena::{Level, SLOTS, check_given};
+use crate::block::Block;
+use crate::hardened::HARDENED;
+use crate::hardened::marks::{Mark, posted};
+use crate::hardened::units;
+use crate::parcel::Parcel;
+use crate::segment::Segment;
+use crate::tally::Tally;
+
+impl ThreadHeap {
+    /// Puts a block of another owner into its parcel.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of `owner` with this layout, which is not large, and the caller gives it up.
+    #[inline]
+    pub(super) unsafe fn post(&self, block: NonNull<u8>, owner: &'static Self, layout: Layout) {
+        // SAFETY: obligation 1: the block lies in a mapped segment.
+        unsafe { check_given(block, layout) };
+        let parcel = self.parcel_of(owner);
+        if !parcel.is_for(owner) {
+            self.deliver(parcel);
+            parcel.open(owner);
+        }
+        let slot = Level::of(layout).slot();
+        // SAFETY: obligation 1; the parcel is this owner's.
+        unsafe { self.put(parcel, block.as_ptr().cast(), slot, layout.size()) };
+    }
+
+    /// The parcel for an owner; it may be another one's, or nobody's.
+    #[inline(always)]
+    fn parcel_of(&self, owner: *const Self) -> &Parcel<Self> {
+        // Heaps are some pages apart.
+        &self.parcels[(owner.addr() >> 14) % PARCELS]
+    }
+
+    /// Puts a block of another owner into its parcel if that takes its address; false, and nothing has changed, if not. A
+    /// heap that no thread holds has no parcel that is anybody's, so the call does not succeed.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of `owner`, a thread's heap, and of `class`, taken for `size` bytes; the caller gives it up if
+    ///    the call succeeds.
+    #[inline(always)]
+    pub(crate) unsafe fn try_post(
+        &self,
+        block: *mut u8,
+        owner: *const (),
+        class: usize,
+        size: usize,
+    ) -> bool {
+        let owner = owner.cast::<Self>();
+        let parcel = self.parcel_of(owner);
+        // SAFETY: obligation 1, and the parcel is the owner's.
+        parcel.is_for(owner) && unsafe { self.try_put(parcel, block, class, size, || ()) }
+    }
+
+    /// As [`try_post`](Self::try_post), in a hardened build, where the segment of the block may be known: false as well if
+    /// it is not, or if the block is not in use.
+    ///
+    /// # Safety
+    ///
+    /// 1. If `block` is a block of a thread's heap and of `class`, it was taken for `size` bytes, and the caller gives it
+    ///    up if the call succeeds.
+    #[inline(always)]
+    pub(crate) unsafe fn try_post_marked(&self, block: *mut u8, class: usize, size: usize) -> bool {
+        if !self.afar.has(block.addr()) {
+            return false;
+        }
+        // SAFETY: its segment is known.
+        let mark = unsafe { self.afar.mark_of(block) };
+        if !mark.is_live(class) {
+            return false;
+        }
+        // SAFETY: as above.
+        let parcel = unsafe { self.afar.parcel_of(block) };
+        let before = || mark.write(posted(class));
+        // SAFETY: obligation 1: the mark says that it is a block, and of the class; the parcel is for its segment's owner.
+        unsafe { self.try_put(parcel, block, class, size, before) }
+    }
+
+    /// As [`try_post_marked`](Self::try_post_marked), where the segment is not known, or its parcel does not take the block's
+    /// address: false as well if there is no parcel for its owner.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`try_post_marked`](Self::try_post_marked).
+    #[inline]
+    pub(crate) unsafe fn try_post_far(&self, block: *mut u8, class: usize, size: usize) -> bool {
+        if matches!(units::at(block.addr()), units::NONE | units::OWN) {
+            return false;
+        }
+        // The units know a segment there, and say that a block may start at the address.
+        let mark = Mark::of(block);
+        if !mark.is_live(class) {
+            return false;
+        }
+        // SAFETY: the block lies in a segment of some thread's heap.
+        let owner = unsafe { Segment::owner_of(block) }.cast::<Self>();
+        let parcel = self.parcel_of(owner);
+        if !parcel.is_for(owner) {
+            return false;
+        }
+        mark.write(posted(class));
+        // SAFETY: obligation 1: the mark says that it is a block, and of the class; the parcel is the owner's.
+        unsafe { self.put(parcel, block.cast(), class, size) };
+        true
+    }
+
+    /// Puts a block into the parcel for its owner, and delivers that if it is full then.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of the parcel's owner and of this slot, taken for `size` bytes; the caller gives it up.
+    #[inline]
+    unsafe fn put(&self, parcel: &Parcel<Self>, block: *mut Block, slot: usize, size: usize) {
+        self.foreign_of(slot).add(1);
+        self.arena.bytes_given.add(size as u64);
+        // SAFETY: obligation 1.
+        unsafe { parcel.put(block, size) };
+        if HARDENED {
+            // SAFETY: it was put there just now, and `deliver` forgets the parcel.
+            unsafe { self.afar.note(block.cast(), parcel) };
+        }
+        if parcel.is_full() {
+            self.deliver(parcel);
+        }
+    }
+
+    /// Puts a block into a parcel if that takes its address; false, and nothing has changed, if not. `before` is called
+    /// before anything changes.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of the parcel's owner and of `class`, taken for `size` bytes; the caller gives it up if the
+    ///    call succeeds.
+    #[inline(always)]
+    unsafe fn try_put(
+        &self,
+        parcel: &Parcel<Self>,
+        block: *mut u8,
+        class: usize,
+        size: usize,
+        before: impl FnOnce(),
+    ) -> bool {
+        // SAFETY: obligation 1.
+        if !unsafe { parcel.try_put(block.cast(), size, before) } {
+            return false;
+        }
+        self.foreign_of(class).add(1);
+        self.arena.bytes_given.add(size as u64);
+        true
+    }
+
+    /// The blocks of other owners in a slot.
+    #[inline(always)]
+    fn foreign_of(&self, slot: usize) -> &Tally {
+        debug_assert!(slot < SLOTS);
+        // SAFETY: slots are those of layouts, all below `SLOTS`.
+        unsafe { self.foreign.get_unchecked(slot) }
+    }
+
+    /// Delivers a parcel, if there is something in it.
+    fn deliver(&self, parcel: &Parcel<Self>) {
+        let Some(packed) = parcel.take() else {
+            return;
+        };
+        self.afar.forget(parcel);
+        // SAFETY: the parcel's blocks are free, in a list from the first to the last, and this thread's alone.
+        if unsafe { packed.owner.mailbox.deliver(packed.first, packed.last) } {
+            packed.owner.leave();
+        }
+        self.tell();
+    }
+
+    /// Delivers all parcels. Only the holder calls it.
+    pub(crate) fn deliver_all(&self) {
+        for parcel in &self.parcels {
+            self.deliver(parcel);
+        }
+    }
+}
