@@ -25,10 +25,10 @@
 //!      leads to it again, unless it was freed and linked anew, or when its slab is given up ([`give_up`]) or has more
 //!      blocks back than it gave out.
 //!
-//!    So but by chance no block is given out, nor its slab, while it is in use. What is not seen is a second call that ends after the
-//!    block was given out again: it frees what is in use there then. And where a thread that frees a block at the same
-//!    moment as its owner made a carrier of it ([`crate::parcel`]), it may write there until its letter arrives and is
-//!    named, although the owner gave the block out meanwhile; mostly that spoils the links, and is named before.
+//!    So but by chance no block is given out, nor its slab, while it is in use. What is not seen is a second call that ends
+//!    after the block was given out again: it frees what is in use there then. And where a thread that frees a block at
+//!    the same moment as its owner made a carrier of it ([`crate::parcel`]), it may write there until its letter arrives
+//!    and is named, although the owner gave the block out meanwhile; mostly that spoils the links, and is named before.
 //! 3. Who frees a span of another owner changes its mark by an exchange: a span that comes back is joined at once.
 //! 4. What the checks of a fast path do not like is left to the slow one, which looks again and says why.
 //! 5. A heap knows its own blocks by the addresses of its segments ([`units::Near`]), those of others by the segments whose
@@ -134,7 +134,8 @@ pub(crate) fn revive(block: *mut u8, slot: usize) {
     Mark::of(block).write(live(slot));
 }
 
-/// A block of a list is given out; `false`, and nothing has changed, if its two links differ. Its links are no links then: where it stands in a list a second time it is not given out again.
+/// A block of a list is given out; `false`, and nothing has changed, if its two links differ. Its links are no links then:
+/// where it stands in a list a second time it is not given out again.
 ///
 /// # Safety
 ///
