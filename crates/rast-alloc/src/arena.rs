@@ -243,15 +243,6 @@ impl Arena {
         unsafe { self.segments.mark_of(block) }
     }
 
-    /// Asks for the mark of a block that will be accepted, in a hardened build.
-    #[inline(always)]
-    pub(crate) fn fetch_mark(&self, block: *mut Block) {
-        if self.has_near(block.cast()) {
-            // SAFETY: the block is known to be this arena's.
-            unsafe { self.near_mark(block.cast()) }.fetch();
-        }
-    }
-
     /// Whether a block is known to be this arena's without a look at its header, in a hardened build.
     #[inline]
     pub(crate) fn is_known(&self, block: *mut u8) -> bool {
@@ -347,7 +338,7 @@ impl Arena {
     pub(crate) unsafe fn push_marked(&self, class: usize, block: *mut u8, size: usize, mark: Mark) {
         if !mark.is_live(class) {
             // SAFETY: obligation 1.
-            unsafe { self.push_suspect(class, block, size) };
+            unsafe { Self::push_suspect(block, self, class, size) };
             return;
         }
         mark.write(FREED);
@@ -366,7 +357,7 @@ impl Arena {
         let block = block.cast::<Block>();
         if slot.is_full() {
             // SAFETY: obligation 1.
-            unsafe { self.push_slow(class, block, size) };
+            unsafe { Self::push_slow(block, self, class, size) };
             return;
         }
         // SAFETY: obligation 1.
@@ -377,17 +368,17 @@ impl Arena {
     }
 
     /// Puts a block back that is not in use: ends the process, and says why. That the call could return keeps the fast
-    /// path, which it ends, free of a frame.
+    /// path, which it ends, free of a frame, and that the block comes first spares that an instruction.
     ///
     /// # Safety
     ///
     /// 1. As for [`Arena::push`].
     #[cold]
     #[inline(never)]
-    unsafe fn push_suspect(&self, class: usize, block: *mut u8, size: usize) {
+    unsafe fn push_suspect(block: *mut u8, arena: &Self, class: usize, size: usize) {
         hardened::check_used(block, class, size);
         // SAFETY: obligation 1.
-        unsafe { self.push(class, block, size) };
+        unsafe { arena.push(class, block, size) };
     }
 
     /// Takes a block of `class` from the levels beneath its empty list; null if the system has no memory.
@@ -460,19 +451,20 @@ impl Arena {
     ///
     /// The block goes to its slab by itself: it was used just now, while those of the lists were not, and would have to
     /// be fetched to be put back.
+    /// The block is the first argument, as it is that of the fast path, which has to move it else.
     ///
     /// # Safety
     ///
     /// 1. As for [`Arena::push`].
     #[cold]
     #[inline(never)]
-    unsafe fn push_slow(&self, class: usize, block: *mut Block, size: usize) {
+    unsafe fn push_slow(block: *mut Block, arena: &Self, class: usize, size: usize) {
         // SAFETY: obligation 1.
-        unsafe { self.put(class, block) };
-        let slot = self.slot(class);
+        unsafe { arena.put(class, block) };
+        let slot = arena.slot(class);
         slot.given.add(1);
         slot.carried_off(1);
-        self.bytes_given.add(size as u64);
+        arena.bytes_given.add(size as u64);
     }
 
     /// Puts a free block into the list of its class, which may be full, without counting it as given.

@@ -195,12 +195,17 @@ pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
     }
 }
 
-/// Ends the process unless a block that arrived is on its way, and this arena's.
+/// Ends the process unless a block that arrived is on its way, and this arena's; returns its slot.
 #[inline]
-pub(crate) fn check_posted(arena: &Arena, block: *mut Block) {
-    if !is_in(arena, block.cast()) || slot_posted(Mark::of(block).read()) >= SLOTS {
+pub(crate) fn check_posted(arena: &Arena, block: *mut Block) -> usize {
+    if !is_in(arena, block.cast()) {
         arrived(block);
     }
+    let slot = slot_posted(Mark::of(block).read());
+    if slot >= SLOTS {
+        arrived(block);
+    }
+    slot
 }
 
 /// Ends the process if what arrived as the head of a large block lies in a segment, or at no page.

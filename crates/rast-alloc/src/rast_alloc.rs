@@ -16,12 +16,7 @@ use crate::face::{Face, changes_by_face};
 use crate::stats::{ClassStats, Stats};
 use crate::{AllocError, Allocator, Layout};
 #[cfg(not(any(rast_loom, rast_shuttle)))]
-use crate::{
-    segment::Segment,
-    size_class::{SLAB_MAX, key_of, small_class_of},
-    thread,
-    thread_heap::ThreadHeap,
-};
+use crate::{segment::Segment, size_class::small_class_of, thread, thread_heap::ThreadHeap};
 
 /// The allocator: a value of no size that stands for one allocator of the whole process.
 ///
@@ -208,7 +203,7 @@ mod heap {
     use crate::arena::check_class;
     use crate::hardened::{self, HARDENED};
 
-    use super::{Layout, NonNull, SLAB_MAX, Segment, ThreadHeap, key_of, small_class_of, thread};
+    use super::{Layout, NonNull, Segment, ThreadHeap, small_class_of, thread};
     use core::ptr;
 
     /// Takes a block.
@@ -218,9 +213,8 @@ mod heap {
     /// 1. None that this build needs; the other one has some.
     #[inline(always)]
     pub(super) unsafe fn allocate(layout: Layout) -> *mut u8 {
-        let key = key_of(layout);
-        if key <= SLAB_MAX {
-            let block = thread::here().arena.pop(small_class_of(key), layout.size());
+        if let Some(class) = small_class_of(layout) {
+            let block = thread::here().arena.pop(class, layout.size());
             if !block.is_null() {
                 return block;
             }
@@ -249,10 +243,8 @@ mod heap {
     /// 1. `block` is a block of this allocator with this layout, and the caller gives it up.
     #[inline(always)]
     pub(super) unsafe fn deallocate(block: *mut u8, layout: Layout) {
-        let key = key_of(layout);
-        if key <= SLAB_MAX {
+        if let Some(class) = small_class_of(layout) {
             let heap = thread::here();
-            let class = small_class_of(key);
             if HARDENED {
                 if heap.arena.has_near(block) {
                     // SAFETY: the block is known to be this heap's.
@@ -365,12 +357,10 @@ mod heap {
     pub(super) unsafe fn reallocate(block: *mut u8, old: Layout, size: usize) -> *mut u8 {
         // SAFETY: obligation 2.
         let new = unsafe { Layout::from_size_align_unchecked(size, old.align()) };
-        let (from, to) = (key_of(old), key_of(new));
-        if from <= SLAB_MAX && to <= SLAB_MAX {
+        if let (Some(from), Some(to)) = (small_class_of(old), small_class_of(new)) {
             let arena = &thread::here().arena;
             // SAFETY: obligation 1.
             if unsafe { thread::here().is_known(block) } {
-                let (from, to) = (small_class_of(from), small_class_of(to));
                 if HARDENED {
                     hardened::check_used(block, from, old.size());
                 }

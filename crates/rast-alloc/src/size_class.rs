@@ -63,10 +63,16 @@ pub(crate) const fn class_of(key: usize) -> usize {
     }
 }
 
-/// The class of a key of at most [`SLAB_MAX`], by one load.
+/// The class of a layout whose key is at most [`SLAB_MAX`], by one load; `None` of others, and of one without size.
 #[inline(always)]
-pub(crate) fn small_class_of(key: usize) -> usize {
-    usize::from(TABLE[key.div_ceil(8)])
+pub(crate) fn small_class_of(layout: Layout) -> Option<usize> {
+    // The key less one: rounding up to a power of two, less one, sets the bits below it. Without size it is the greatest.
+    let last = layout.size().wrapping_sub(1) | (layout.align() - 1);
+    if last < SLAB_MAX {
+        Some(usize::from(TABLE[last / 8]))
+    } else {
+        None
+    }
 }
 
 /// The size of the blocks of a class.
@@ -95,11 +101,12 @@ pub(crate) const fn list_limit(class: usize) -> usize {
     }
 }
 
-static TABLE: [u8; SLAB_MAX / 8 + 1] = {
-    let mut table = [0; SLAB_MAX / 8 + 1];
+/// The classes of the keys in each eight bytes.
+static TABLE: [u8; SLAB_MAX / 8] = {
+    let mut table = [0; SLAB_MAX / 8];
     let mut index = 0;
     while index < table.len() {
-        table[index] = class_of(8 * index) as u8;
+        table[index] = class_of(8 * index + 8) as u8;
         index += 1;
     }
     table
@@ -119,9 +126,9 @@ mod tests {
             let class = class_of(key);
             assert!(size_of_class(class) >= key);
             assert!(class == LEAST || size_of_class(class - 1) < key, "{key}");
-            if key <= SLAB_MAX {
-                assert_eq!(small_class_of(key), class);
-            }
+            let layout = Layout::from_size_align(key, 1).unwrap();
+            let expected = (key <= SLAB_MAX).then_some(class);
+            assert_eq!(small_class_of(layout), expected, "{key}");
         }
     }
 
@@ -130,10 +137,13 @@ mod tests {
         for bits in 0..16 {
             let align = 1 << bits;
             for size in 1..=CACHED_MAX {
-                let key = key_of(Layout::from_size_align(size, align).unwrap());
+                let layout = Layout::from_size_align(size, align).unwrap();
+                let key = key_of(layout);
                 if key <= CACHED_MAX {
                     assert_eq!(size_of_class(class_of(key)) % align, 0, "{size} {align}");
                 }
+                let expected = (key <= SLAB_MAX).then(|| class_of(key));
+                assert_eq!(small_class_of(layout), expected, "{size} {align}");
             }
         }
     }

@@ -33,7 +33,7 @@ use crate::arena::{Arena, LARGE, Level, Run, SLOTS};
 use crate::block::Block;
 use crate::delay::DELAY;
 use crate::hardened::units::Afar;
-use crate::hardened::{self, HARDENED};
+use crate::hardened::{self, HARDENED, marks};
 use crate::large::Larges;
 use crate::level::LEVEL;
 use crate::mailbox::Mailbox;
@@ -43,7 +43,7 @@ use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::{self, CachePadded};
 use crate::registry::{Entered, Entry, Registry};
 use crate::segment::Segment;
-use crate::size_class::size_of_class;
+use crate::size_class::{CLASSES, size_of_class};
 use crate::stats;
 use crate::tally::Tally;
 use crate::thread;
@@ -397,9 +397,8 @@ impl ThreadHeap {
                 // SAFETY: letters hold free blocks of this heap, in no other list; the run is this call's.
                 unsafe { self.arena.accept_next(&mut run, block.as_ptr()) };
             };
-            let ahead = |block: *mut Block| self.arena.fetch_mark(block);
             // SAFETY: letters come from parcels; this one is forgotten for the next.
-            let (next, more) = unsafe { unpack(link, ahead, accept) };
+            let (next, more) = unsafe { unpack(link, marks::fetch, accept) };
             self.arrived.set(next);
             count += more;
         };
@@ -411,11 +410,10 @@ impl ThreadHeap {
     #[inline]
     fn check_letter(&self, link: *mut Block) {
         let block = parcel::block_of(link);
-        hardened::check_posted(&self.arena, block);
-        // SAFETY: the block lies in a segment of this arena, as was seen above.
-        let slab = unsafe { Segment::slab_of(block) };
-        let size = slab.class().map_or(usize::MAX, size_of_class);
-        // SAFETY: letters come from parcels; what no slab serves is longer than any room.
+        let slot = hardened::check_posted(&self.arena, block);
+        // A span without a class is longer than any room, as the longest class is.
+        let size = size_of_class(slot.min(CLASSES - 1));
+        // SAFETY: letters come from parcels, and the block has the room of one of that size.
         unsafe { parcel::check_carrier(link, size) };
     }
 

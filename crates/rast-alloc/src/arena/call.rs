@@ -35,10 +35,11 @@ impl Level {
     /// The level of a layout, whatever its size.
     #[inline]
     pub(crate) fn of(layout: Layout) -> Self {
+        if let Some(class) = small_class_of(layout) {
+            return Self::Class(class);
+        }
         let key = key_of(layout);
-        if key <= SLAB_MAX {
-            Self::Class(small_class_of(key))
-        } else if key <= CACHED_MAX && layout.align() <= GRAIN {
+        if key <= CACHED_MAX && layout.align() <= GRAIN {
             Self::Class(class_of(key))
         } else if key <= SPAN_MAX && layout.align() <= SLOT {
             Self::Span

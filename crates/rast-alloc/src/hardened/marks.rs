@@ -11,7 +11,6 @@
 //! Marks of blocks that a span is no more divided into are left as they are: they are never "in use".
 
 use core::mem::offset_of;
-use core::ptr;
 
 use super::HARDENED;
 use crate::arena::SLOTS;
@@ -66,6 +65,21 @@ pub(crate) const fn start(segment: usize) -> usize {
     segment.wrapping_add(offset_of!(Segment, marks))
 }
 
+/// Where the mark of a place is, if that lies in a segment.
+// By the address alone, not by a reference to all marks: so a load and a store share what is computed.
+#[inline(always)]
+fn address_of<T>(block: *mut T) -> *mut u8 {
+    let place = block.addr() % SEGMENT / PLACE;
+    let mark = Segment::of(block).wrapping_byte_add(offset_of!(Segment, marks) + place);
+    mark.cast_mut().cast()
+}
+
+/// Asks for the line of the mark of a place, to be written; nothing happens where no segment is.
+#[inline(always)]
+pub(crate) fn fetch<T>(block: *mut T) {
+    prefetch_write(address_of(block));
+}
+
 /// A mark of a mapped segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark<'a>(&'a AtomicU8);
@@ -74,11 +88,8 @@ impl<'a> Mark<'a> {
     /// The mark of a place in a mapped segment.
     #[inline(always)]
     pub(crate) fn of<T>(block: *mut T) -> Self {
-        let place = block.addr() % SEGMENT / PLACE;
-        // By the address alone, not by a reference to all marks: so a load and a store share what is computed.
-        let mark = Segment::of(block).wrapping_byte_add(offset_of!(Segment, marks) + place);
         // SAFETY: callers ask for places in segments, whose headers are mapped, and this is one of its marks.
-        unsafe { Self::at(mark.cast_mut().cast()) }
+        unsafe { Self::at(address_of(block)) }
     }
 
     /// The mark that stands at an address.
@@ -90,12 +101,6 @@ impl<'a> Mark<'a> {
     pub(crate) unsafe fn at(mark: *mut u8) -> Self {
         // SAFETY: obligation 1; marks are atomic.
         Self(unsafe { &*mark.cast::<AtomicU8>() })
-    }
-
-    /// Asks for its line, to be written.
-    #[inline(always)]
-    pub(crate) fn fetch(self) {
-        prefetch_write(ptr::from_ref(self.0).cast_mut());
     }
 
     #[inline(always)]

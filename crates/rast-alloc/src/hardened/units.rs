@@ -92,12 +92,14 @@ impl Number {
 }
 
 /// How many segments of its own an owner knows at once.
-pub(crate) const NEAR: usize = if HARDENED { 128 } else { 0 };
+///
+/// 256, so that the index is a byte of the number: one instruction less than other masks.
+pub(crate) const NEAR: usize = if HARDENED { 256 } else { 0 };
 
 /// Segments by their addresses, a table in which each has one place: so one load tells of a block whether its segment is
 /// one of them, unless two share a place, and one more where its mark is. Of no length but in a hardened build.
 ///
-/// With [`NEAR`] places two segments share one if they are a multiple of 512 MiB apart.
+/// With [`NEAR`] places two segments share one if they are a multiple of 1 GiB apart.
 pub(crate) struct Near<const PLACES: usize> {
     /// The numbers of the segments.
     stretches: [Cell<usize>; PLACES],
