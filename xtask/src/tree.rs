@@ -1,6 +1,7 @@
 //! Where the workspace stands and which files it holds.
 
 use crate::Result;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -58,6 +59,32 @@ pub(crate) fn read(root: &Path, path: &str) -> Result<String> {
     text(root, path)?.ok_or_else(|| format!("{path}: not UTF-8"))
 }
 
+/// Makes the files below `to` those below `from`, with the texts of `changed` in place of their own.
+///
+/// A file that is as it was keeps its time, and any other gets the present one, so that builds are fresh or made again as they should.
+pub(crate) fn mirror(from: &Path, to: &Path, changed: &BTreeMap<String, String>) -> Result {
+    std::fs::create_dir_all(to).map_err(|error| format!("{}: {error}", to.display()))?;
+    let wanted = files(from)?;
+    for old in files(to)? {
+        if !wanted.contains(&old) {
+            std::fs::remove_file(to.join(&old)).map_err(|error| format!("{old}: {error}"))?;
+        }
+    }
+    for path in wanted {
+        let at = |error: std::io::Error| format!("{path}: {error}");
+        let new = match changed.get(&path) {
+            Some(text) => text.clone().into_bytes(),
+            None => std::fs::read(from.join(&path)).map_err(at)?,
+        };
+        let target = to.join(&path);
+        if std::fs::read(&target).ok().as_ref() != Some(&new) {
+            std::fs::create_dir_all(target.parent().unwrap_or(to)).map_err(at)?;
+            std::fs::write(&target, new).map_err(at)?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +98,31 @@ mod tests {
                 .iter()
                 .all(|f| !f.starts_with("target/") && !f.starts_with(".git/"))
         );
+    }
+
+    #[test]
+    fn mirrors_what_changed_and_nothing_else() {
+        let dir = std::env::temp_dir().join(format!("rast-mirror-{}", std::process::id()));
+        let (from, to) = (dir.join("from"), dir.join("to"));
+        std::fs::create_dir_all(from.join("b")).unwrap();
+        std::fs::write(from.join("a"), "a").unwrap();
+        std::fs::write(from.join("b/c"), "c").unwrap();
+        let time = |path: &str| to.join(path).metadata().unwrap().modified().unwrap();
+
+        mirror(&from, &to, &BTreeMap::new()).unwrap();
+        assert_eq!(files(&to).unwrap(), ["a", "b/c"]);
+        let old = std::time::SystemTime::UNIX_EPOCH;
+        for path in ["a", "b/c"] {
+            let file = std::fs::File::options().write(true).open(to.join(path));
+            file.unwrap().set_modified(old).unwrap();
+        }
+        std::fs::write(to.join("d"), "not in `from`").unwrap();
+        let changed = BTreeMap::from([("b/c".to_string(), "other".to_string())]);
+        mirror(&from, &to, &changed).unwrap();
+        assert_eq!(files(&to).unwrap(), ["a", "b/c"]);
+        assert_eq!(read(&to, "b/c").unwrap(), "other");
+        assert_eq!(time("a"), old);
+        assert!(time("b/c") > old);
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -1,22 +1,28 @@
 //! `cargo xtask loom --weak LABEL`: is an ordering tested?
 //!
-//! The tree is copied, the labelled ordering becomes `Relaxed` in the copy (a fence goes), and the model named in docs/verification.md must fail.
-//! The model first passes in the unchanged copy, and the weakened copy must build, so that a broken test counts for nothing.
+//! The tree is copied; in the copy each asked-for ordering becomes a choice at run time between itself and `Relaxed` (a fence, between itself and nothing), so that one build serves all labels.
+//! With `RAST_WEAK=LABEL` that one alone is weak, and the model named in docs/verification.md must fail.
+//! The model first passes with none weak, and the copy must build, so that a broken test counts for nothing.
 //! A run that has to be stopped at the time limit counts for nothing either.
 
 use crate::Result;
 use crate::cmd::Cmd;
 use crate::json::Json;
 use crate::orderings::{Operation, operations};
-use crate::source::{Source, item_end};
+use crate::source::{Source, is_word, item_end};
 use crate::tidy::{Row, is_library, rows};
 use crate::tree;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long one run of one model may take.
 const LIMIT: Duration = Duration::from_secs(600);
+
+/// The variable that names the label to weaken to the programs of the copy.
+const VARIABLE: &str = "RAST_WEAK";
 
 /// What a run of a model came to.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,24 +50,28 @@ pub(crate) fn command(label: &str) -> Result<bool> {
 /// Weakens each label in turn; `Ok(false)` when one was not caught.
 pub(crate) fn run(labels: &[String]) -> Result<bool> {
     let table = rows(&tree::read(tree::root(), "docs/verification.md")?);
+    let mut chosen = Vec::new();
+    for label in labels {
+        let row = table.iter().find(|row| row.label == *label);
+        chosen.push(row.ok_or(format!("{label} has no row in docs/verification.md"))?);
+    }
+    let found = find(labels)?;
     let workspace = crate::metadata::Workspace::load(tree::root())?;
-    // Builds of its own: Cargo takes the copy's for those of the tree, whose files are older than a weakened one.
+    // Builds of its own: Cargo takes the copy's for those of the tree, whose files may be older.
     let weak = workspace.target_dir.join("weak");
     let copy = Copy {
         tree: weak.join("tree"),
         target: weak.join("target"),
     };
-    copy.refresh()?;
+    tree::mirror(tree::root(), &copy.tree, &found.files)?;
+    let runners = copy.build(&chosen)?;
     let mut sound: Vec<(String, String)> = Vec::new();
     let mut lines = Vec::new();
     let mut all = true;
-    for label in labels {
-        let row = table
-            .iter()
-            .find(|row| row.label == *label)
-            .ok_or(format!("{label} has no row in docs/verification.md"))?;
-        let outcome = one(&copy, row, &mut sound);
+    for row in chosen {
+        let outcome = one(&copy, &runners, row, &found, &mut sound);
         all &= outcome.is_ok();
+        let label = &row.label;
         lines.push(match outcome {
             Ok(change) => format!(
                 "{label}: caught by {} ({change})",
@@ -77,57 +87,116 @@ pub(crate) fn run(labels: &[String]) -> Result<bool> {
     Ok(all)
 }
 
-/// Weakens one label and runs its model; gives what was changed.
-fn one(copy: &Copy, row: &Row, sound: &mut Vec<(String, String)>) -> Result<String> {
+/// Runs the model of one label, first with none weak; gives what was weakened.
+fn one(
+    copy: &Copy,
+    runners: &Runners,
+    row: &Row,
+    found: &Found,
+    sound: &mut Vec<(String, String)>,
+) -> Result<String> {
     let model = row.model.as_ref().ok_or("its row names no model")?;
+    let change = match found.changes.get(&row.label) {
+        Some(change) => change.clone()?,
+        None => {
+            return Err(format!(
+                "no comment in crates/*/src ends in [{}] above an atomic operation",
+                row.label
+            ));
+        }
+    };
+    let runner = runners
+        .get(&row.krate)
+        .ok_or("Cargo named no program for the test `loom`")?;
     let key = (row.krate.clone(), model.clone());
     if !sound.contains(&key) {
-        match copy.test(&row.krate, model)? {
+        match copy.test(runner, &row.krate, model, "none")? {
             Verdict::Passed => sound.push(key),
             other => return Err(format!("`{model}` does not pass unchanged ({other:?})")),
         }
     }
-    let (path, original, weak, change) = find(&row.label)?;
-    println!("{path}: {change}");
-    copy.write(&path, &weak)?;
-    let verdict = copy.test(&row.krate, model);
-    copy.write(&path, &original)?;
-    match verdict? {
+    match copy.test(runner, &row.krate, model, &row.label)? {
         Verdict::Failed => Ok(change),
         Verdict::Passed => Err(format!("`{model}` passes with {change}")),
         Verdict::TimedOut => Err(format!("`{model}` ran past {} s", LIMIT.as_secs())),
     }
 }
 
-/// The file that holds `label`: its path, its text, the weakened text, and the change in words.
-fn find(label: &str) -> Result<(String, String, String, String)> {
+/// What the sources hold of some labels.
+struct Found {
+    /// Of each label, the change in words, or why it cannot be weakened.
+    changes: BTreeMap<String, Result<String>>,
+    /// The files that hold labels, by path, with the choices put in.
+    files: BTreeMap<String, String>,
+}
+
+/// Looks for the operations of `labels` in all libraries.
+fn find(labels: &[String]) -> Result<Found> {
+    let mut found = Found {
+        changes: BTreeMap::new(),
+        files: BTreeMap::new(),
+    };
     for path in tree::files(tree::root())?
         .into_iter()
         .filter(|path| is_library(path))
     {
         let text = tree::read(tree::root(), &path)?;
-        if let Some((weak, change)) = weaken(&text, label)? {
-            return Ok((path, text, weak, change));
+        let source = Source::new(&text);
+        let mut edits = Vec::new();
+        for operation in operations(&source) {
+            let Some(label) = operation.comment.as_ref().map(|comment| &comment.name) else {
+                continue;
+            };
+            if !labels.contains(label) || found.changes.contains_key(label) {
+                continue;
+            }
+            let edit = weaken(&source, &operation, label);
+            let change = edit.map(|edit| {
+                let change = format!("{path}: {}", edit.change);
+                edits.push(edit);
+                change
+            });
+            found.changes.insert(label.clone(), change);
+        }
+        if !edits.is_empty() {
+            found.files.insert(path, edited(&text, edits));
         }
     }
-    Err(format!(
-        "no comment in crates/*/src ends in [{label}] above an atomic operation"
-    ))
+    Ok(found)
 }
 
-/// The file with the operation of `label` weakened, and the change in words.
-fn weaken(text: &str, label: &str) -> Result<Option<(String, String)>> {
-    let source = Source::new(text);
-    let labelled =
-        |operation: &Operation| operation.comment.as_ref().is_some_and(|c| c.name == label);
-    let Some(operation) = operations(&source).into_iter().find(labelled) else {
-        return Ok(None);
-    };
-    let line = operation.line + 1;
+/// One place of a file, what stands there in the copy, and what that weakens in words.
+#[derive(Debug)]
+struct Edit {
+    place: Range<usize>,
+    new: String,
+    change: String,
+}
+
+/// The text with all of `edits` made.
+fn edited(text: &str, mut edits: Vec<Edit>) -> String {
+    edits.sort_by_key(|edit| edit.place.start);
+    let mut new = text.to_string();
+    for edit in edits.into_iter().rev() {
+        new.replace_range(edit.place, &edit.new);
+    }
+    new
+}
+
+/// The choice that stands for the operation of `label`.
+fn weaken(source: &Source<'_>, operation: &Operation, label: &str) -> Result<Edit> {
+    // Whole in itself, so that it is in scope wherever it stands.
+    let is_weak = format!(
+        "{{ static WEAK: ::std::sync::LazyLock<bool> = ::std::sync::LazyLock::new(\
+         || ::std::env::var(\"{VARIABLE}\").is_ok_and(|label| label == \"{label}\")); *WEAK }}"
+    );
     if operation.call == "fence" {
-        let end = item_end(source.code.as_bytes(), operation.start);
-        let weak = format!("{}{}", &text[..operation.start], &text[end..]);
-        return Ok(Some((weak, format!("the fence of line {line} removed"))));
+        let place = operation.start..item_end(source.code.as_bytes(), operation.start);
+        return Ok(Edit {
+            new: format!("if !{is_weak} {{ {} }}", &source.text[place.clone()]),
+            place,
+            change: format!("the fence of line {} removed", operation.line + 1),
+        });
     }
     let strong = operation
         .orderings
@@ -136,26 +205,22 @@ fn weaken(text: &str, label: &str) -> Result<Option<(String, String)>> {
     let Some((at, ordering)) = strong else {
         return Err(format!("{label} is Relaxed already"));
     };
-    // By the same path, so that the word is in scope however the file imports it.
-    let word = if text[..*at].ends_with("::") {
-        "Relaxed".to_string()
-    } else {
-        let imported = source
-            .words()
-            .any(|(place, word)| word == "Relaxed" && !text[..place].ends_with("Ordering::"));
-        let path = if imported {
-            ""
-        } else {
-            "core::sync::atomic::Ordering::"
-        };
-        format!("{path}Relaxed")
-    };
-    let weak = format!("{}{word}{}", &text[..*at], &text[at + ordering.len()..]);
-    Ok(Some((
-        weak,
-        format!("{ordering} of line {line} made Relaxed"),
-    )))
+    let is_path = |byte: &u8| is_word(*byte) || *byte == b':';
+    let path = source.text.as_bytes()[..*at].iter().rev();
+    let place = at - path.take_while(|byte| is_path(byte)).count()..at + ordering.len();
+    let own = &source.text[place.clone()];
+    Ok(Edit {
+        new: format!("if {is_weak} {{ ::core::sync::atomic::Ordering::Relaxed }} else {{ {own} }}"),
+        place,
+        change: format!(
+            "{ordering} of line {} made Relaxed",
+            source.line_of(*at) + 1
+        ),
+    })
 }
+
+/// The program of each crate that runs its models.
+type Runners = BTreeMap<String, PathBuf>;
 
 /// The copy of the tree in which orderings are weakened.
 struct Copy {
@@ -164,37 +229,9 @@ struct Copy {
 }
 
 impl Copy {
-    /// Makes the copy equal to the tree; files that are equal keep their times, so that builds stay fresh.
-    fn refresh(&self) -> Result {
-        std::fs::create_dir_all(&self.tree).map_err(|error| error.to_string())?;
-        let wanted = tree::files(tree::root())?;
-        for old in tree::files(&self.tree)? {
-            if !wanted.contains(&old) {
-                std::fs::remove_file(self.tree.join(&old))
-                    .map_err(|error| format!("{old}: {error}"))?;
-            }
-        }
-        for path in wanted {
-            let new = std::fs::read(tree::root().join(&path))
-                .map_err(|error| format!("{path}: {error}"))?;
-            if std::fs::read(self.tree.join(&path)).ok().as_ref() != Some(&new) {
-                let target = self.tree.join(&path);
-                let dir = target.parent().unwrap_or(Path::new(""));
-                std::fs::create_dir_all(dir).map_err(|error| error.to_string())?;
-                std::fs::write(&target, new).map_err(|error| format!("{path}: {error}"))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&self, path: &str, text: &str) -> Result {
-        std::fs::write(self.tree.join(path), text).map_err(|error| format!("{path}: {error}"))
-    }
-
-    /// Builds the models of `krate` and runs the one called `model`.
-    fn test(&self, krate: &str, model: &str) -> Result<Verdict> {
-        let runner = self.build(krate)?;
-        let list = Cmd::new(&runner)
+    /// Runs the one model of `krate` called `model`, with the ordering of `label` weak.
+    fn test(&self, runner: &Path, krate: &str, model: &str, label: &str) -> Result<Verdict> {
+        let list = Cmd::new(runner)
             .quiet()
             .args(["--list", "--format", "terse"])
             .read()?;
@@ -205,29 +242,36 @@ impl Copy {
             .find(|name| name.rsplit("::").next() == Some(model))
             .ok_or(format!("{krate} has no loom test `{model}`"))?
             .to_string();
-        let mut command = Cmd::new(&runner)
+        let mut command = Cmd::new(runner)
             .dir(&self.tree.join("crates").join(krate))
+            .env(VARIABLE, label)
             .env("LOOM_MAX_PREEMPTIONS", crate::loom::bound()?.to_string())
             .args(["--exact", &full, "--test-threads=1"])
             .into_inner();
         run_limited(&mut command, &self.target.join("weak.log"))
     }
 
-    /// Builds the models of `krate` and gives the program that runs them.
-    fn build(&self, krate: &str) -> Result<PathBuf> {
-        let output = Cmd::cargo()
-            .dir(&self.tree)
-            .args([
-                "test",
-                "--quiet",
-                "--release",
-                "--test",
-                "loom",
-                "-p",
-                krate,
-                "--no-run",
-            ])
-            .arg("--message-format=json-render-diagnostics")
+    /// Builds the models of the crates of `rows` and gives the programs that run them.
+    fn build(&self, rows: &[&Row]) -> Result<Runners> {
+        let with_model = rows.iter().filter(|row| row.model.is_some());
+        let krates: BTreeSet<&str> = with_model.map(|row| row.krate.as_str()).collect();
+        let mut runners = Runners::new();
+        if krates.is_empty() {
+            return Ok(runners);
+        }
+        let mut command = Cmd::cargo().dir(&self.tree).args([
+            "test",
+            "--quiet",
+            "--release",
+            "--no-run",
+            "--message-format=json-render-diagnostics",
+            "--test",
+            "loom",
+        ]);
+        for krate in krates {
+            command = command.args(["-p", krate]);
+        }
+        let output = command
             .rustflags("--cfg rast_loom")
             .env("CARGO_TARGET_DIR", &self.target)
             .read()?;
@@ -240,10 +284,12 @@ impl Copy {
                 .get("target")
                 .is_some_and(|target| target.text("name") == Ok("loom"));
             if let (true, Some(path)) = (is_runner, message.text_or_null("executable")) {
-                return Ok(PathBuf::from(path));
+                let dir = Path::new(message.text("manifest_path")?).parent();
+                let krate = dir.and_then(Path::file_name).unwrap_or_default();
+                runners.insert(krate.to_string_lossy().into_owned(), PathBuf::from(path));
             }
         }
-        Err("Cargo named no program for the test `loom`".into())
+        Ok(runners)
     }
 }
 
@@ -306,23 +352,57 @@ fn f() {
 }
 ";
 
-    #[test]
-    fn weakens_one_operation() {
-        let (weak, _) = weaken(TEXT, "RG1").unwrap().unwrap();
-        assert_eq!(weak, TEXT.replace("Ordering::Release", "Ordering::Relaxed"));
-        let (weak, _) = weaken(TEXT, "RG2").unwrap().unwrap();
-        assert_eq!(weak, TEXT.replace("AcqRel, Acquire", "Relaxed, Acquire"));
-        let (weak, change) = weaken(TEXT, "RG3").unwrap().unwrap();
-        assert_eq!(weak, TEXT.replace("fence(Ordering::SeqCst);", ""));
-        assert!(change.contains("removed"));
-        assert!(weaken(TEXT, "RG4").is_err());
-        assert_eq!(weaken(TEXT, "RG5"), Ok(None));
+    /// The text with the choices of `labels`, each cut down to `WEAK`, and the changes in words.
+    fn chosen(text: &str, labels: &[&str]) -> Result<(String, Vec<String>)> {
+        let source = Source::new(text);
+        let mut edits = Vec::new();
+        for operation in operations(&source) {
+            let name = operation.comment.as_ref().unwrap().name.clone();
+            if labels.contains(&name.as_str()) {
+                edits.push(weaken(&source, &operation, &name)?);
+            }
+        }
+        let changes = edits.iter().map(|edit| edit.change.clone()).collect();
+        let mut text = edited(text, edits);
+        while let Some(start) = text.find("{ static WEAK") {
+            let end = start + text[start..].find(" }").unwrap() + 2;
+            let label = text[start..end].rsplit('"').nth(1).unwrap().to_string();
+            text.replace_range(start..end, &format!("WEAK({label})"));
+        }
+        Ok((text, changes))
     }
 
     #[test]
-    fn a_word_that_is_not_imported_gets_its_path() {
-        let text = "fn f() {\n    // Release: x. [RG1]\n    x.store(1, Release);\n}\n";
-        let (weak, _) = weaken(text, "RG1").unwrap().unwrap();
-        assert!(weak.contains("x.store(1, core::sync::atomic::Ordering::Relaxed)"));
+    fn weakens_each_label_by_choice() {
+        const WEAK: &str = "::core::sync::atomic::Ordering::Relaxed";
+        let (weak, changes) = chosen(TEXT, &["RG3", "RG2", "RG1"]).unwrap();
+        let wanted = TEXT
+            .replace(
+                "Ordering::Release",
+                &format!("if WEAK(RG1) {{ {WEAK} }} else {{ Ordering::Release }}"),
+            )
+            .replace(
+                "AcqRel, Acquire",
+                &format!("if WEAK(RG2) {{ {WEAK} }} else {{ AcqRel }}, Acquire"),
+            )
+            .replace(
+                "fence(Ordering::SeqCst);",
+                "if !WEAK(RG3) { fence(Ordering::SeqCst); }",
+            );
+        assert_eq!(weak, wanted);
+        assert_eq!(
+            changes,
+            [
+                "Release of line 4 made Relaxed",
+                "AcqRel of line 8 made Relaxed",
+                "the fence of line 10 removed"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_relaxed_cannot_be_weakened() {
+        assert!(chosen(TEXT, &["RG4"]).is_err());
+        assert_eq!(chosen(TEXT, &["RG5"]), Ok((TEXT.to_string(), Vec::new())));
     }
 }
