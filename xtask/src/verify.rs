@@ -64,9 +64,9 @@ const STEPS: &[Step] = &[
     quick("layers", || checked("layers", layers::command(&[]))),
     quick("tidy", || checked("tidy", tidy::command(&[]))),
     quick("tests", tests),
-    // The step before turned the hardening on with all features: here the plain build is tested.
+    // The step `doc tests` turns the hardening on with all features; the other tests of the plain build are in `tests`.
     step("plain allocator", || {
-        cargo("test -p rast-alloc --no-fail-fast")
+        cargo("test -p rast-alloc --no-fail-fast --doc")
     }),
     step("system segments", system_segments),
     step("global", global),
