@@ -195,12 +195,18 @@ pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
     }
 }
 
-/// Ends the process unless a block that arrived is on its way, and this arena's; returns its slot.
+/// Ends the process unless a block that arrived lies where one of this arena may start.
 #[inline]
-pub(crate) fn check_posted(arena: &Arena, block: *mut Block) -> usize {
+fn check_home(arena: &Arena, block: *mut Block) {
     if !is_in(arena, block.cast()) {
         arrived(block);
     }
+}
+
+/// Ends the process unless a block that arrived is on its way, and this arena's; returns its slot.
+#[inline]
+pub(crate) fn check_posted(arena: &Arena, block: *mut Block) -> usize {
+    check_home(arena, block);
     let slot = slot_posted(Mark::of(block).read());
     if slot >= SLOTS {
         arrived(block);
@@ -223,7 +229,7 @@ pub(crate) fn accept(arena: &Arena, block: *mut Block) -> usize {
         // SAFETY: the block is known to be this arena's.
         unsafe { arena.near_mark(block.cast()) }
     } else {
-        check_posted(arena, block);
+        check_home(arena, block);
         Mark::of(block)
     };
     let slot = slot_posted(mark.read());

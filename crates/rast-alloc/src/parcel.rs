@@ -40,6 +40,9 @@ const FULL: usize = 64 * LEAST;
 /// What a block counts at least.
 const LEAST: usize = 1024;
 
+/// How long a carrier is that has room for all that one takes.
+pub(crate) const LONGEST: usize = HEAD + CARRIED_MAX * size_of::<i32>();
+
 /// How many distances a carrier of `size` bytes takes.
 #[inline(always)]
 const fn room(size: usize) -> usize {
@@ -288,7 +291,8 @@ pub(crate) unsafe fn unpack(
 ///
 /// # Safety
 ///
-/// 1. `link` leads into a list that [`Parcel::take`] gave, to a block of up to `size` bytes, which the caller alone has.
+/// 1. `link` leads into a list that [`Parcel::take`] gave, to a block of `size` bytes at least, or of [`LONGEST`], which the
+///    caller alone has.
 #[inline]
 pub(crate) unsafe fn check_carrier(link: *mut Block, size: usize) {
     if link.addr() & CARRIES == 0 {

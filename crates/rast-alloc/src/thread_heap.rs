@@ -44,6 +44,7 @@ use crate::primitive::{self, CachePadded};
 use crate::registry::{Entered, Entry, Registry};
 use crate::segment::Segment;
 use crate::size_class::{CLASSES, size_of_class};
+use crate::span::GRAIN;
 use crate::stats;
 use crate::tally::Tally;
 use crate::thread;
@@ -411,9 +412,10 @@ impl ThreadHeap {
     fn check_letter(&self, link: *mut Block) {
         let block = parcel::block_of(link);
         let slot = hardened::check_posted(&self.arena, block);
-        // A span without a class is longer than any room, as the longest class is.
+        const { assert!(GRAIN >= parcel::LONGEST) };
+        // A span without a class has a grain at least, which is longer than any carrier.
         let size = size_of_class(slot.min(CLASSES - 1));
-        // SAFETY: letters come from parcels, and the block has the room of one of that size.
+        // SAFETY: letters come from parcels, and what is posted is of a class or a span.
         unsafe { parcel::check_carrier(link, size) };
     }
 

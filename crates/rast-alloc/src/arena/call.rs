@@ -39,7 +39,8 @@ impl Level {
             return Self::Class(class);
         }
         let key = key_of(layout);
-        if key <= CACHED_MAX && layout.align() <= GRAIN {
+        // Without size there is no block; whoever asks for one all the same gets one of the least class.
+        if key == 0 || key <= CACHED_MAX && layout.align() <= GRAIN {
             Self::Class(class_of(key))
         } else if key <= SPAN_MAX && layout.align() <= SLOT {
             Self::Span
@@ -399,5 +400,43 @@ impl Arena {
     pub(crate) fn count_move(&self) {
         self.moves.add(1);
         self.reallocations.add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_level_follows_from_key_and_alignment() {
+        for align in (0..21).map(|bits| 1_usize << bits) {
+            let sizes = [
+                0,
+                1,
+                8,
+                SLAB_MAX,
+                CACHED_MAX,
+                SPAN_MAX,
+                SEGMENT,
+                isize::MAX as usize,
+            ];
+            for near in sizes
+                .iter()
+                .flat_map(|size| [size.wrapping_sub(1), *size, size + 1])
+            {
+                let Ok(layout) = Layout::from_size_align(near, align) else {
+                    continue;
+                };
+                let key = near.next_multiple_of(align);
+                let wanted = if key <= SLAB_MAX || key <= CACHED_MAX && align <= GRAIN {
+                    Level::Class(class_of(key))
+                } else if key <= SPAN_MAX && align <= SLOT {
+                    Level::Span
+                } else {
+                    Level::Large
+                };
+                assert_eq!(Level::of(layout), wanted, "{layout:?}");
+            }
+        }
     }
 }

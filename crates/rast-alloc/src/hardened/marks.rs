@@ -74,7 +74,7 @@ fn address_of<T>(block: *mut T) -> *mut u8 {
     mark.cast_mut().cast()
 }
 
-/// Asks for the line of the mark of a place, to be written; nothing happens where no segment is.
+/// Asks for the line of the mark of a place, to be written: a hint, which does no harm where no segment is.
 #[inline(always)]
 pub(crate) fn fetch<T>(block: *mut T) {
     prefetch_write(address_of(block));

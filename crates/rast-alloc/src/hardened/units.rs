@@ -99,7 +99,8 @@ pub(crate) const NEAR: usize = if HARDENED { 256 } else { 0 };
 /// Segments by their addresses, a table in which each has one place: so one load tells of a block whether its segment is
 /// one of them, unless two share a place, and one more where its mark is. Of no length but in a hardened build.
 ///
-/// With [`NEAR`] places two segments share one if they are a multiple of 1 GiB apart.
+/// With [`NEAR`] places two segments share one if they are a multiple of so many segments apart, 1 GiB where a segment has
+/// 4 MiB.
 pub(crate) struct Near<const PLACES: usize> {
     /// The numbers of the segments.
     stretches: [Cell<usize>; PLACES],
