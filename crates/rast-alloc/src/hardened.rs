@@ -2,39 +2,37 @@
 //!
 //! | what | how it is seen |
 //! | --- | --- |
-//! | a block freed twice | its mark says that it is free, or on its way to its owner ([`marks`]) |
-//! | a pointer into a block, or into none | no mark, or no segment there ([`units`]) |
+//! | a block freed twice | its mark says that it is free ([`marks`]) |
+//! | a pointer into a block, or into none | no mark, no segment there ([`units`]), or a slab whose blocks start elsewhere |
 //! | a block of another heap | its segment has another number, or names another owner |
-//! | a layout of another class or length | the mark says which class the block is of; spans know their length |
+//! | a layout of another class or length | the mark, or the slab, says which class the block is of; spans know their length |
 //! | a large block freed twice, or not a block, or of another length | the register of mappings ([`register`]) |
 //! | a free block written to | its link stands there twice, and the two differ ([`link`]) |
+//! | a block written to while it is on its way | its seal is not that of what it says ([`crate::parcel`], [`link`]) |
 //! | a write past a segment or a large block, into a header, or to a large block that is kept | pages nobody may touch |
 //!
-//! All of it is exact but for the links, which see what was written where they stand: in the first two words of a block
-//! that its owner has.
+//! Links and seals see what was written where they stand: in the first words of a block that its owner has, or that
+//! carries others to him. All else is exact, within the following rules.
 //!
-//! 1. A mark is a byte for each 16 bytes of a segment, in its header: what begins there.
-//! 2. Who frees a block of a slab looks at its mark and stores another: "freed" if it is the owner, else "posted". That
-//!    is no exchange, so of two threads that free one block at the same moment both may have found it in use. Then it is
-//!    the owner who names it, as it alone takes blocks in and gives them out:
-//!    - A letter makes "posted" to "freed" when it arrives, and is named if it finds another mark: "freed", or that of a
-//!      block in use. So of two letters the second is, and the letter if the owner's "freed" stays, or was followed by
-//!      the mark of a block in use.
-//!    - Or the letter's "posted" stands on a block that the owner put into a list, and is taken away when that arrives: then
-//!      the block stands in lists twice. It is given out once: that spoils its links ([`link`]), so it is named when a list
-//!      leads to it again, unless it was freed and linked anew, or when its slab is given up ([`give_up`]) or has more
-//!      blocks back than it gave out.
-//!
-//!    So but by chance no block is given out, nor its slab, while it is in use. What is not seen is a second call that ends
-//!    after the block was given out again: it frees what is in use there then. And where a thread that frees a block at
-//!    the same moment as its owner made a carrier of it ([`crate::parcel`]), it may write there until its letter arrives
-//!    and is named, although the owner gave the block out meanwhile; mostly that spoils the links, and is named before.
-//! 3. Who frees a span of another owner changes its mark by an exchange: a span that comes back is joined at once.
-//! 4. What the checks of a fast path do not like is left to the slow one, which looks again and says why.
-//! 5. A heap knows its own blocks by the addresses of its segments ([`units::Near`]), those of others by the segments whose
-//!    blocks lie in its parcels ([`units::Afar`]), and what comes home goes by the class that the mark of a posted block
-//!    keeps: fast paths ask no header and no slab.
-//! 6. Nothing here allocates, waits or takes a lock.
+//! 1. A mark is a byte for each 16 bytes of a segment, in its header: what begins there. A block of a slab has its mark
+//!    changed by its owner alone, so the line that it stands on stays with one processor.
+//! 2. The owner looks at the mark of a block that he frees, and of one that arrives, and makes it "freed" before the block
+//!    goes into a list; he makes it "in use" when he gives the block out. So a block stands in one list at most, once,
+//!    whoever frees it how often. A second free is named, his own at the call, another thread's when it arrives, unless the
+//!    block was given out between the two: then it frees what is in use there, unseen, and whoever uses that is named by
+//!    his own free, unless the block was given out once more.
+//! 3. Another thread that frees a block of a slab asks the segment's header for the class that the slot serves, and whether
+//!    a block of it starts there ([`may_post`]): lines that hardly change. It looks at the mark as well ([`post`]) on slow
+//!    paths, as when it opens a parcel, and everywhere if debug assertions are on: what it finds to be freed, or not given
+//!    out yet, is named at the call, else when it arrives.
+//!    What it frees twice may be its carrier, which it writes to, whoever has the block then; and a fault if nobody has it
+//!    and its segment is unmapped, there or when its letter arrives. Its letter is named when it arrives, or the links that it damaged are.
+//! 4. Who frees a span of another owner changes its mark by an exchange: a span that comes back is joined at once.
+//! 5. What the checks of a fast path do not like is left to the slow one, which looks again and says why.
+//! 6. A heap knows its own blocks by the addresses of its segments ([`units::Near`]), those of others by the segments whose
+//!    blocks lie in its parcels ([`units::Afar`]), and what comes home goes by the class in its mark: fast paths ask
+//!    no slab.
+//! 7. Nothing here allocates, waits or takes a lock.
 //!
 //! Without the feature the tables have no length and the checks are not compiled.
 
@@ -57,6 +55,7 @@ pub(crate) mod units;
 
 use link::Keys;
 use marks::{FREED, GONE, Mark, PLACE, live, posted, slot_posted};
+use units::Around;
 
 /// Whether this build is hardened.
 pub(crate) const HARDENED: bool = cfg!(feature = "hardened");
@@ -134,8 +133,8 @@ pub(crate) fn revive(block: *mut u8, slot: usize) {
     Mark::of(block).write(live(slot));
 }
 
-/// A block of a list is given out; `false`, and nothing has changed, if its two links differ. Its links are no links then:
-/// where it stands in a list a second time it is not given out again.
+/// A block of a list is given out; `false`, and nothing has changed, if its two links differ. Its links are no links then,
+/// wherever a damaged link leads to it.
 ///
 /// # Safety
 ///
@@ -174,7 +173,7 @@ pub(crate) fn prepare(block: *mut Block) {
     Mark::of(block).write(FREED);
 }
 
-/// A block of another heap goes into a parcel: ends the process unless it is in use. Its memory is not touched.
+/// A block of another heap is given back: ends the process unless it is in use. Its memory is not touched.
 #[inline]
 pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
     let mark = Mark::of(block);
@@ -182,7 +181,6 @@ pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
         if !mark.is_live(slot) {
             end(block, slot, size);
         }
-        mark.write(posted(slot));
         return;
     }
     let found = mark.exchange(posted(slot));
@@ -195,81 +193,127 @@ pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
     }
 }
 
+/// Whether a block of another owner may go into a parcel: its segment says that a block of the class starts there. The mark
+/// is not read, unless debug assertions are on.
+///
+/// # Safety
+///
+/// 1. `block` lies in a segment that is mapped, where a block may start.
+#[inline(always)]
+pub(crate) unsafe fn may_post(block: *mut u8, class: usize) -> bool {
+    // SAFETY: obligation 1.
+    let is_start = unsafe { Segment::is_start(block, class) };
+    is_start && (!cfg!(debug_assertions) || is_used(block, class))
+}
+
 /// Ends the process unless a block that arrived lies where one of this arena may start.
 #[inline]
 fn check_home(arena: &Arena, block: *mut Block) {
     if !is_in(arena, block.cast()) {
-        arrived(block);
+        misled(block);
     }
 }
 
-/// Ends the process unless a block that arrived is on its way, and this arena's; returns its slot.
+/// Ends the process unless a block that arrived may be on its way, and is this arena's; returns its slot.
 #[inline]
-pub(crate) fn check_posted(arena: &Arena, block: *mut Block) -> usize {
+pub(crate) fn check_arrived(arena: &Arena, block: *mut Block) -> usize {
     check_home(arena, block);
-    let slot = slot_posted(Mark::of(block).read());
+    let slot = slot_arrived(Mark::of(block).read());
     if slot >= SLOTS {
         arrived(block);
     }
     slot
+}
+
+/// The slot of a block that arrives, by its mark: that of a block in use where a slab serves it, else that of a posted one.
+/// Of other marks at least [`SLOTS`].
+#[inline]
+fn slot_arrived(mark: u8) -> usize {
+    match usize::from(mark) {
+        class @ 1..SLAB_CLASSES => class,
+        _ => slot_posted(mark),
+    }
+}
+
+/// As [`check_arrived`], of a letter that carries nothing: ends the process unless it has its seal, too.
+///
+/// # Safety
+///
+/// 1. If `block` lies where one of this arena may start, its first two words may be read.
+pub(crate) unsafe fn check_sealed(arena: &Arena, block: *mut Block) {
+    check_arrived(arena, block);
+    // SAFETY: obligation 1.
+    if !unsafe { link::is_sealed(block) } {
+        misled(block);
+    }
 }
 
 /// Ends the process if what arrived as the head of a large block lies in a segment, or at no page.
 pub(crate) fn check_head(head: *mut Block) {
     let is_page = !head.is_null() && head.addr().is_multiple_of(PAGE);
     if !is_page || units::at(head.addr()) != units::NONE {
-        arrived(head);
+        misled(head);
     }
 }
 
-/// A block that arrived becomes a free one; returns its slot. Ends the process unless it is on its way, and this arena's.
+/// A block that arrived becomes a free one; returns its slot. Ends the process unless it may be on its way, and is this
+/// arena's.
+///
+/// # Safety
+///
+/// 1. `around` is of a block that this arena has meanwhile; or of none, and `block` lies in a segment.
 #[inline(always)]
-pub(crate) fn accept(arena: &Arena, block: *mut Block) -> usize {
-    let mark = if arena.has_near(block.cast()) {
-        // SAFETY: the block is known to be this arena's.
-        unsafe { arena.near_mark(block.cast()) }
-    } else {
-        check_home(arena, block);
-        Mark::of(block)
-    };
-    let slot = slot_posted(mark.read());
-    if slot >= SLOTS {
-        arrived(block);
+pub(crate) unsafe fn accept(arena: &Arena, around: Around, block: *mut Block) -> usize {
+    // SAFETY: obligation 1.
+    let mark = unsafe { around.mark_of(block) }.unwrap_or_else(|| find(arena, block));
+    let mut slot = usize::from(mark.read());
+    if !(1..SLAB_CLASSES).contains(&slot) {
+        slot = accept_posted(block, mark);
     }
     mark.write(FREED);
     slot
 }
 
-/// A slab is given up: ends the process unless its blocks, so many of a class from `start` on, are free.
-pub(crate) fn give_up(start: *mut u8, class: usize, count: usize) {
-    for index in 0..count {
-        let block = start.wrapping_add(index * size_of_class(class));
-        if Mark::of(block).read() != FREED {
-            given_up(block);
-        }
-        Mark::of(block).write(GONE);
+/// The mark of a block that arrived; ends the process unless it lies where one of this arena may start.
+#[inline]
+fn find(arena: &Arena, block: *mut Block) -> Mark<'_> {
+    if arena.has_near(block.cast()) {
+        // SAFETY: the block is known to be this arena's.
+        return unsafe { arena.near_mark(block.cast()) };
     }
+    check_home(arena, block);
+    Mark::of(block)
 }
 
-/// Ends the process because a slab has more blocks back than it gave out.
-#[cold]
-pub(crate) fn given_up(block: *mut u8) -> ! {
-    misuse::end(format_args!(
-        "double free of a block of the slab of {block:p}, by two threads at once"
-    ))
+/// The slot of a block that arrived and whose mark is none of a slab's block in use; ends the process unless it is posted.
+#[inline(never)]
+fn accept_posted(block: *mut Block, mark: Mark) -> usize {
+    let slot = slot_arrived(mark.read());
+    if slot >= SLOTS {
+        arrived(block);
+    }
+    slot
+}
+
+/// A slab is given up, whose blocks, so many of a class from `start` on, are free.
+pub(crate) fn give_up(start: *mut u8, class: usize, count: usize) {
+    for index in 0..count {
+        let mark = Mark::of(start.wrapping_add(index * size_of_class(class)));
+        debug_assert_eq!(mark.read(), FREED, "what is in its lists is free");
+        mark.write(GONE);
+    }
 }
 
 /// Ends the process because a list led to `block`, which is not free.
 #[cold]
 fn astray(block: *mut Block) -> ! {
-    match Mark::of(block).read() {
-        0 => misuse::end(format_args!(
-            "a link of a free block is damaged: it leads to {block:p}, which is none; was it written to after it was freed?"
-        )),
-        _ => misuse::end(format_args!(
-            "double free of {block:p}, by two threads at once, or a damaged link of another free block"
-        )),
-    }
+    let found = match Mark::of(block).read() {
+        0 => "none",
+        _ => "in use",
+    };
+    misuse::end(format_args!(
+        "a link of a free block is damaged: it leads to {block:p}, which is {found}; was it written to after it was freed?"
+    ))
 }
 
 /// Ends the process because the two links in `block` differ; the first one leads to `next`.
@@ -287,11 +331,29 @@ fn damaged(block: *mut Block, next: *mut Block) -> ! {
     ))
 }
 
+/// Ends the process because a block of this heap that another thread freed is not on its way.
 #[cold]
 #[inline(never)]
 fn arrived(block: *mut Block) -> ! {
+    match Mark::of(block).read() {
+        0 => misuse::end(format_args!(
+            "pointer not from this allocator: {block:p}, which another thread freed, is no start of a block"
+        )),
+        FREED | GONE => misuse::end(format_args!(
+            "double free of {block:p}: it is free already, and another thread freed it too"
+        )),
+        _ => misuse::end(format_args!(
+            "double free of {block:p}: another thread freed it twice, or a block on its way was written to after it was freed"
+        )),
+    }
+}
+
+/// Ends the process because what arrived at a heap is none of its blocks, or none of that kind.
+#[cold]
+#[inline(never)]
+fn misled(block: *mut Block) -> ! {
     misuse::end(format_args!(
-        "double free of {block:p}: it came from another thread, but is not on its way to this heap"
+        "double free of {block:p}, which is no block of its heap any more, or a block on its way was written to after it was freed"
     ))
 }
 

@@ -51,6 +51,8 @@
 //! - `hardened`: misuse ends the process with a message that names it: a double free, a pointer that is no block's or is
 //!   another heap's, a layout of another class, a free block that was written to in its first 16 bytes. Links of free
 //!   blocks are encoded; pages without access stand at both ends of a segment's spans and behind each large block.
+//!   What a thread frees of another one's heap a second time may be named only when it arrives there, which is late if the
+//!   block was given out again meanwhile.
 //!   It costs a sixteenth of the memory for marks, 16 bytes for the smallest blocks, and time: see
 //!   `docs/algorithms/alloc.md`.
 //!

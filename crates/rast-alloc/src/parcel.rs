@@ -21,9 +21,10 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::block::Block;
-use crate::hardened::HARDENED;
+use crate::hardened::{HARDENED, link};
 use crate::misuse;
 use crate::primitive::hint::prefetch_write;
+use crate::span::GRAIN;
 
 /// The bit of a link to a carrier.
 const CARRIES: usize = 1;
@@ -32,7 +33,9 @@ const HEAD: usize = size_of::<usize>() + size_of::<u32>();
 /// Where in it the count stands.
 const COUNT: usize = size_of::<usize>();
 /// Distances that a carrier takes at most.
-const CARRIED_MAX: usize = 63;
+const CARRIED_MAX: usize = (1 << COUNT_BITS) - 1;
+/// Bits of the count; in a hardened build the others of its word are the [`seal`].
+const COUNT_BITS: u32 = 6;
 /// Blocks are at multiples of eight bytes.
 const UNIT_BITS: u32 = 3;
 /// What a full parcel has, as [`weight`] counts.
@@ -40,8 +43,8 @@ const FULL: usize = 64 * LEAST;
 /// What a block counts at least.
 const LEAST: usize = 1024;
 
-/// How long a carrier is that has room for all that one takes.
-pub(crate) const LONGEST: usize = HEAD + CARRIED_MAX * size_of::<i32>();
+// A span without a class has a grain at least.
+const _: () = assert!(room(GRAIN) == CARRIED_MAX);
 
 /// How many distances a carrier of `size` bytes takes.
 #[inline(always)]
@@ -117,18 +120,13 @@ impl<O> Parcel<O> {
     }
 
     /// Puts a block in if the last carrier takes its place and the parcel is not full by it; false, and nothing has changed,
-    /// if not. `before` is called before anything changes.
+    /// if not.
     ///
     /// # Safety
     ///
     /// 1. As for [`Parcel::put`].
     #[inline(always)]
-    pub(crate) unsafe fn try_put(
-        &self,
-        block: *mut Block,
-        size: usize,
-        before: impl FnOnce(),
-    ) -> bool {
+    pub(crate) unsafe fn try_put(&self, block: *mut Block, size: usize) -> bool {
         // Neither is more than `FULL`.
         let rest = self.left.get().cast_signed() - weight(size).cast_signed();
         if rest <= 0 {
@@ -137,7 +135,6 @@ impl<O> Parcel<O> {
         let Some(distance) = self.distance_to(block) else {
             return false;
         };
-        before();
         self.carry(distance);
         self.left.set(rest.cast_unsigned());
         true
@@ -213,10 +210,15 @@ impl<O> Parcel<O> {
             return;
         }
         let carried = (place.addr() - carrier.addr() - HEAD) / size_of::<i32>();
+        let mut word = carried as u32;
+        if HARDENED {
+            // SAFETY: the carrier is this parcel's, and so many distances were written.
+            word |= unsafe { seal(carrier, carried) } << COUNT_BITS;
+        }
         // SAFETY: a carrier is longer than its head.
         let count = unsafe { carrier.byte_add(COUNT) };
         // SAFETY: as above; the carrier is this parcel's, and aligned to a word.
-        unsafe { count.cast::<u32>().write(carried as u32) };
+        unsafe { count.cast::<u32>().write(word) };
     }
 
     /// Takes all blocks out, with the owner; `None` if there is none.
@@ -233,6 +235,45 @@ impl<O> Parcel<O> {
     }
 }
 
+/// What a carrier's word says of its count and distances in a hardened build, but for the count: a polynomial of them, and
+/// of where the carrier stands, at a secret point. So who does not know the secret changes none of them unseen, but by chance.
+///
+/// # Safety
+///
+/// 1. Behind the head of `carrier`, which the caller alone has, stand so many distances.
+#[inline]
+unsafe fn seal(carrier: *mut Block, count: usize) -> u32 {
+    // SAFETY: obligation 1.
+    let first = unsafe { carrier.byte_add(HEAD) }.cast::<u32>();
+    // SAFETY: as above.
+    let distances = unsafe { core::slice::from_raw_parts(first, count) };
+    digest(carrier.addr(), distances, link::point())
+}
+
+/// The upper bits of a polynomial whose coefficients are an address, the number of distances and each of these.
+#[inline]
+fn digest(address: usize, distances: &[u32], point: u64) -> u32 {
+    // A coefficient has 32 bits, and the point is odd: so each of its bits reaches the upper half with 32 bits of the point.
+    let times = |one: u32, power: u64| u64::from(one).wrapping_mul(power);
+    let square = point.wrapping_mul(point);
+    let cube = square.wrapping_mul(point);
+    let fourth = square.wrapping_mul(square);
+    let (fours, rest) = distances.as_chunks();
+    let mut sum = address as u64 ^ distances.len() as u64;
+    // Four at once, as each step waits for the one before.
+    for &[a, b, c, d] in fours {
+        let four = times(a, cube)
+            .wrapping_add(times(b, square))
+            .wrapping_add(times(c, point))
+            .wrapping_add(u64::from(d));
+        sum = sum.wrapping_mul(fourth).wrapping_add(four);
+    }
+    for &one in rest {
+        sum = sum.wrapping_mul(point).wrapping_add(u64::from(one));
+    }
+    (sum.wrapping_mul(point) >> (u32::BITS + COUNT_BITS)) as u32
+}
+
 /// Calls `accept` on the block that `link` leads to and on those that it carries; returns the next link and how many
 /// blocks that were. In a hardened build it calls `ahead` before, on those that it carries and on the one after it, which
 /// is null at the end.
@@ -243,7 +284,6 @@ impl<O> Parcel<O> {
 #[inline]
 pub(crate) unsafe fn unpack(
     link: *mut Block,
-    ahead: impl Fn(*mut Block),
     mut accept: impl FnMut(NonNull<Block>),
 ) -> (*mut Block, usize) {
     let block = block_of(link);
@@ -252,14 +292,11 @@ pub(crate) unsafe fn unpack(
     let mut count = 0;
     // It is written to when its turn comes.
     prefetch_write(block_of(next));
-    if HARDENED {
-        ahead(block_of(next));
-    }
     if link.addr() & CARRIES != 0 {
         // SAFETY: a carrier has a head, whose end is the count.
         let place = unsafe { block.byte_add(COUNT) };
         // SAFETY: it was written when the carrier was sealed.
-        count = unsafe { place.cast::<u32>().read() } as usize;
+        count = unsafe { place.cast::<u32>().read() } as usize & CARRIED_MAX;
         // SAFETY: that many distances follow.
         let places = unsafe { block.byte_add(HEAD) }.cast::<i32>();
         let carried = |index| {
@@ -273,9 +310,6 @@ pub(crate) unsafe fn unpack(
             // The block's provenance was exposed before it was put in.
             ptr::with_exposed_provenance_mut::<Block>(address)
         };
-        if HARDENED {
-            (0..count).for_each(|index| ahead(carried(index)));
-        }
         for index in 0..count {
             // SAFETY: blocks are never null.
             accept(unsafe { NonNull::new_unchecked(carried(index)) });
@@ -287,25 +321,27 @@ pub(crate) unsafe fn unpack(
     (next, count + 1)
 }
 
-/// Ends the process if the block that a link leads to is a carrier and says that it carries more than it has room for.
+/// Ends the process unless a link leads to a carrier whose count and distances are as they were written; of a hardened
+/// build, where every block that begins has room for a distance.
 ///
 /// # Safety
 ///
-/// 1. `link` leads into a list that [`Parcel::take`] gave, to a block of `size` bytes at least, or of [`LONGEST`], which the
-///    caller alone has.
+/// 1. `link` leads into a list that [`Parcel::take`] gave, to a block of `size` bytes at least that the caller alone has.
 #[inline]
 pub(crate) unsafe fn check_carrier(link: *mut Block, size: usize) {
-    if link.addr() & CARRIES == 0 {
-        return;
-    }
     let block = block_of(link);
-    // SAFETY: a carrier has a head, whose end is the count.
-    let place = unsafe { block.byte_add(COUNT) };
-    // SAFETY: it was written when the carrier was sealed.
-    let count = unsafe { place.cast::<u32>().read() } as usize;
-    if count > room(size) {
+    // SAFETY: obligation 1: every block has room for a head.
+    let place = unsafe { block.byte_add(COUNT) }.cast::<u32>();
+    // SAFETY: as above.
+    let word = unsafe { place.read() };
+    let count = word as usize & CARRIED_MAX;
+    let has_seal = || {
+        // SAFETY: obligation 1; so many distances have room.
+        word >> COUNT_BITS == unsafe { seal(block, count) }
+    };
+    if link.addr() & CARRIES == 0 || count > room(size) || !has_seal() {
         misuse::end(format_args!(
-            "the free block {block:p} was written to after it was freed"
+            "the free block {block:p} was written to after it was freed, or freed by two threads at once"
         ));
     }
 }
@@ -348,12 +384,40 @@ mod tests {
         let (mut link, mut found) = (packed.first, Vec::new());
         while !link.is_null() {
             // SAFETY: the list came from the parcel.
-            (link, _) = unsafe { unpack(link, |_| (), |block| found.push(block.addr().get())) };
+            (link, _) = unsafe { unpack(link, |block| found.push(block.addr().get())) };
         }
         found.sort_unstable();
         blocks.sort_unstable();
         assert_eq!(found, blocks);
     }
+    /// Changes that cancel each other where distances weigh too much or too little.
+    #[test]
+    fn changed_distances_have_another_digest() {
+        const POINT: u64 = 0x9e37_79b9_7f4a_7c15;
+        let distances: [u32; 23] = core::array::from_fn(|index| 8 * index as u32 + 8);
+        for count in 0..=distances.len() {
+            let distances = &distances[..count];
+            let whole = digest(64, distances, POINT);
+            assert_ne!(whole, digest(128, distances, POINT), "{count}");
+            if count > 0 {
+                assert_ne!(whole, digest(64, &distances[1..], POINT), "{count}");
+                assert_ne!(whole, digest(64, &distances[..count - 1], POINT), "{count}");
+            }
+            for first in 0..count {
+                for second in 0..first {
+                    for bit in 0..32 {
+                        let mut changed = distances.to_vec();
+                        changed[first] ^= 1 << bit;
+                        assert_ne!(whole, digest(64, &changed, POINT), "{first} {bit}");
+                        changed[second] ^= 1 << bit;
+                        let digest = digest(64, &changed, POINT);
+                        assert_ne!(whole, digest, "{first} {second} {bit}");
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_parcel_is_full_by_blocks_or_by_bytes() {
         for (size, count) in [(64, 64), (1024, 64), (4096, 16), (8192, 8)] {
@@ -380,8 +444,7 @@ mod tests {
         let packed = parcel.take().unwrap();
         let mut found = Vec::new();
         // SAFETY: the list came from the parcel.
-        let (next, count) =
-            unsafe { unpack(packed.first, |_| (), |block| found.push(block.addr().get())) };
+        let (next, count) = unsafe { unpack(packed.first, |block| found.push(block.addr().get())) };
         assert!(next.is_null() && count == 3);
         let near = start.addr();
         assert_eq!(found, [near + (16 << 30) - 8, near - (16 << 30), near]);

@@ -305,7 +305,7 @@ mod heap {
     #[inline(never)]
     unsafe fn deallocate_checked(block: *mut u8, layout: Layout, class: usize, heap: &ThreadHeap) {
         // SAFETY: obligation 1.
-        if unsafe { heap.try_post_marked(block, class, layout.size()) } {
+        if unsafe { heap.try_post_known(block, class, layout.size()) } {
             return;
         }
         // SAFETY: obligation 1.

@@ -10,7 +10,8 @@
 //!
 //! | field | written | read |
 //! | --- | --- | --- |
-//! | `owner` | when the segment is made, before any block of it is given out | by whoever frees a block |
+//! | `public.owner` | when the segment is made, before any block of it is given out | by whoever frees a block |
+//! | `public.classes` | by the owner, when a slab begins and ends to serve; atomic | by other threads that free a block |
 //! | `previous`, `next` | by the owner | by the owner |
 //! | `is_empty` | by the owner | by the owner: one free span fills it |
 //! | `shelved` | by the owner | by whoever took it from the shelf |
@@ -18,7 +19,7 @@
 //!
 //! 1. A segment starts at a multiple of its length, so the address of any block, masked, is the address of its header.
 //! 2. Every byte behind the header belongs to a span ([`crate::span`]); a slab is a span of a whole slot.
-//! 3. `owner` never changes: where a thread dies, its heap lives on and is adopted whole. So whoever has a block may
+//! 3. The owner never changes: where a thread dies, its heap lives on and is adopted whole. So whoever has a block may
 //!    read it without any ordering of its own: what brought the block brought the header.
 //! 4. A segment goes back to the system when one free span fills it; then no block of it is left to be freed.
 //! 5. Such a segment may stand on a shelf ([`Shelf`]), out of its owner's lists. Any thread takes all that stands there, to
@@ -31,11 +32,13 @@ use core::ptr::{self, NonNull};
 use crate::block::Block;
 use crate::hardened::HARDENED;
 use crate::hardened::marks::{Mark, Marks};
-use crate::hardened::units::{self, NEAR, Near};
+use crate::hardened::units::{self, Near};
 use crate::least::Least;
 use crate::os::{self, Access, GUARD, PAGE};
 use crate::pile::Pile;
 use crate::primitive::CachePadded;
+use crate::primitive::sync::atomic::{AtomicU8, Ordering};
+use crate::size_class;
 use crate::slab::Slab;
 use crate::span::{GRAIN, SpanIndex, Tags};
 
@@ -60,11 +63,18 @@ const END: usize = SEGMENT - GUARD;
 /// Where the tags of the spans stand.
 pub(crate) const TAGS: usize = core::mem::offset_of!(Segment, tags);
 
+/// What other threads read of a header.
+struct Public {
+    owner: *const (),
+    /// The classes that the slabs of its slots serve, 0 where none does; of no length but in a hardened build.
+    classes: [AtomicU8; SLOTS * HARDENED as usize],
+}
+
 /// The header of a segment.
 #[repr(C)]
 pub(crate) struct Segment {
     /// On lines of its own, since other threads read it and write nothing.
-    owner: CachePadded<*const ()>,
+    public: CachePadded<Public>,
     previous: Cell<*const Segment>,
     next: Cell<*const Segment>,
     is_empty: Cell<bool>,
@@ -93,7 +103,7 @@ impl Segment {
         // SAFETY: the mapping is new, aligned to its length, and longer than the header, for which zeroes are a value: null
         // pointers, numbers, slabs that serve no class, tags that are not read before they are written.
         let header = unsafe { &mut *segment.as_ptr() };
-        header.owner = CachePadded::new(owner);
+        header.public.owner = owner;
         header.is_empty.set(true);
         // SAFETY: the first span starts behind the header, inside the mapping.
         let first = unsafe { start.add(FIRST) };
@@ -130,9 +140,53 @@ impl Segment {
     #[inline(always)]
     pub(crate) unsafe fn owner_of<T>(block: *mut T) -> *const () {
         let segment = Self::of(block);
-        // SAFETY: the header stands at the masked address, obligation 1 and rule 1; the owner was written before the
-        // block was given out, and never after: rule 3.
-        unsafe { *(*segment).owner }
+        // SAFETY: the header stands at the masked address, obligation 1 and rule 1; nobody writes to this part of it but to
+        // what is atomic.
+        let public = unsafe { &(*segment).public };
+        // The owner was written before the block was given out, and never after: rule 3.
+        public.owner
+    }
+
+    /// What other threads read of the class that the slab of an address's slot serves; of a hardened build.
+    ///
+    /// # Safety
+    ///
+    /// 1. `address` lies in a segment that is mapped for `'a`.
+    #[inline(always)]
+    unsafe fn class_at<'a, T>(address: *mut T) -> Option<&'a AtomicU8> {
+        // SAFETY: the header stands at the masked address, obligation 1; nobody writes to this part of it but to what is
+        // atomic.
+        let public = unsafe { &(*Self::of(address)).public };
+        public.classes.get(address.addr() % SEGMENT / SLOT)
+    }
+
+    /// Notes the class that a slab serves, 0 for none, for other threads to see; only in a hardened build.
+    ///
+    /// # Safety
+    ///
+    /// 1. `slab` is the start of a slot in a mapped segment that the caller has.
+    pub(crate) unsafe fn note_class(slab: *mut u8, class: usize) {
+        // SAFETY: obligation 1.
+        if let Some(place) = unsafe { Self::class_at(slab) } {
+            // Relaxed: what brings a block of the slab to a thread brings this too. [AH24]
+            place.store(class as u8, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a block of a class may start at an address, by what its slot serves; any thread may ask, in a hardened build.
+    ///
+    /// # Safety
+    ///
+    /// 1. `address` lies in a mapped segment.
+    #[inline(always)]
+    pub(crate) unsafe fn is_start<T>(address: *mut T, class: usize) -> bool {
+        // SAFETY: obligation 1.
+        let Some(place) = (unsafe { Self::class_at(address) }) else {
+            return false;
+        };
+        // Relaxed: as for [AH24]; of what is no block of a slab any answer will do. [AH25]
+        usize::from(place.load(Ordering::Relaxed)) == class
+            && size_class::is_start(class, address.addr() % SLOT)
     }
 
     /// The slab that serves the slot which holds `address`, if one does: look at its class.
@@ -313,7 +367,7 @@ impl Shelf {
 pub(crate) struct Segments {
     first: Cell<*const Segment>,
     count: Cell<usize>,
-    near: Near<NEAR>,
+    near: Near,
 }
 
 impl Segments {

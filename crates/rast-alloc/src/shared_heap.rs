@@ -171,7 +171,8 @@ impl Stripe {
                 if is_large {
                     hardened::check_head(block);
                 } else {
-                    hardened::check_posted(&self.arena, block);
+                    // SAFETY: letters are free blocks of two words at least, if they lie in this arena.
+                    unsafe { hardened::check_sealed(&self.arena, block) };
                 }
             }
             // SAFETY: letters are free blocks, or heads of large ones, linked through their first words.
@@ -229,6 +230,10 @@ impl Stripe {
             // SAFETY: obligation 1: the block lies in a mapped segment.
             unsafe { check_given(block, layout) };
             let block = block.as_ptr().cast();
+            if HARDENED {
+                // SAFETY: the caller gives the block up; in a hardened build it has two words at least.
+                unsafe { hardened::link::seal(block) };
+            }
             (block, block)
         };
         // Relaxed: a sum of its own; publishes nothing. [AB6]
@@ -509,39 +514,42 @@ mod tests {
         heap.with(|_| take_beside(heap, depth - 1))?
     }
 
-    /// A link of a letter that was written to makes no large block of a short one.
+    /// A link of a letter that was written to makes no large block of a short one, and leads to no block in use.
     #[cfg(all(unix, feature = "hardened"))]
     #[test]
     fn a_letter_is_written_to() {
         const CHILD: &str = "RAST_ALLOC_LETTER";
         const TEST: &str = "shared_heap::tests::a_letter_is_written_to";
-        if let Ok(written) = std::env::var(CHILD) {
-            let written: usize = written.parse().unwrap();
+        let cases = [(0, IS_LARGE as u8), (1, IS_LARGE as u8), (1, 1 << 6)];
+        if let Ok(case) = std::env::var(CHILD) {
+            let (written, bit) = cases[case.parse::<usize>().unwrap()];
             let heap = &SharedHeap::new();
             let layout = Layout::new::<[u64; 8]>();
-            let blocks = [(); 2].map(|()| heap.allocate(layout).unwrap().cast::<u8>());
+            // All of a page, so that the neighbours of the first letter are in use.
+            let blocks = [(); 64].map(|()| heap.allocate(layout).unwrap().cast::<u8>());
+            let letters = [blocks[20], blocks[40]];
             heap.with(|_| {
-                for block in blocks {
+                for letter in letters {
                     // SAFETY: the blocks are this heap's and have this layout.
-                    unsafe { heap.deallocate(block, layout) };
+                    unsafe { heap.deallocate(letter, layout) };
                 }
                 // The link of the last one leads to the first, which ends the list.
-                let link = blocks[written].as_ptr();
+                let link = letters[written].as_ptr();
                 // SAFETY: none: the block was given back, which the heap has to notice.
                 let byte = unsafe { link.read_volatile() };
                 // SAFETY: as above.
-                unsafe { link.write_volatile(byte ^ IS_LARGE as u8) };
+                unsafe { link.write_volatile(byte ^ bit) };
             });
             return;
         }
-        for written in ["0", "1"] {
+        for case in 0..cases.len() {
             let output = std::process::Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", TEST, "--nocapture", "--test-threads=1"])
-                .env(CHILD, written)
+                .env(CHILD, std::string::ToString::to_string(&case))
                 .output()
                 .unwrap();
             let told = std::string::String::from_utf8_lossy(&output.stderr);
-            assert!(told.contains("not on its way to this heap"), "{told}");
+            assert!(told.contains("was written to after it was freed"), "{told}");
         }
     }
 

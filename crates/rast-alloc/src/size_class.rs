@@ -24,6 +24,7 @@
 
 use crate::Layout;
 use crate::hardened::HARDENED;
+use crate::segment::SLOT;
 
 /// The largest size that slabs serve, and whose class is found by one load.
 pub(crate) const SLAB_MAX: usize = 8192;
@@ -35,7 +36,7 @@ pub(crate) const SLAB_CLASSES: usize = 57;
 pub(crate) const CLASSES: usize = 97;
 
 /// The class of the smallest requests.
-const LEAST: usize = if HARDENED { 1 } else { 0 };
+pub(crate) const LEAST: usize = if HARDENED { 1 } else { 0 };
 /// Sizes up to here go in steps of 16.
 const STEPPED: usize = 256;
 /// The first class past them.
@@ -89,6 +90,40 @@ pub(crate) const fn size_of_class(class: usize) -> usize {
     }
 }
 
+/// Whether a block of a class that slabs serve starts so far behind the start of its slot.
+#[inline(always)]
+pub(crate) fn is_start(class: usize, offset: usize) -> bool {
+    debug_assert!(offset < SLOT);
+    let Some(starts) = STARTS.get(class) else {
+        return false;
+    };
+    // A multiple of the size comes out less than the step, as its fractional part is less than one block's.
+    offset as u32 <= starts.last && (offset as u32).wrapping_mul(starts.step) < starts.step
+}
+
+/// Where the blocks of a class start in a slot.
+struct Starts {
+    /// 2³² over their size, rounded up.
+    step: u32,
+    /// Where the last one starts.
+    last: u32,
+}
+
+/// For each class that slabs serve.
+static STARTS: [Starts; SLAB_CLASSES] = {
+    let mut starts = [const { Starts { step: 0, last: 0 } }; SLAB_CLASSES];
+    let mut class = 0;
+    while class < SLAB_CLASSES {
+        let size = size_of_class(class);
+        starts[class] = Starts {
+            step: (1_u64 << u32::BITS).div_ceil(size as u64) as u32,
+            last: ((SLOT / size - 1) * size) as u32,
+        };
+        class += 1;
+    }
+    starts
+};
+
 /// How many blocks of a class a thread keeps in one of its two lists.
 pub(crate) const fn list_limit(class: usize) -> usize {
     let limit = 32 * 1024 / size_of_class(class);
@@ -130,6 +165,18 @@ mod tests {
             let expected = (key <= SLAB_MAX).then_some(class);
             assert_eq!(small_class_of(layout), expected, "{key}");
         }
+    }
+
+    #[test]
+    fn a_block_starts_at_each_multiple_of_its_size_where_it_has_room() {
+        for class in 0..SLAB_CLASSES {
+            for offset in 0..SLOT {
+                let size = size_of_class(class);
+                let expected = offset.is_multiple_of(size) && offset + size <= SLOT;
+                assert_eq!(is_start(class, offset), expected, "{class} {offset}");
+            }
+        }
+        assert!(!is_start(SLAB_CLASSES, 0));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use core::ptr::{self, NonNull};
 
 use crate::block::Block;
 use crate::hardened::{self, HARDENED};
-use crate::segment::SLOT;
+use crate::segment::{SLOT, Segment};
 use crate::size_class::size_of_class;
 
 /// How many bytes are carved at once, at least a block.
@@ -47,7 +47,7 @@ pub(crate) struct Taken {
 }
 
 impl Slab {
-    /// Begins to serve `class` from the slot at `start`.
+    /// Begins to serve `class` from the slot at `start`, in a mapped segment that the caller has.
     pub(crate) fn open(&self, start: NonNull<u8>, class: usize) {
         self.free.set(ptr::null_mut());
         self.start.set(start.as_ptr());
@@ -56,6 +56,8 @@ impl Slab {
         self.carved.set(0);
         self.capacity.set((SLOT / size_of_class(class)) as u16);
         self.class.set(class as u8 + 1);
+        // SAFETY: the slot is the caller's.
+        unsafe { Segment::note_class(start.as_ptr(), class) };
     }
 
     /// Ends to serve; returns the slot's start.
@@ -64,6 +66,8 @@ impl Slab {
         if HARDENED && let Some(class) = self.class() {
             hardened::give_up(self.start.get(), class, usize::from(self.carved.get()));
         }
+        // SAFETY: the slot is this slab's.
+        unsafe { Segment::note_class(self.start.get(), 0) };
         self.class.set(NONE);
         NonNull::new(self.start.get())
     }
@@ -133,9 +137,6 @@ impl Slab {
     /// 1. `block` was taken from this slab, and the caller alone has it and gives it up.
     #[inline]
     pub(crate) unsafe fn put(&self, block: *mut Block) {
-        if HARDENED && self.is_empty() {
-            hardened::given_up(block.cast());
-        }
         // SAFETY: obligation 1.
         unsafe { Block::link(block, self.free.get()) };
         self.free.set(block);

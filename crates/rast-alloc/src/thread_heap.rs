@@ -29,11 +29,11 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
-use crate::arena::{Arena, LARGE, Level, Run, SLOTS};
+use crate::arena::{Arena, LARGE, Level, Run, SLOTS, SPANS};
 use crate::block::Block;
 use crate::delay::DELAY;
 use crate::hardened::units::Afar;
-use crate::hardened::{self, HARDENED, marks};
+use crate::hardened::{self, HARDENED};
 use crate::large::Larges;
 use crate::level::LEVEL;
 use crate::mailbox::Mailbox;
@@ -43,7 +43,7 @@ use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::{self, CachePadded};
 use crate::registry::{Entered, Entry, Registry};
 use crate::segment::Segment;
-use crate::size_class::{CLASSES, size_of_class};
+use crate::size_class::size_of_class;
 use crate::span::GRAIN;
 use crate::stats;
 use crate::tally::Tally;
@@ -393,13 +393,15 @@ impl ThreadHeap {
             }
             if HARDENED {
                 self.check_letter(link);
+                // SAFETY: it is a block of this heap, and `unpack` gives it after those that it carries.
+                unsafe { run.go_by(parcel::block_of(link)) };
             }
             let accept = |block: NonNull<Block>| {
                 // SAFETY: letters hold free blocks of this heap, in no other list; the run is this call's.
                 unsafe { self.arena.accept_next(&mut run, block.as_ptr()) };
             };
             // SAFETY: letters come from parcels; this one is forgotten for the next.
-            let (next, more) = unsafe { unpack(link, marks::fetch, accept) };
+            let (next, more) = unsafe { unpack(link, accept) };
             self.arrived.set(next);
             count += more;
         };
@@ -407,15 +409,16 @@ impl ThreadHeap {
         is_all
     }
 
-    /// Ends the process unless a link leads to a block of this heap that is on its way, and carries no more than it can.
+    /// Ends the process unless a link leads to a block of this heap that may be on its way, and carries what it was given.
     #[inline]
     fn check_letter(&self, link: *mut Block) {
-        let block = parcel::block_of(link);
-        let slot = hardened::check_posted(&self.arena, block);
-        const { assert!(GRAIN >= parcel::LONGEST) };
-        // A span without a class has a grain at least, which is longer than any carrier.
-        let size = size_of_class(slot.min(CLASSES - 1));
-        // SAFETY: letters come from parcels, and what is posted is of a class or a span.
+        let slot = hardened::check_arrived(&self.arena, parcel::block_of(link));
+        let size = if slot < SPANS {
+            size_of_class(slot)
+        } else {
+            GRAIN
+        };
+        // SAFETY: letters come from parcels; what arrives is of a class, or a span without one, which has a grain at least.
         unsafe { parcel::check_carrier(link, size) };
     }
 

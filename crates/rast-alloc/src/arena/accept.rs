@@ -4,10 +4,12 @@
 //! taken.
 //! Such a run goes into the list of its class without a look at the slab's class or the list's length for each; the list's
 //! words are written when it ends.
-//! In a hardened build the mark of each block, which is looked at anyway, tells its class, and there are no runs.
+//! In a hardened build the mark of each block, which is looked at anyway, tells its class, and there are no runs: more than
+//! one class at a time costs them as much as they spare where there is one.
 
 use super::{Arena, SPANS, Span};
 use crate::block::Block;
+use crate::hardened::units::Around;
 use crate::hardened::{self, HARDENED};
 use crate::segment::{SLOT, Segment};
 use core::ptr::{self, NonNull};
@@ -26,6 +28,8 @@ pub(crate) struct Run {
     room: i64,
     /// How many it took before the run.
     room_before: i64,
+    /// The segment of a block that is not put away before the next ones are; in a hardened build.
+    around: Around,
 }
 
 impl Run {
@@ -37,7 +41,18 @@ impl Run {
             head: ptr::null_mut(),
             room: 0,
             room_before: 0,
+            around: Around::none(),
         }
+    }
+
+    /// Says that the next blocks may be of one segment with this one.
+    ///
+    /// # Safety
+    ///
+    /// 1. The arena has the block, and it is put away last of those that come until this is called again.
+    #[inline(always)]
+    pub(crate) unsafe fn go_by(&mut self, block: *mut Block) {
+        self.around = Around::of(block);
     }
 
     /// Whether it brought a block of `class`.
@@ -57,7 +72,7 @@ impl Arena {
     pub(crate) unsafe fn accept(&self, block: *mut Block) {
         if HARDENED {
             // SAFETY: obligation 1.
-            unsafe { self.accept_marked(block) };
+            unsafe { self.accept_marked(Around::none(), block) };
             return;
         }
         // SAFETY: obligation 1.
@@ -70,9 +85,11 @@ impl Arena {
     /// # Safety
     ///
     /// 1. As for [`Arena::accept`].
+    /// 2. `around` is of a block that this arena has, or of none.
     #[inline(always)]
-    unsafe fn accept_marked(&self, block: *mut Block) {
-        let class = hardened::accept(self, block);
+    unsafe fn accept_marked(&self, around: Around, block: *mut Block) {
+        // SAFETY: obligation 2; the block is this arena's, obligation 1.
+        let class = unsafe { hardened::accept(self, around, block) };
         if class >= SPANS || self.slot(class).is_full() {
             // SAFETY: obligation 1.
             unsafe { self.accept_unmarked(block) };
@@ -125,8 +142,8 @@ impl Arena {
     #[inline(always)]
     pub(crate) unsafe fn accept_next(&self, run: &mut Run, block: *mut Block) {
         if HARDENED {
-            // SAFETY: obligation 1.
-            unsafe { self.accept_marked(block) };
+            // SAFETY: obligation 1, and the run's around is of a block that is put away after this one, or this one itself.
+            unsafe { self.accept_marked(run.around, block) };
             return;
         }
         if run.room > 0 && block.addr() / SLOT == run.place {
@@ -151,6 +168,7 @@ impl Arena {
                     head: block,
                     room: room - 1,
                     room_before: room,
+                    ..Run::none()
                 };
                 return;
             }

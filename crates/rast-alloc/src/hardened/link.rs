@@ -4,14 +4,14 @@
 //! ```text
 //!   block of a list    │ first: next ^ secret │ first ^ block ^ other secret │ …
 //!   block given out    │ first                │ 0                            │ …
-//!   letter             │ link ^ secret        │ …
+//!   letter             │ link ^ secret        │ a seal                      │ …
 //! ```
 //!
 //! The two are looked at when the link is followed: whatever is written to either of them makes them differ, the words of
 //! another free block too, unless the other secret is known or both are changed alike; so the second word is the poison of
 //! the block too, on the line of the processor's that the link is on anyway.
-//! A write further behind is not seen; nor is one to a block that is on its way to its owner, or to a span without a
-//! class.
+//! A write further behind is not seen; nor is one to a span without a class, or to a block that is on its way to its owner,
+//! behind its first two words, or those of the addresses that it carries ([`crate::parcel`]).
 //! When a block is given out its second word is cleared, so that it is no block of a list any more, wherever a list leads
 //! to it a second time; and who gets it cannot read the other secret from it.
 //! Where addresses have 64 bits neither word is one, so whoever follows it faults; who reads a free block learns no address.
@@ -118,6 +118,33 @@ impl Keys {
 #[inline(always)]
 pub(crate) fn mix(link: *mut Block) -> *mut Block {
     link.map_addr(|address| address ^ secret(0))
+}
+
+/// An odd secret of the process, for seals: those of letters that carry nothing, and of carriers ([`crate::parcel`]).
+#[inline(always)]
+pub(crate) fn point() -> u64 {
+    // Both: with 32 bits one is too short, and who gets a block may learn the first, but not the second.
+    (secret(1) as u64 ^ (secret(0) as u64).rotate_left(u32::BITS)) | 1
+}
+
+/// Seals a letter that carries nothing: its second word says that it is one, and where it stands.
+///
+/// # Safety
+///
+/// 1. `block` is a free block of two words at least, which the caller alone has.
+pub(crate) unsafe fn seal(block: *mut Block) {
+    // SAFETY: obligation 1.
+    unsafe { second(block).write(block.addr() ^ point() as usize) };
+}
+
+/// Whether a block was sealed.
+///
+/// # Safety
+///
+/// 1. As for [`seal`].
+pub(crate) unsafe fn is_sealed(block: *mut Block) -> bool {
+    // SAFETY: obligation 1.
+    unsafe { second(block).read() == block.addr() ^ point() as usize }
 }
 
 /// The second word; a block has two at least in a hardened build.

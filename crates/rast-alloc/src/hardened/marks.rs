@@ -4,9 +4,11 @@
 //! | --- | --- | --- |
 //! | 0 | no block began here yet | |
 //! | slot | a block in use; no slot 0 is in use here | the owner |
-//! | slot + [`POSTED`] | another thread freed it: on its way to its owner | that thread |
+//! | slot + [`POSTED`] | another thread freed it, what no slab serves: on its way to its owner | that thread |
 //! | [`FREED`] | free, in a list of its owner or beneath | the owner |
 //! | [`GONE`] | free, and its slab was given up | the owner |
+//!
+//! The owner alone writes the marks of slabs' blocks, and hardly anybody else reads them.
 //!
 //! Marks of blocks that a span is no more divided into are left as they are: they are never "in use".
 
@@ -14,7 +16,6 @@ use core::mem::offset_of;
 
 use super::HARDENED;
 use crate::arena::SLOTS;
-use crate::primitive::hint::prefetch_write;
 use crate::primitive::sync::atomic::{AtomicU8, Ordering};
 use crate::segment::{SEGMENT, Segment};
 
@@ -26,8 +27,9 @@ const MARKS: usize = if HARDENED { SEGMENT / PLACE } else { 0 };
 pub(crate) const FREED: u8 = 0xff;
 /// Free, as its whole slab was.
 pub(crate) const GONE: u8 = 0xfd;
-/// The bit of a block on its way to the owner, beside its slot.
+/// The bit of a span on its way to the owner, beside its slot.
 const POSTED: u8 = 0x80;
+
 /// The marks of a segment; all zeroes are a value.
 #[repr(transparent)]
 pub(crate) struct Marks([AtomicU8; MARKS]);
@@ -74,12 +76,6 @@ fn address_of<T>(block: *mut T) -> *mut u8 {
     mark.cast_mut().cast()
 }
 
-/// Asks for the line of the mark of a place, to be written: a hint, which does no harm where no segment is.
-#[inline(always)]
-pub(crate) fn fetch<T>(block: *mut T) {
-    prefetch_write(address_of(block));
-}
-
 /// A mark of a mapped segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark<'a>(&'a AtomicU8);
@@ -109,7 +105,7 @@ impl<'a> Mark<'a> {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Changes the mark of a block that the caller frees, or has as its owner.
+    /// Changes the mark of a block that the caller has as its owner.
     #[inline(always)]
     pub(crate) fn write(self, mark: u8) {
         // Relaxed: as for [AH3]. [AH4]

@@ -94,49 +94,32 @@ impl Number {
 /// How many segments of its own an owner knows at once.
 ///
 /// 256, so that the index is a byte of the number: one instruction less than other masks.
-pub(crate) const NEAR: usize = if HARDENED { 256 } else { 0 };
+const NEAR: usize = if HARDENED { 256 } else { 0 };
 
 /// Segments by their addresses, a table in which each has one place: so one load tells of a block whether its segment is
-/// one of them, unless two share a place, and one more where its mark is. Of no length but in a hardened build.
+/// one of them, unless two share a place. Of no length but in a hardened build.
 ///
 /// With [`NEAR`] places two segments share one if they are a multiple of so many segments apart, 1 GiB where a segment has
 /// 4 MiB.
-pub(crate) struct Near<const PLACES: usize> {
-    /// The numbers of the segments.
-    stretches: [Cell<usize>; PLACES],
-    /// For each of them, how far a block's mark is from the block's address turned ([`turned`]), as a wrapping sum.
-    distances: [Cell<usize>; PLACES],
-}
+struct Stretches<const PLACES: usize>([Cell<usize>; PLACES]);
 
-impl<const PLACES: usize> Near<PLACES> {
+impl<const PLACES: usize> Stretches<PLACES> {
     /// None yet.
-    pub(crate) const fn none() -> Self {
-        Self {
-            stretches: [const { Cell::new(NOWHERE) }; PLACES],
-            distances: [const { Cell::new(0) }; PLACES],
-        }
+    const fn none() -> Self {
+        Self([const { Cell::new(NOWHERE) }; PLACES])
     }
 
-    /// Notes the segment that a block lies in, or its header.
-    ///
-    /// # Safety
-    ///
-    /// 1. The segment is mapped until it is forgotten, or another one has its place.
-    pub(crate) unsafe fn note(&self, address: usize) {
+    /// Notes the segment at an address; returns where it has its place, if it has one.
+    fn note(&self, address: usize) -> Option<usize> {
         let (stretch, index) = Self::place(address);
-        if let Some(place) = self.stretches.get(index) {
-            place.set(stretch);
-        }
-        if let Some(place) = self.distances.get(index) {
-            let segment = address & !(SEGMENT - 1);
-            place.set(marks::start(segment).wrapping_sub(turned(segment)));
-        }
+        self.0.get(index)?.set(stretch);
+        Some(index)
     }
 
     /// Notes that a segment is none of them any more.
-    pub(crate) fn forget(&self, address: usize) {
+    fn forget(&self, address: usize) {
         let (stretch, index) = Self::place(address);
-        if let Some(place) = self.stretches.get(index)
+        if let Some(place) = self.0.get(index)
             && place.get() == stretch
         {
             place.set(NOWHERE);
@@ -145,26 +128,11 @@ impl<const PLACES: usize> Near<PLACES> {
 
     /// Whether a block may start at an address and lies in a segment that is noted.
     #[inline(always)]
-    pub(crate) fn has(&self, address: usize) -> bool {
+    fn has(&self, address: usize) -> bool {
         let (stretch, index) = Self::place(address);
-        self.stretches
+        self.0
             .get(index)
             .is_some_and(|place| place.get() == stretch)
-    }
-
-    /// The mark of a block.
-    ///
-    /// # Safety
-    ///
-    /// 1. [`has`](Self::has) is true of it.
-    #[inline(always)]
-    pub(crate) unsafe fn mark_of(&self, block: *mut u8) -> Mark<'_> {
-        let (_, index) = Self::place(block.addr());
-        let distance = self.distances.get(index).map_or(0, Cell::get);
-        let mark = block.map_addr(|address| turned(address).wrapping_add(distance));
-        // SAFETY: obligation 1: the segment that is noted is mapped, and the address lies in it and is a multiple of
-        // `PLACE`, so that this is one of its marks.
-        unsafe { Mark::at(mark) }
     }
 
     /// The number of an address's stretch, and where it has its place.
@@ -175,13 +143,106 @@ impl<const PLACES: usize> Near<PLACES> {
     }
 }
 
+/// An owner's own segments, and by one load more where a block's mark is.
+pub(crate) struct Near {
+    stretches: Stretches<NEAR>,
+    /// For each of them, how far a block's mark is from the block's address turned ([`turned`]), as a wrapping sum.
+    distances: [Cell<usize>; NEAR],
+}
+
+impl Near {
+    /// None yet.
+    pub(crate) const fn none() -> Self {
+        Self {
+            stretches: Stretches::none(),
+            distances: [const { Cell::new(0) }; NEAR],
+        }
+    }
+
+    /// Notes the segment that a block lies in, or its header.
+    ///
+    /// # Safety
+    ///
+    /// 1. The segment is mapped until it is forgotten, or another one has its place.
+    pub(crate) unsafe fn note(&self, address: usize) {
+        let index = self.stretches.note(address);
+        if let Some(place) = index.and_then(|index| self.distances.get(index)) {
+            let segment = address & !(SEGMENT - 1);
+            place.set(marks::start(segment).wrapping_sub(turned(segment)));
+        }
+    }
+
+    /// Notes that a segment is none of them any more.
+    pub(crate) fn forget(&self, address: usize) {
+        self.stretches.forget(address);
+    }
+
+    /// Whether a block may start at an address and lies in a segment that is noted.
+    #[inline(always)]
+    pub(crate) fn has(&self, address: usize) -> bool {
+        self.stretches.has(address)
+    }
+
+    /// The mark of a block.
+    ///
+    /// # Safety
+    ///
+    /// 1. [`has`](Self::has) is true of it.
+    #[inline(always)]
+    pub(crate) unsafe fn mark_of(&self, block: *mut u8) -> Mark<'_> {
+        let (_, index) = Stretches::<NEAR>::place(block.addr());
+        let distance = self.distances.get(index).map_or(0, Cell::get);
+        let mark = block.map_addr(|address| turned(address).wrapping_add(distance));
+        // SAFETY: obligation 1: the segment that is noted is mapped, and the address lies in it and is a multiple of
+        // `PLACE`, so that this is one of its marks.
+        unsafe { Mark::at(mark) }
+    }
+}
+
+/// The segment of one block of an owner, by which it knows others of that segment without a table.
+#[derive(Clone, Copy)]
+pub(crate) struct Around {
+    segment: usize,
+}
+
+impl Around {
+    /// The segment of no block.
+    pub(crate) const fn none() -> Self {
+        Self { segment: 0 }
+    }
+
+    /// The segment that a block lies in.
+    #[inline(always)]
+    pub(crate) fn of<T>(block: *mut T) -> Self {
+        Self {
+            segment: block.addr() & !(SEGMENT - 1),
+        }
+    }
+
+    /// The mark of a block, if one may start there, in this segment.
+    ///
+    /// # Safety
+    ///
+    /// 1. The segment is mapped for `'a`; if there is none, `block` lies in one.
+    #[inline(always)]
+    pub(crate) unsafe fn mark_of<'a, T>(self, block: *mut T) -> Option<Mark<'a>> {
+        let place = turned(block.addr().wrapping_sub(self.segment));
+        if place >= SEGMENT / PLACE {
+            return None;
+        }
+        let mark = block.map_addr(|_| marks::start(self.segment).wrapping_add(place));
+        // SAFETY: obligation 1: `place` is one of the segment's, and no segment is at 0.
+        Some(unsafe { Mark::at(mark.cast()) })
+    }
+}
+
 /// How many segments of others a thread knows at once.
 const AFAR: usize = if HARDENED { 8 } else { 0 };
 
 /// Segments of other owners that have blocks in parcels of this thread, and in which one: until that is delivered the
-/// segment stays mapped, and its owner's, so neither the table of units nor its header has to be asked.
+/// segment stays mapped, and its owner's, so neither the table of units nor the owner in its header has to be asked.
 pub(crate) struct Afar<P> {
-    near: Near<AFAR>,
+    stretches: Stretches<AFAR>,
     parcels: [Cell<*const P>; AFAR],
 }
 
@@ -189,7 +250,7 @@ impl<P> Afar<P> {
     /// None yet.
     pub(crate) const fn none() -> Self {
         Self {
-            near: Near::none(),
+            stretches: Stretches::none(),
             parcels: [const { Cell::new(ptr::null()) }; AFAR],
         }
     }
@@ -201,9 +262,8 @@ impl<P> Afar<P> {
     /// 1. The parcel, which is this thread's, has the block until it is forgotten.
     #[inline]
     pub(crate) unsafe fn note(&self, block: *mut u8, parcel: &P) {
-        // SAFETY: obligation 1: the segment stays mapped while its owner has not got the block back.
-        unsafe { self.near.note(block.addr()) };
-        if let Some(place) = self.parcels.get(Near::<AFAR>::place(block.addr()).1) {
+        let index = self.stretches.note(block.addr());
+        if let Some(place) = index.and_then(|index| self.parcels.get(index)) {
             place.set(parcel);
         }
     }
@@ -211,7 +271,7 @@ impl<P> Afar<P> {
     /// Forgets the segments that have blocks in a parcel.
     #[inline]
     pub(crate) fn forget(&self, parcel: *const P) {
-        for (stretch, place) in self.near.stretches.iter().zip(&self.parcels) {
+        for (stretch, place) in self.stretches.0.iter().zip(&self.parcels) {
             if ptr::eq(place.get(), parcel) {
                 stretch.set(NOWHERE);
             }
@@ -221,18 +281,7 @@ impl<P> Afar<P> {
     /// Whether a block may start at an address and lies in a segment that is noted.
     #[inline(always)]
     pub(crate) fn has(&self, address: usize) -> bool {
-        self.near.has(address)
-    }
-
-    /// The mark of a block.
-    ///
-    /// # Safety
-    ///
-    /// 1. [`has`](Self::has) is true of it.
-    #[inline(always)]
-    pub(crate) unsafe fn mark_of(&self, block: *mut u8) -> Mark<'_> {
-        // SAFETY: obligation 1.
-        unsafe { self.near.mark_of(block) }
+        self.stretches.has(address)
     }
 
     /// The parcel for a block's owner.
@@ -242,7 +291,7 @@ impl<P> Afar<P> {
     /// 1. [`has`](Self::has) is true of it.
     #[inline(always)]
     pub(crate) unsafe fn parcel_of(&self, block: *mut u8) -> &P {
-        let place = self.parcels.get(Near::<AFAR>::place(block.addr()).1);
+        let place = self.parcels.get(Stretches::<AFAR>::place(block.addr()).1);
         let parcel = place.map_or(ptr::null(), Cell::get);
         // SAFETY: obligation 1: it was noted with the segment, and is this thread's, as is this table.
         unsafe { &*parcel }
@@ -287,18 +336,13 @@ pub(crate) fn at(address: usize) -> u16 {
 mod tests {
     use super::*;
 
-    fn note(near: &Near<NEAR>, address: usize) {
-        // SAFETY: no mark is asked for, so nothing there is touched.
-        unsafe { near.note(address) };
-    }
-
     #[test]
     fn near_segments_are_known_by_their_blocks() {
-        let near = Near::<NEAR>::none();
+        let near = Stretches::<NEAR>::none();
         assert!(!near.has(0) && !near.has(PLACE));
         let (first, second) = (5 * SEGMENT, 6 * SEGMENT);
-        note(&near, first);
-        note(&near, second);
+        near.note(first);
+        near.note(second);
         for start in [first, second] {
             assert!(near.has(start) && near.has(start + SEGMENT - PLACE));
             assert!((1..PLACE).all(|more| !near.has(start + more)));
@@ -310,10 +354,10 @@ mod tests {
 
     #[test]
     fn of_two_segments_with_one_place_the_later_has_it() {
-        let near = Near::<NEAR>::none();
+        let near = Stretches::<NEAR>::none();
         let (first, second) = (5 * SEGMENT, (5 + NEAR) * SEGMENT);
-        note(&near, first);
-        note(&near, second);
+        near.note(first);
+        near.note(second);
         assert!(!near.has(first) && near.has(second));
         near.forget(first);
         assert!(near.has(second));

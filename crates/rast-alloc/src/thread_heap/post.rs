@@ -1,7 +1,8 @@
 //! Blocks of other owners: into their parcels, and away.
 //!
-//! A hardened build looks at a block's mark before, and finds its parcel by the segment that it lies in, where others of
-//! that segment are on their way already ([`Afar`](crate::hardened::units::Afar)).
+//! A hardened build asks before whether the block may start there, and finds its parcel by the segment that it lies in,
+//! where others of that segment are on their way already ([`Afar`](crate::hardened::units::Afar)). The block's mark is
+//! looked at when a parcel is opened, and by the owner; see [`crate::hardened`].
 
 use core::ptr::NonNull;
 
@@ -9,12 +10,14 @@ use super::{PARCELS, ThreadHeap};
 use crate::Layout;
 use crate::arena::{Level, SLOTS, check_given};
 use crate::block::Block;
-use crate::hardened::HARDENED;
-use crate::hardened::marks::{Mark, posted};
-use crate::hardened::units;
+use crate::hardened::{self, HARDENED, units};
 use crate::parcel::Parcel;
 use crate::segment::Segment;
+use crate::size_class::{LEAST as LEAST_CLASS, size_of_class};
 use crate::tally::Tally;
+
+/// How long the shortest block is.
+const LEAST: usize = size_of_class(LEAST_CLASS);
 
 impl ThreadHeap {
     /// Puts a block of another owner into its parcel.
@@ -61,47 +64,41 @@ impl ThreadHeap {
         let owner = owner.cast::<Self>();
         let parcel = self.parcel_of(owner);
         // SAFETY: obligation 1, and the parcel is the owner's.
-        parcel.is_for(owner) && unsafe { self.try_put(parcel, block, class, size, || ()) }
+        parcel.is_for(owner) && unsafe { self.try_put(parcel, block, class, size) }
     }
 
     /// As [`try_post`](Self::try_post), in a hardened build, where the segment of the block may be known: false as well if
-    /// it is not, or if the block is not in use.
+    /// it is not, or if no block of `class` starts there.
     ///
     /// # Safety
     ///
     /// 1. If `block` is a block of a thread's heap and of `class`, it was taken for `size` bytes, and the caller gives it
     ///    up if the call succeeds.
     #[inline(always)]
-    pub(crate) unsafe fn try_post_marked(&self, block: *mut u8, class: usize, size: usize) -> bool {
-        if !self.afar.has(block.addr()) {
+    pub(crate) unsafe fn try_post_known(&self, block: *mut u8, class: usize, size: usize) -> bool {
+        // SAFETY: a segment that is known is mapped, and `has` says that a block may start there.
+        if !self.afar.has(block.addr()) || !unsafe { hardened::may_post(block, class) } {
             return false;
         }
         // SAFETY: its segment is known.
-        let mark = unsafe { self.afar.mark_of(block) };
-        if !mark.is_live(class) {
-            return false;
-        }
-        // SAFETY: as above.
         let parcel = unsafe { self.afar.parcel_of(block) };
-        let before = || mark.write(posted(class));
-        // SAFETY: obligation 1: the mark says that it is a block, and of the class; the parcel is for its segment's owner.
-        unsafe { self.try_put(parcel, block, class, size, before) }
+        // SAFETY: obligation 1: it is where a block of the class starts; the parcel is for its segment's owner.
+        unsafe { self.try_put(parcel, block, class, size) }
     }
 
-    /// As [`try_post_marked`](Self::try_post_marked), where the segment is not known, or its parcel does not take the block's
+    /// As [`try_post_known`](Self::try_post_known), where the segment is not known, or its parcel does not take the block's
     /// address: false as well if there is no parcel for its owner.
     ///
     /// # Safety
     ///
-    /// 1. As for [`try_post_marked`](Self::try_post_marked).
+    /// 1. As for [`try_post_known`](Self::try_post_known).
     #[inline]
     pub(crate) unsafe fn try_post_far(&self, block: *mut u8, class: usize, size: usize) -> bool {
         if matches!(units::at(block.addr()), units::NONE | units::OWN) {
             return false;
         }
-        // The units know a segment there, and say that a block may start at the address.
-        let mark = Mark::of(block);
-        if !mark.is_live(class) {
+        // SAFETY: the units know a segment there, and say that a block may start at the address.
+        if !unsafe { hardened::may_post(block, class) } {
             return false;
         }
         // SAFETY: the block lies in a segment of some thread's heap.
@@ -110,8 +107,7 @@ impl ThreadHeap {
         if !parcel.is_for(owner) {
             return false;
         }
-        mark.write(posted(class));
-        // SAFETY: obligation 1: the mark says that it is a block, and of the class; the parcel is the owner's.
+        // SAFETY: obligation 1: it is where a block of the class starts; the parcel is the owner's.
         unsafe { self.put(parcel, block.cast(), class, size) };
         true
     }
@@ -125,8 +121,8 @@ impl ThreadHeap {
     unsafe fn put(&self, parcel: &Parcel<Self>, block: *mut Block, slot: usize, size: usize) {
         self.foreign_of(slot).add(1);
         self.arena.bytes_given.add(size as u64);
-        // SAFETY: obligation 1.
-        unsafe { parcel.put(block, size) };
+        // SAFETY: obligation 1, and no block is shorter than the least.
+        unsafe { parcel.put(block, size.max(LEAST)) };
         if HARDENED {
             // SAFETY: it was put there just now, and `deliver` forgets the parcel.
             unsafe { self.afar.note(block.cast(), parcel) };
@@ -136,8 +132,7 @@ impl ThreadHeap {
         }
     }
 
-    /// Puts a block into a parcel if that takes its address; false, and nothing has changed, if not. `before` is called
-    /// before anything changes.
+    /// Puts a block into a parcel if that takes its address; false, and nothing has changed, if not.
     ///
     /// # Safety
     ///
@@ -150,10 +145,9 @@ impl ThreadHeap {
         block: *mut u8,
         class: usize,
         size: usize,
-        before: impl FnOnce(),
     ) -> bool {
         // SAFETY: obligation 1.
-        if !unsafe { parcel.try_put(block.cast(), size, before) } {
+        if !unsafe { parcel.try_put(block.cast(), size) } {
             return false;
         }
         self.foreign_of(class).add(1);
