@@ -203,54 +203,44 @@ mod hardened {
         });
     }
 
-    /// Named when the other thread's block arrives.
+    /// Frees a block twice by `misuse`, which is named when what another thread freed arrives.
+    fn ends_on_arrival(test: &str, misuse: impl FnOnce()) {
+        let text = "it is free already, and another thread freed it too";
+        ends(test, text, || {
+            misuse();
+            RastAlloc::on_idle();
+        });
+    }
+
     #[test]
     fn a_block_freed_elsewhere_and_here() {
-        let test = "hardened::a_block_freed_elsewhere_and_here";
-        ends(
-            test,
-            "it is free already, and another thread freed it too",
-            || {
-                let block = take(64);
-                give_elsewhere(block, 64);
-                give(block, 64);
-                RastAlloc::on_idle();
-            },
-        );
+        ends_on_arrival("hardened::a_block_freed_elsewhere_and_here", || {
+            let block = take(64);
+            give_elsewhere(block, 64);
+            give(block, 64);
+        });
     }
 
     #[test]
     fn a_block_freed_twice_elsewhere() {
-        let test = "hardened::a_block_freed_twice_elsewhere";
-        ends(
-            test,
-            "it is free already, and another thread freed it too",
-            || {
-                let block = take(64);
-                give_elsewhere(block, 64);
-                give_elsewhere(block, 64);
-                RastAlloc::on_idle();
-            },
-        );
+        ends_on_arrival("hardened::a_block_freed_twice_elsewhere", || {
+            let block = take(64);
+            (0..2).for_each(|_| give_elsewhere(block, 64));
+        });
     }
 
     /// Frees blocks, and one of them twice, on one thread; then all of them arrive.
     fn ends_in_a_parcel(test: &str, size: usize, twice: usize) {
-        ends(
-            test,
-            "it is free already, and another thread freed it too",
-            || {
-                let blocks: Vec<_> = (0..30).map(|_| Sent(take(size))).collect();
-                let free = move || {
-                    for Sent(block) in &blocks {
-                        give(*block, size);
-                    }
-                    give(blocks[twice].0, size);
-                };
-                std::thread::spawn(free).join().unwrap();
-                RastAlloc::on_idle();
-            },
-        );
+        ends_on_arrival(test, || {
+            let blocks: Vec<_> = (0..30).map(|_| Sent(take(size))).collect();
+            let free = move || {
+                for Sent(block) in &blocks {
+                    give(*block, size);
+                }
+                give(blocks[twice].0, size);
+            };
+            std::thread::spawn(free).join().unwrap();
+        });
     }
 
     #[test]
@@ -287,22 +277,25 @@ mod hardened {
         });
     }
 
+    const INSIDE: &str = "is no start of a block";
+
     #[test]
-    fn a_pointer_into_a_block_on_another_thread() {
-        let test = "hardened::a_pointer_into_a_block_on_another_thread";
-        ends_behind_another(test, "is no start of a block", 16, 64);
+    fn a_pointer_into_a_block_elsewhere() {
+        ends_behind_another("hardened::a_pointer_into_a_block_elsewhere", INSIDE, 16, 64);
     }
 
     #[test]
-    fn a_crooked_pointer_into_a_block_on_another_thread() {
-        let test = "hardened::a_crooked_pointer_into_a_block_on_another_thread";
-        ends_behind_another(test, "is no start of a block", 3, 64);
+    fn a_crooked_pointer_elsewhere() {
+        ends_behind_another("hardened::a_crooked_pointer_elsewhere", INSIDE, 3, 64);
     }
 
     #[test]
-    fn a_layout_of_another_class_behind_a_block() {
-        let test = "hardened::a_layout_of_another_class_behind_a_block";
-        ends_behind_another(test, "but allocated as 64-byte class", 0, 160);
+    fn a_layout_of_another_class_elsewhere() {
+        let (test, text) = (
+            "hardened::a_layout_of_another_class_elsewhere",
+            "but allocated as 64-byte class",
+        );
+        ends_behind_another(test, text, 0, 160);
     }
 
     /// A block that was given out again between its two frees is taken from who has it then; when that one frees it, that
