@@ -25,8 +25,9 @@
 //!    a block of it starts there ([`may_post`]): lines that hardly change. It looks at the mark as well ([`post`]) on slow
 //!    paths, as when it opens a parcel, and everywhere if debug assertions are on: what it finds to be freed, or not given
 //!    out yet, is named at the call, else when it arrives.
-//!    What it frees twice may be its carrier, which it writes to, whoever has the block then; and a fault if nobody has it
-//!    and its segment is unmapped, there or when its letter arrives. Its letter is named when it arrives, or the links that it damaged are.
+//!    What it frees twice may be its carrier, which it writes to, whoever has the block then; where the segment is unmapped
+//!    that faults, there or when the letter arrives. Else the letter is named when it arrives, or the links that it damaged
+//!    are.
 //! 4. Who frees a span of another owner changes its mark by an exchange: a span that comes back is joined at once.
 //! 5. What the checks of a fast path do not like is left to the slow one, which looks again and says why.
 //! 6. A heap knows its own blocks by the addresses of its segments ([`units::Near`]), those of others by the segments whose

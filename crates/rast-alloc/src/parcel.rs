@@ -14,6 +14,9 @@
 //! addresses would, and a block that is 16 GiB away or more begins a carrier of its own.
 //! The bit 0 of a link says that the block it leads to is a carrier; blocks are at multiples of 8.
 //!
+//! In a hardened build the word of the count has a seal too: a keyed digest of the count, the distances and the carrier's
+//! address, which is looked at before any of them is followed.
+//!
 //! The freeing thread touches the carriers alone. The owner reads one line for thirteen blocks of 64 bytes, and asks for
 //! the next carrier's before it goes through those of one; to the others it only writes, which nothing waits for.
 

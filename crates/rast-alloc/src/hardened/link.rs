@@ -4,14 +4,15 @@
 //! ```text
 //!   block of a list    │ first: next ^ secret │ first ^ block ^ other secret │ …
 //!   block given out    │ first                │ 0                            │ …
-//!   letter             │ link ^ secret        │ a seal                      │ …
+//!   letter             │ link ^ secret        │ a seal                       │ …
 //! ```
 //!
 //! The two are looked at when the link is followed: whatever is written to either of them makes them differ, the words of
 //! another free block too, unless the other secret is known or both are changed alike; so the second word is the poison of
 //! the block too, on the line of the processor's that the link is on anyway.
-//! A write further behind is not seen; nor is one to a span without a class, or to a block that is on its way to its owner,
-//! behind its first two words, or those of the addresses that it carries ([`crate::parcel`]).
+//! A write further behind is not seen; nor is one to a span without a class, or to a block that is on its way to its owner.
+//! But a block that carries others there has a seal on what it says of them ([`crate::parcel`]), and one that is a letter of
+//! its own has a seal here.
 //! When a block is given out its second word is cleared, so that it is no block of a list any more, wherever a list leads
 //! to it a second time; and who gets it cannot read the other secret from it.
 //! Where addresses have 64 bits neither word is one, so whoever follows it faults; who reads a free block learns no address.
