@@ -72,10 +72,6 @@ pub use error::{Closed, Full, NoMemory, TryPushError};
 #[cfg(feature = "std")]
 pub use queue::PopError;
 pub use queue::{Drain, IntoIter, Queue, Rest};
-// For the model of this protocol alone; the table of a process is not for others to write to.
-#[cfg(any(rast_loom, rast_shuttle))]
-#[doc(hidden)]
-pub use queue::{GivenUp, Id, TakeBack, Verdict};
 #[cfg(feature = "async")]
 pub use queue::{Pop, Stream};
 

@@ -4,9 +4,6 @@
 //! `docs/verification.md` says which one catches what.
 #![cfg(feature = "std")]
 
-#[cfg(any(rast_loom, rast_shuttle))]
-#[path = "loom/given_up.rs"]
-mod given_up;
 #[path = "support/history/mod.rs"]
 mod history;
 #[path = "loom/list.rs"]

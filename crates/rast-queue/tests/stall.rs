@@ -23,10 +23,9 @@ use std::thread;
 use std::time::Duration;
 use support::Counting;
 
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 5] = [
     include_str!("../src/queue/mod.rs"),
     include_str!("../src/queue/push.rs"),
-    include_str!("../src/queue/given_up.rs"),
     include_str!("../src/queue/pop.rs"),
     include_str!("../src/queue/segment.rs"),
     include_str!("../src/queue/wait.rs"),

@@ -1,8 +1,6 @@
 //! Models of remote arm, cancel and fire, in every interleaving.
 #![cfg(any(rast_loom, rast_shuttle))]
 
-#[cfg(rast_loom)]
-use rast_timers::primitive::asymmetric;
 use rast_timers::primitive::cell::UnsafeCell;
 use rast_timers::primitive::model::model;
 use rast_timers::primitive::sync::Arc;
@@ -156,15 +154,6 @@ fn arm_wakes_a_parked_owner() {
     });
 }
 
-/// A model in which the light fence of the queue's push is none, as where it
-/// relies on the system: as a full one it would do what the armer's own must.
-fn bare_model(body: impl Fn() + Send + Sync + 'static) {
-    #[cfg(rast_loom)]
-    asymmetric::without_fences(|| model(body));
-    #[cfg(not(rast_loom))]
-    model(body);
-}
-
 /// A wake-up whose type has a name.
 type Wake = Box<dyn Fn() + Send + Sync>;
 
@@ -179,7 +168,7 @@ fn wake(unparker: Unparker) -> Wake {
 fn a_rest_is_over(
     sleep: impl Fn(&mut remote::TimerOwner<u64, Wake>, &Parker) + Sync + Send + 'static,
 ) {
-    bare_model(move || {
+    model(move || {
         let parker = Parker::new();
         let (timers, mut owner) = remote::channel(wake(parker.unparker()));
         drop(timers.arm(at(5), 5).unwrap());
@@ -218,7 +207,7 @@ fn a_sleep_after_a_rest_misses_no_timer() {
 fn a_backlog_ends_a_rest(
     add: [fn(&RemoteTimers, &remote::RemoteTimer<u64, Wake>); remote::BACKLOG],
 ) {
-    bare_model(move || {
+    model(move || {
         let parker = Parker::new();
         let (timers, mut owner) = remote::channel(wake(parker.unparker()));
         drop(timers.arm(at(5), 5).unwrap());

@@ -22,6 +22,10 @@ const ADDRESS: usize = (1 << SHIFT) - 1;
 pub(super) const NAME: &str = "high-bits";
 pub(super) const RULE: &str = "its upper 16 bits must be zero";
 
+pub(super) const fn is_lock_free() -> bool {
+    true
+}
+
 pub(super) const fn count_bits<T>() -> u32 {
     usize::BITS - SHIFT
 }

@@ -24,6 +24,10 @@ const fn mask<T>() -> usize {
     align_of::<T>() - 1
 }
 
+pub(super) const fn is_lock_free() -> bool {
+    true
+}
+
 pub(super) const fn count_bits<T>() -> u32 {
     align_of::<T>().trailing_zeros()
 }

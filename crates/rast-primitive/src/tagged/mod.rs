@@ -8,10 +8,11 @@
 //! | ----------- | ------------------------------------------------ | ---------------- | ----------------------------- | --------- |
 //! | high-bits   | default, 64-bit pointers                         | 16 bits          | addresses of 2^48 and above   | wait-free |
 //! | low-bits    | `--cfg rast_tagged_low`, 64-bit pointers         | log2(align) bits | addresses not aligned         | lock-free |
-//! | double-word | `--cfg rast_tagged_wide`, or other pointer widths| half of the word | nothing                       | lock-free where the processor has it |
+//! | double-word | `--cfg rast_tagged_wide`, Android on aarch64, or other pointer widths | half of the word | nothing | lock-free where the processor has it |
 //!
 //! `rast_tagged_wide` wins over `rast_tagged_low`. loom has no 128-bit atomics, so
-//! a model takes one of the first two. An address is checked when a [`TaggedPtr`]
+//! a model takes one of the first two. Android on aarch64 keeps a tag in the top byte
+//! of each heap pointer, where the high-bits layout has its count. An address is checked when a [`TaggedPtr`]
 //! is made, which is when memory is new; loads check nothing.
 //!
 //! [`WideTaggedPtr`] is always of the double-word layout, but in a model.
@@ -24,23 +25,38 @@ use crate::sync::atomic::Ordering;
 #[cfg(all(
     target_pointer_width = "64",
     not(rast_tagged_low),
-    any(rast_loom, not(rast_tagged_wide))
+    any(
+        rast_loom,
+        not(any(rast_tagged_wide, all(target_os = "android", target_arch = "aarch64")))
+    )
 ))]
 #[path = "high.rs"]
 mod layout;
 #[cfg(all(
     target_pointer_width = "64",
     rast_tagged_low,
-    any(rast_loom, not(rast_tagged_wide))
+    any(
+        rast_loom,
+        not(any(rast_tagged_wide, all(target_os = "android", target_arch = "aarch64")))
+    )
 ))]
 #[path = "low.rs"]
 mod layout;
 #[cfg(any(
     not(target_pointer_width = "64"),
-    all(rast_tagged_wide, not(rast_loom))
+    all(
+        any(rast_tagged_wide, all(target_os = "android", target_arch = "aarch64")),
+        not(rast_loom)
+    )
 ))]
 use wide as layout;
-#[cfg(all(target_pointer_width = "64", any(rast_loom, not(rast_tagged_wide))))]
+#[cfg(all(
+    target_pointer_width = "64",
+    any(
+        rast_loom,
+        not(any(rast_tagged_wide, all(target_os = "android", target_arch = "aarch64")))
+    )
+))]
 mod word;
 
 mod double;
@@ -298,6 +314,19 @@ impl<T> AtomicTaggedPtr<T> {
             word: layout::AtomicWord::new(value.word),
             of: PhantomData,
         }
+    }
+
+    /// Returns whether the operations are lock-free: in the double-word layout this depends on the processor.
+    ///
+    /// ```
+    /// use rast_primitive::AtomicTaggedPtr;
+    ///
+    /// assert!(AtomicTaggedPtr::<u64>::is_lock_free());
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn is_lock_free() -> bool {
+        layout::is_lock_free()
     }
 
     /// Returns both parts. Wait-free and without branches in the one-word layouts.

@@ -48,6 +48,15 @@ pub(super) const fn count_bits<T>() -> u32 {
     SHIFT
 }
 
+/// On x86-64 the processor is asked at run time.
+#[allow(dead_code, reason = "named by `TaggedPtr` alone")]
+pub(super) fn is_lock_free() -> bool {
+    #[cfg(rast_shuttle)]
+    return true;
+    #[cfg(not(rast_shuttle))]
+    Inner::is_lock_free()
+}
+
 pub(super) fn fits<T>(_address: usize) -> bool {
     true
 }

@@ -1,11 +1,11 @@
 //! An unbounded queue for any number of producers and consumers: lock-free, first in first out, items in place.
 //!
-//! Two words, each a segment's address and an index, hand out tickets: a producer claims on `tail` and fills the slot of
-//! its ticket, a consumer claims on `head` and takes from the slot of its ticket. A consumer that finds its slot not
-//! filled waits a bounded moment, then gives the ticket up, and the producer, which learns that from a table, keeps
-//! its item and claims again; so nobody waits for a thread that was stopped. A segment is linked, used once and given
-//! back by counting: claims that ran past its slots are pins, counted in the words themselves, and the last of them to
-//! leave, once both words have gone on, sweeps the slots. The argument stands in `docs/algorithms/queue.md`.
+//! Two words, each a segment's address and an index, hand out tickets. A producer claims on `tail` and fills the slot of
+//! its ticket; a consumer claims on `head` and takes from the slot of its ticket. A consumer that finds its slot not
+//! filled waits a bounded moment, then gives the ticket up by an exchange on the slot. The producer finds that when it
+//! fills the slot, keeps its item and claims again. So no thread waits for one that was stopped. A segment is linked,
+//! used once and reclaimed by counting: claims past its slots are pins, counted in the words themselves, and the last
+//! pin to leave after both words have moved on sweeps the slots. The argument is in `docs/algorithms/queue.md`.
 //!
 //! ```text
 //!        head: segment, index                      tail: segment, index, flags
@@ -25,7 +25,6 @@
 //! | `head` | consumers | consumers, `len`, `is_empty` |
 //! | `bound` | consumers, at a look | consumers |
 //! | `cold` | whoever changes segments | consumers at a look; whoever changes segments |
-//! | `given_up` | who gives a ticket up | each push |
 //! | `slots`, `alloc` | nobody | all |
 
 #[macro_use]
@@ -34,16 +33,14 @@ mod stall;
 mod batch;
 #[cfg(feature = "async")]
 mod future;
-#[cfg_attr(
-    not(any(rast_loom, rast_shuttle)),
-    expect(unreachable_pub, reason = "public to its model alone")
-)]
-mod given_up;
 mod iter;
+mod pace;
 mod pause;
 mod pop;
 mod push;
 mod segment;
+#[cfg(all(test, feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod tests;
 #[cfg(feature = "std")]
 mod wait;
 mod word;
@@ -54,19 +51,15 @@ use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::ptr;
 
 use crate::alloc::{AllocError, Allocator, Global};
-use crate::primitive::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::primitive::{AtomicTaggedPtr, CachePadded, TaggedPtr};
+use pace::Pace;
 use segment::{Segment, terminal};
-use word::{CLOSED, MOST_SLOTS, index, same_segment};
+use word::{CLOSED, MOST_PINS, MOST_SLOTS, index, same_segment};
 
 pub use batch::Rest;
 #[cfg(feature = "async")]
 pub use future::{Pop, Stream};
-#[cfg(not(any(rast_loom, rast_shuttle)))]
-use given_up::GivenUp;
-#[cfg(any(rast_loom, rast_shuttle))]
-#[doc(hidden)]
-pub use given_up::{GivenUp, Id, TakeBack, Verdict};
 pub use iter::{Drain, IntoIter};
 #[cfg(feature = "std")]
 use wait::Held;
@@ -75,11 +68,10 @@ pub use wait::PopError;
 
 /// An unbounded first-in first-out queue between any number of producers and consumers.
 ///
-/// Lock-free in fact: a thread that is stopped at any point delays nobody else. The limit: in a process where more than
-/// 4096 threads (256 without `std`) are stopped in the same few instructions of a push, or whose `membarrier` is forbidden
-/// after the first push, a consumer waits for the producer of its item, or, having found the queue empty, for the
-/// consumers that found it so before it. Linearizable. `const fn new`, so it can be a static; it allocates nothing until
-/// the first push. Memory comes from `A`, in segments of [`DEFAULT_SEGMENT_SLOTS`](Self::DEFAULT_SEGMENT_SLOTS) items or
+/// Lock-free: a thread that is stopped at any point delays no other. The limit is [`MOST_PINS`](Self::MOST_PINS)
+/// threads that are inside one queue and at the end of the same segment at once; further ones wait there until some of
+/// them have gone on. [`is_lock_free`](Self::is_lock_free) names the targets where it holds. Linearizable. `const fn
+/// new`, so it can be a static; it allocates nothing until the first push. Memory comes from `A`, in segments of [`DEFAULT_SEGMENT_SLOTS`](Self::DEFAULT_SEGMENT_SLOTS) items or
 /// as many as [`with_segment_slots`](Self::with_segment_slots) says, and goes back as soon as a segment is used up; one
 /// empty segment is kept for reuse. A thread that is stopped for ever keeps at most one segment from going back.
 ///
@@ -121,8 +113,6 @@ pub struct Queue<T, A: Allocator = Global> {
     cold: CachePadded<Cold<T>>,
     #[cfg(feature = "std")]
     waiters: wait::Waiters,
-    /// Read by each push, beside `slots`, which is too.
-    given_up: GivenUp,
     /// In each segment, a power of two.
     slots: usize,
     alloc: A,
@@ -133,8 +123,8 @@ pub struct Queue<T, A: Allocator = Global> {
 struct Bound<T> {
     /// Tickets of this segment below this index were on the producers' side at some time. A hint.
     word: AtomicTaggedPtr<Segment<T>>,
-    /// See [`Queue::pace`].
-    pace: AtomicU32,
+    /// When consumers pause before a look.
+    pace: Pace,
 }
 
 /// What changes once per segment.
@@ -186,6 +176,23 @@ impl<T> Queue<T> {
     /// The most slots that a segment can have.
     pub const MOST_SEGMENT_SLOTS: usize = MOST_SLOTS;
 
+    /// The most threads that can be inside one queue and at the end of the same segment at once; one more waits there.
+    pub const MOST_PINS: usize = MOST_PINS;
+
+    /// Returns whether the operations are lock-free on this machine.
+    ///
+    /// They are where a pointer and a count can be changed by one instruction: on all 64-bit targets, except Android on
+    /// aarch64 and builds that force the double word if the processor has no 128-bit exchange; and on 32-bit targets with
+    /// 64-bit atomics. Elsewhere each operation takes a short lock inside [`AtomicTaggedPtr`].
+    ///
+    /// ```
+    /// assert!(rast_queue::Queue::<u8>::is_lock_free());
+    /// ```
+    #[must_use]
+    pub fn is_lock_free() -> bool {
+        AtomicTaggedPtr::<Segment<T>>::is_lock_free()
+    }
+
     constructor! {
         /// Makes an empty queue in the global allocator; allocates nothing.
         pub fn new() {
@@ -236,7 +243,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 head: CachePadded::new(AtomicTaggedPtr::new(TaggedPtr::null_with_count(slots as u64))),
                 bound: CachePadded::new(Bound {
                     word: AtomicTaggedPtr::new(TaggedPtr::null()),
-                    pace: AtomicU32::new(0),
+                    pace: Pace::new(),
                 }),
                 tail: CachePadded::new(AtomicTaggedPtr::new(TaggedPtr::null_with_count(slots as u64))),
                 cold: CachePadded::new(Cold {
@@ -249,7 +256,6 @@ impl<T, A: Allocator> Queue<T, A> {
                 }),
                 #[cfg(feature = "std")]
                 waiters: wait::Waiters::new(),
-                given_up: GivenUp::new(),
                 slots,
                 alloc,
                 owns: PhantomData,
@@ -350,14 +356,11 @@ impl<T, A: Allocator> Queue<T, A> {
         // Acquire: pairs with the Release of keep_or_free; the segment is as new. [QU64]
         let spare = self.cold.spare.swap(ptr::null_mut(), Ordering::Acquire);
         step!("fresh: spare taken");
-        let segment = if spare.is_null() {
-            Segment::allocate(&self.alloc, self.slots)?
+        if spare.is_null() {
+            Segment::allocate(&self.alloc, self.slots)
         } else {
-            spare
-        };
-        // SAFETY: nobody else knows the segment.
-        unsafe { Segment::set_number(segment, self.given_up.next_number()) };
-        Ok(segment)
+            Ok(spare)
+        }
     }
 
     /// Keeps a segment as the spare one, or gives its memory back.
@@ -527,11 +530,9 @@ impl<T, A: Allocator> Drop for End<'_, T, A> {
     fn drop(&mut self) {
         let queue = self.0;
         queue.drain().for_each(drop);
-        // Nobody else is here: every ticket is DONE and every pin given back. What is left is the spare segment, what
-        // is in limbo, and the chain from head.
+        // No other thread is here: no slot holds a value, and every pin is given back. What is left is the spare segment,
+        // what is in limbo, and the chain from head.
         let free = |segment: *mut Segment<T>| {
-            // SAFETY: the segment is one of this queue's, which nobody else uses.
-            queue.given_up.clear(unsafe { Segment::number(segment) });
             // SAFETY: the segment came from this allocator with this many slots; each is in one of the three places.
             unsafe { Segment::deallocate(segment, &queue.alloc, queue.slots) };
         };

@@ -4,11 +4,10 @@ use core::mem::ManuallyDrop;
 use core::ops::Range;
 
 use super::Queue;
-use super::given_up::{Id, Verdict};
+use super::pace::PAUSES;
 use super::pause::{
-    BUSY_PAUSES, CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, DISTANCE, IS_MODEL,
-    MOST_BY_HINT, NEAR, PACE_CREDIT, PACE_GAIN, PACE_PAUSES, PACE_PROBE_FIRST, PACE_PROBE_MOST,
-    PACE_STEPS, PATIENCE, pause,
+    BUSY_PAUSES, CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, DISTANCE, MOST_BY_HINT,
+    PATIENCE, pause,
 };
 use super::push::Admission;
 use super::segment::{SOURCE, Segment, Slot};
@@ -33,9 +32,8 @@ enum Look<T> {
 
 /// How many of the tickets that are there a look gives out.
 enum Share<T> {
-    /// If there are few for a claim of this many, it may wait a moment for more, so that the next look is not needed
-    /// soon; if there are many, it keeps away from those that producers are at work on.
-    MostFor(usize),
+    /// If there are many, all but those that producers are at work on.
+    KeptAway,
     /// All of them, if no producer has claimed since this word; none otherwise. For a batch that has items already.
     AllSince(Word<T>),
 }
@@ -45,9 +43,9 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// After [`close`](Self::close) it gives what stands, then `None` for ever.
     ///
-    /// Lock-free, with the limit that the type names; wait-free if the queue is empty and nobody pops. One
-    /// read-modify-write when nobody contends; a system call where a producer was stopped inside of its push. It never
-    /// allocates, never panics and runs no code of `T`; once per segment it may give memory back to the allocator.
+    /// Lock-free, with the limit that the type names; wait-free if the queue is empty and no other thread pops. One
+    /// read-modify-write without contention. It never allocates, never panics and runs no code of `T`; once per segment
+    /// it may return memory to the allocator.
     #[inline]
     pub fn pop(&self) -> Option<T> {
         loop {
@@ -56,7 +54,7 @@ impl<T, A: Allocator> Queue<T, A> {
             let bound = self.bound.word.load(Ordering::Relaxed);
             step!("pop: head read");
             if !(same_segment(word, bound) && word.count() < bound.count()) {
-                match self.look(word, &Share::MostFor(1)) {
+                match self.look(word, &Share::KeptAway) {
                     Look::Empty => return None,
                     Look::Changed | Look::Busy(_) => continue,
                     Look::Below(index) => self.set_bound(word, index),
@@ -110,7 +108,7 @@ impl<T, A: Allocator> Queue<T, A> {
         unsafe { self.take_slow(claimed, ticket) }
     }
 
-    /// Ends a ticket that no producer has; waits a bounded moment for the producer of another one, then gives it up.
+    /// Waits a bounded moment for the producer of the ticket, if it has one, then gives the ticket up.
     ///
     /// # Safety
     ///
@@ -122,84 +120,43 @@ impl<T, A: Allocator> Queue<T, A> {
         let slot = unsafe { Segment::slot(claimed.ptr(), ticket) };
         // The bound may be of an earlier use of this segment's memory.
         self.set_bound(Word::null(), 0);
-        // SAFETY: the ticket is the caller's and not DONE, so the segment is live.
-        let number = unsafe { Segment::number(claimed.ptr()) };
-        loop {
-            // More than once: the consumers of the tickets before it may end theirs meanwhile.
-            for &looks in PATIENCE {
-                // SAFETY: the ticket is the caller's, which leaves if this ends it.
-                if unsafe { self.end_unclaimed(claimed, ticket..ticket + 1) } == ticket {
-                    return None;
+        if self.unclaimed_from(claimed) > ticket {
+            for _ in 0..PATIENCE {
+                spin_loop();
+                // SAFETY: the ticket is the caller's, and has not been taken.
+                if unsafe { Slot::is_written(slot) } {
+                    // SAFETY: the ticket is the caller's; its slot holds the value.
+                    return Some(unsafe { Slot::take(slot) });
                 }
-                for _ in 0..looks {
-                    spin_loop();
-                    // SAFETY: the ticket is the caller's, and has not been taken.
-                    if unsafe { Slot::is_written(slot) } {
-                        // SAFETY: the ticket is the caller's; the value stands, and nobody gave the ticket up.
-                        return Some(unsafe { Slot::take(slot) });
-                    }
-                }
-            }
-            step!("take: to be given up");
-            // SAFETY: while it is not decided, the slot is not DONE.
-            let is_written = || unsafe { Slot::is_written(slot) };
-            match self.given_up.give_up(Id::new(number, ticket), is_written) {
-                // SAFETY: the ticket is the caller's; the value stands, and the verdict is that it does not go back.
-                Verdict::Taken => return Some(unsafe { Slot::take(slot) }),
-                Verdict::Left => return None,
-                Verdict::Back => {
-                    // SAFETY: the producer has its value back and is done here, which happens before this by the exchange
-                    // that found it.
-                    unsafe { Slot::end(slot) };
-                    return None;
-                }
-                Verdict::Impossible => spin_loop(),
             }
         }
+        step!("take: to be given up");
+        // SAFETY: the ticket is the caller's, which leaves if this returns true.
+        if unsafe { Slot::give_up(slot) } {
+            return None;
+        }
+        // SAFETY: the ticket is the caller's; its slot holds the value.
+        Some(unsafe { Slot::take(slot) })
     }
 
-    /// Ends those of a consumer's own tickets that no producer has, which are the last ones, by a claim on `tail`; returns
-    /// the end of the others.
+    /// The first ticket of a segment that no producer has claimed. A lower bound if producers are at work.
     ///
-    /// A stale bound, or a claim after a lost one, which looks at no bound, gives out tickets that nobody has pushed to.
-    /// Were they given up like those of a late producer, they would stand in the table until somebody pushes again. If
-    /// `tail` has not come to the first of them, other consumers have tickets before it, which they are about to end.
-    ///
-    /// # Safety
-    ///
-    /// The caller claimed `tickets` on `head` at `claimed`'s segment, and takes none of those that this ends.
-    unsafe fn end_unclaimed(&self, claimed: Word<T>, tickets: Range<usize>) -> usize {
-        let mut seen = word::guess(&self.tail);
-        // The segment is in one use while one of the caller's tickets is not DONE, so the same address is the same use.
-        while same_segment(seen, claimed) && tickets.contains(&index(seen)) {
-            step!("end unclaimed: tail read");
-            // Relaxed: nothing is published or read by it; as a read-modify-write it passes on what the claims before it
-            // published. [QU75]
-            match self.tail.compare_exchange(
-                seen,
-                advanced(seen, tickets.end - index(seen)),
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => {
-                    step!("end unclaimed: claimed");
-                    for ticket in index(seen)..tickets.end {
-                        // SAFETY: the ticket is not DONE yet, so the segment is live.
-                        let slot = unsafe { Segment::slot(claimed.ptr(), ticket) };
-                        // SAFETY: the ticket is the caller's on both sides now, so nobody else looks at the slot.
-                        unsafe { Slot::end(slot) };
-                    }
-                    return index(seen);
-                }
-                Err(now) => seen = now,
-            }
+    /// The caller holds a ticket of the segment, so the segment is in one use, and the same address is the same use.
+    fn unclaimed_from(&self, claimed: Word<T>) -> usize {
+        let tail = word::guess(&self.tail);
+        if same_segment(tail, claimed) {
+            index(tail)
+        } else {
+            self.slots
         }
-        tickets.end
     }
 
     /// Looks at both words. `head` has been read as `word`.
     #[inline]
     fn look(&self, word: Word<T>, share: &Share<T>) -> Look<T> {
+        if self.bound.pace.is_due() {
+            self.pause_slow();
+        }
         // Acquire: pairs with the Release of free_segment. If this count includes the end of the use of a segment that
         // `word` names, the load below finds another word. [QU35]
         let retired = self.cold.retired.load(Ordering::Acquire);
@@ -221,6 +178,8 @@ impl<T, A: Allocator> Queue<T, A> {
         if !same_segment(tail, word) {
             return if index(word) < self.slots {
                 Look::Below(self.slots)
+            } else if word::waits_for_pins(index(word), self.slots) {
+                Look::Changed
             } else {
                 Look::Used
             };
@@ -238,11 +197,29 @@ impl<T, A: Allocator> Queue<T, A> {
         match share {
             Share::AllSince(earlier) if *earlier != tail => Look::Busy(tail),
             Share::AllSince(_) => Look::Below(index(word) + standing),
-            Share::MostFor(claim) if standing < near(*claim) && !IS_MODEL => {
-                self.pace(word, tail, near(*claim))
+            Share::KeptAway => {
+                self.bound.pace.found(standing);
+                Look::Below(kept_away(index(word), standing))
             }
-            Share::MostFor(_) => Look::Below(kept_away(index(word), standing)),
         }
+    }
+
+    /// Lets a moment pass, so that producers get ahead: see `pace.rs`.
+    #[cold]
+    #[inline(never)]
+    fn pause_slow(&self) {
+        // Relaxed: a hint. [QU46]
+        let before = self.tail.load(Ordering::Relaxed);
+        pause(PAUSES);
+        step!("look: paused");
+        // Relaxed: a hint. [QU76]
+        let now = self.tail.load(Ordering::Relaxed);
+        let gained = if same_segment(before, now) {
+            index(now).saturating_sub(index(before))
+        } else {
+            self.slots
+        };
+        self.bound.pace.paused(gained);
     }
 
     #[inline]
@@ -253,78 +230,19 @@ impl<T, A: Allocator> Queue<T, A> {
             .store(word.with_count(index as u64), Ordering::Relaxed);
     }
 
-    /// Few items stand. If producers are at work on another core, each look takes `tail` from them, and each take a
-    /// line that they are still writing; a moment later many items are had for one look.
-    ///
-    /// Whether that is so is known by trying: `pace` in the bound's line holds a credit that each moment in which
-    /// `tail` moved fills, and each other one drains; without credit it is tried again rarely, and more rarely each
-    /// time. A thread that pushes and pops by turns never waits but for these trials.
-    #[inline]
-    fn pace(&self, word: Word<T>, tail: Word<T>, near: usize) -> Look<T> {
-        // Relaxed: a hint of its own. [QU41]
-        let pace = self.bound.pace.load(Ordering::Relaxed);
-        if pace & PACED == 0 && pace & PACE_COUNT != 0 {
-            // Relaxed: a hint; a lost update counts one look less. [QU42]
-            self.bound.pace.store(pace - 1, Ordering::Relaxed);
-            return Look::Below(index(tail).min(self.slots));
-        }
-        self.pace_slow(word, tail, near, pace)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn pace_slow(&self, word: Word<T>, tail: Word<T>, near: usize, pace: u32) -> Look<T> {
-        let mut seen = tail;
-        let mut has_paid = false;
-        for _ in 0..PACE_STEPS {
-            pause(PACE_PAUSES);
-            step!("pace: waited");
-            // Relaxed: what is claimed after this is acquired by the claim. [QU43]
-            let now = self.tail.load(Ordering::Relaxed);
-            let has_left = !same_segment(now, word);
-            let is_enough = has_left || index(now) >= index(word) + near;
-            let gained = has_left || index(now).wrapping_sub(index(seen)) >= PACE_GAIN;
-            seen = now;
-            has_paid |= gained;
-            if is_enough || !gained {
-                break;
-            }
-        }
-        let next = if has_paid {
-            PACED | PACE_CREDIT
-        } else if pace & PACED != 0 && pace & PACE_COUNT > 1 {
-            pace - 1
-        } else {
-            let power = match pace & PACED {
-                0 => ((pace >> PACE_POWER_AT) + 1).clamp(PACE_PROBE_FIRST, PACE_PROBE_MOST),
-                _ => PACE_PROBE_FIRST,
-            };
-            power << PACE_POWER_AT | 1 << power
-        };
-        // Relaxed: as in pace. [QU44]
-        self.bound.pace.store(next, Ordering::Relaxed);
-        if !same_segment(seen, word) {
-            return Look::Below(self.slots);
-        }
-        // The memory may have come again as a later segment meanwhile, with a smaller index.
-        match index(seen).min(self.slots).saturating_sub(index(word)) {
-            0 => Look::Changed,
-            standing => Look::Below(kept_away(index(word), standing)),
-        }
-    }
-
-    /// Claims against other consumers, as producers do. After some losses it claims by addition, which cannot lose:
-    /// the ticket may be one that nobody has pushed to, which it then claims on `tail` as well.
+    /// Claims against other consumers, as producers do: see `contend_tail_slow`. The ticket may be one that no producer
+    /// has claimed, because a lost exchange is followed by no look.
     #[cold]
     #[inline(never)]
     fn contend_head_slow(&self, mut seen: Word<T>) -> Option<Word<T>> {
         let mut pauses = CLAIM_PAUSE_FIRST;
-        for _ in 0..CLAIM_TRIES {
-            if seen.count() >= self.slots as u64 {
-                return None;
+        let mut tries = 0;
+        while seen.count() < self.slots as u64 {
+            if tries < CLAIM_TRIES {
+                pause(pauses);
+                pauses = (pauses * 2).min(CLAIM_PAUSE_MOST);
+                tries += 1;
             }
-            pause(pauses);
-            pauses = (pauses * 2).min(CLAIM_PAUSE_MOST);
             step!("pop: claim lost");
             // AcqRel: as for the first try. [QU45]
             match self.head.compare_exchange(
@@ -337,9 +255,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 Err(now) => seen = now,
             }
         }
-        step!("pop: to be claimed by addition");
-        // AcqRel: as for the first try. [QU46]
-        Some(self.head.fetch_add_count(1, Ordering::AcqRel))
+        None
     }
 
     /// Makes `head` lead on from a segment without tickets left, which the claim has pinned. True: there is none to
@@ -348,7 +264,6 @@ impl<T, A: Allocator> Queue<T, A> {
     #[inline(never)]
     fn move_head_slow(&self, claimed: Word<T>) -> bool {
         let segment = claimed.ptr();
-        word::check_pins(index(claimed), self.slots);
         step!("move head: pinned");
         // Acquire: pairs with the Release of move_tail; a pinned segment has no other use, so if tail leads here, it
         // does in this use, all of whose tickets are claimed. [QU47]
@@ -449,7 +364,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 word,
                 tickets: index(word)..index(word) + count,
             };
-            claimed.keep_produced();
+            claimed.keep_claimed();
             return Ok(claimed);
         }
     }
@@ -475,7 +390,7 @@ impl<T, A: Allocator> Queue<T, A> {
     /// ```
     pub fn pop_batch(&self, max: usize, mut each: impl FnMut(T)) -> usize {
         let mut passed = 0;
-        let mut share = Share::MostFor(max);
+        let mut share = Share::KeptAway;
         let mut was_busy = false;
         while passed < max {
             match self.claim_many(max - passed, &share) {
@@ -515,16 +430,6 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 }
 
-/// Fewer tickets than this are few for a claim of so many.
-#[inline]
-fn near(claim: usize) -> usize {
-    if claim == 1 {
-        NEAR
-    } else {
-        claim.clamp(NEAR - DISTANCE, 2 * NEAR) + DISTANCE
-    }
-}
-
 /// The index below which a consumer claims, `standing` tickets being there from `index` on.
 #[inline]
 fn kept_away(index: usize, standing: usize) -> usize {
@@ -534,11 +439,6 @@ fn kept_away(index: usize, standing: usize) -> usize {
         index + standing
     }
 }
-
-/// In `pace`: waits are paying; the count is the credit. Otherwise the count is of looks until the next trial.
-const PACED: u32 = 1 << 31;
-const PACE_POWER_AT: u32 = 24;
-const PACE_COUNT: u32 = (1 << PACE_POWER_AT) - 1;
 
 /// Tickets claimed as a batch and not taken yet.
 struct Claimed<'a, T, A: Allocator> {
@@ -557,14 +457,14 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
                 return Some(item);
             }
             // If it had no producer, the others have none.
-            self.end_unclaimed();
+            self.give_up_unclaimed();
         }
     }
 
-    /// Ends at once what a stale bound gave out, or what the closure pushes while it has the first items would come to this
-    /// batch, where nobody else finds it.
+    /// Gives up the tickets that no producer has claimed, which are the last ones. A stale bound may have given them out.
+    /// If they stayed, the batch would get what the closure pushes while it is called, and no other consumer could.
     #[inline]
-    fn keep_produced(&mut self) {
+    fn keep_claimed(&mut self) {
         if self.tickets.len() == 1 {
             return;
         }
@@ -572,16 +472,24 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
         let slot = unsafe { Segment::slot(self.word.ptr(), self.tickets.end - 1) };
         // SAFETY: the ticket is of the claim, and has not been taken.
         if !unsafe { Slot::is_written(slot) } {
-            self.end_unclaimed();
+            self.give_up_unclaimed();
         }
     }
 
-    /// Ends the tickets that no producer has, so that later items go to others.
     #[cold]
-    fn end_unclaimed(&mut self) {
-        let left = self.tickets.clone();
-        // SAFETY: the tickets are of the claim, and those that are ended leave the range.
-        self.tickets.end = unsafe { self.queue.end_unclaimed(self.word, left) };
+    fn give_up_unclaimed(&mut self) {
+        let unclaimed = self.queue.unclaimed_from(self.word);
+        while self.tickets.end > self.tickets.start.max(unclaimed) {
+            let last = self.tickets.end - 1;
+            // SAFETY: the ticket is of the claim, and not DONE, so the segment is live.
+            let slot = unsafe { Segment::slot(self.word.ptr(), last) };
+            // SAFETY: the ticket is of the claim, has not been taken, and leaves the range if it is given up.
+            if !unsafe { Slot::give_up(slot) } {
+                // It was claimed and filled meanwhile, so all before it are claimed.
+                break;
+            }
+            self.tickets.end = last;
+        }
     }
 }
 
@@ -589,8 +497,8 @@ impl<T, A: Allocator> Drop for Claimed<'_, T, A> {
     fn drop(&mut self) {
         // Only a panic of the closure leaves tickets.
         while let Some(item) = self.next() {
-            // Or the item might come to one of them, behind those that follow it here.
-            self.end_unclaimed();
+            // Otherwise the item could come to one of this batch's own tickets.
+            self.give_up_unclaimed();
             self.queue.put_back(item);
         }
     }

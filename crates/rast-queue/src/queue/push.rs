@@ -1,9 +1,8 @@
 //! The producer's side: claim a ticket on `tail`, fill its slot, and at a segment's end link the next.
 
-use core::mem::ManuallyDrop;
+use core::mem::{self, ManuallyDrop};
 use core::ptr;
 
-use super::given_up::{Id, TakeBack};
 use super::pause::{CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, PREFETCH, pause};
 use super::segment::{SOURCE, Segment, Slot, terminal};
 use super::word::{self, CLOSED, WAITING, Word, advanced, index};
@@ -48,16 +47,15 @@ impl Pushed {
 impl<T, A: Allocator> Queue<T, A> {
     /// Pushes one item at the back.
     ///
-    /// Lock-free. One read-modify-write when nobody contends, and where [asymmetric
-    /// fences](crate::primitive::asymmetric) are not to be had a full fence; once per segment it links the next, which takes the
-    /// spare one or allocates. With sleeping waiters it wakes one.
+    /// Lock-free, with the limit that the type names. Two read-modify-writes without contention; once per segment it links
+    /// the next, which takes the spare one or allocates. With sleeping waiters it wakes one.
     ///
     /// # Panics
     ///
     /// If a segment's address does not fit beside a count (see [`TaggedPtr`](crate::primitive::TaggedPtr)); the item
     /// is then leaked. If a segment were larger than `isize::MAX` bytes; the item is then dropped. If the waker of a task
-    /// that it wakes panics; the item is then in the queue, and whoever else was to be woken is. On lack of memory it
-    /// calls `handle_alloc_error`, as std's collections do.
+    /// that it wakes panics; the item is then in the queue, and the other wake-ups are done. If the allocator panics; the
+    /// item is then in the queue or leaked. On lack of memory it calls `handle_alloc_error`, as std's collections do.
     ///
     /// # Errors
     ///
@@ -164,37 +162,20 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Copies the item at `item` into the slot of a claimed ticket. False: its consumer gave the ticket up, and the item is
-    /// still the caller's.
+    /// Copies the item at `item` into the slot of a claimed ticket. Returns `false` if its consumer gave the ticket up;
+    /// the item is then still the caller's.
     ///
     /// # Safety
     ///
     /// 1. The caller claimed `ticket` on `tail`, at `claimed`'s segment and below its slots; this is its one call for it.
-    /// 2. `item` is valid for reads of `T`; the caller gives the item up if this returns true.
+    /// 2. `item` is valid for reads of `T`; the caller gives the item up if this returns `true`.
     #[inline]
     unsafe fn fill(&self, claimed: Word<T>, ticket: usize, item: *const T) -> bool {
-        let segment = claimed.ptr();
-        // SAFETY: by (1) the ticket is the caller's, so the segment is live until its slot is DONE.
-        let number = unsafe { Segment::number(segment) };
-        // SAFETY: as above; the ticket is below the slots.
-        let slot = unsafe { Segment::slot(segment, ticket) };
+        // SAFETY: by (1) the ticket is the caller's, so the segment is live, and the ticket is below the slots.
+        let slot = unsafe { Segment::slot(claimed.ptr(), ticket) };
         prefetch_write(slot.wrapping_add(PREFETCH));
         // SAFETY: by (1) and (2).
-        unsafe { Slot::fill(slot, item) };
-        // From here on the segment may be gone, unless the ticket turns out to be given up.
-        if self.given_up.is_quiet() {
-            return true;
-        }
-        match self.given_up.take_back(Id::new(number, ticket)) {
-            TakeBack::Taken => true,
-            TakeBack::Back => false,
-            TakeBack::BackAndEnd => {
-                // SAFETY: the ticket was given up, so its slot is not DONE and the segment is live; the consumer has left,
-                // which happens before this by the exchange that found it.
-                unsafe { Slot::end(slot) };
-                false
-            }
-        }
+        unsafe { Slot::fill(slot, item) }
     }
 
     /// Claims against other producers: the loser of an exchange tries again with what that exchange found, after a
@@ -299,13 +280,13 @@ impl<T, A: Allocator> Queue<T, A> {
             self.set_closed(pin.segment);
             return Some(Err(Refusal::Closed));
         }
+        // The item is in the queue. If the allocator panics as a segment is freed below, a waiter is woken all the same.
+        let wake_on_panic = linked.then(|| WakeOnPanic(self));
         self.move_tail(&pin, following);
         step!("push slow: tail has moved");
-        if !linked {
-            return None;
-        }
         drop(pin);
         step!("push slow: pin given back");
+        mem::forget(wake_on_panic?);
         // Acquire: a waiter that came before tail moved has left its flag; what it entered is visible. [QU19]
         Some(Ok(Pushed::seen_in(self.tail.load(Ordering::Acquire))))
     }
@@ -358,10 +339,13 @@ impl<T, A: Allocator> Queue<T, A> {
             if word.count() >= self.slots as u64 {
                 // SAFETY: fewer than `count` are taken.
                 let item = unsafe { items.add(*taken) };
+                // Before the call: if the allocator panics in it, the item may be in the queue.
+                *taken += 1;
                 // SAFETY: the item is one of those not taken yet, and given up if it is taken.
-                match unsafe { self.push_slow(item, Admission::IfOpen) } {
+                let outcome = unsafe { self.push_slow(item, Admission::IfOpen) };
+                *taken -= usize::from(!matches!(outcome, Some(Ok(_))));
+                match outcome {
                     Some(Ok(pushed)) => {
-                        *taken += 1;
                         // At once: who sleeps longest needs the rest of the batch the least. And when nobody is left
                         // in the line, the rest goes by claims of many again.
                         if pushed == Pushed::ForWaiters {
@@ -438,11 +422,13 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Pins the segment that `word` names with no slot left, so that it may be looked at; `None`: `tail` has changed.
+    /// Pins the segment that `word` names with no slot left, so that it may be looked at. `None`: look at `tail` again.
     pub(super) fn pin_tail(&self, word: Word<T>) -> Option<TailPin<'_, T, A>> {
         debug_assert!(index(word) >= self.slots, "a pin is no ticket");
         if !word.is_null() {
-            word::check_pins(index(word), self.slots);
+            if word::waits_for_pins(index(word), self.slots) {
+                return None;
+            }
             // Acquire: pairs with the Release of move_tail, as a claim does. [QU26]
             self.tail
                 .compare_exchange(
@@ -542,6 +528,15 @@ impl<T, A: Allocator> Queue<T, A> {
                 }
             }
         }
+    }
+}
+
+/// Wakes a waiter for an item that was pushed, as a panic goes up.
+struct WakeOnPanic<'a, T, A: Allocator>(&'a Queue<T, A>);
+
+impl<T, A: Allocator> Drop for WakeOnPanic<'_, T, A> {
+    fn drop(&mut self) {
+        self.0.wake(1);
     }
 }
 

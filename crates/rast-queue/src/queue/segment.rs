@@ -9,11 +9,13 @@
 //!
 //! | state of a slot | set by | meaning |
 //! | --- | --- | --- |
-//! | 0 | whoever sweeps the segment | the ticket's producer has not been here |
-//! | WRITTEN | the producer, after the value | the value stands, unless the ticket was given up (see `given_up.rs`) |
-//! | DONE | the last of the two to be here | neither touches the slot again |
+//! | 0 | the sweep of the segment | neither side of the ticket has decided |
+//! | WRITTEN | the producer, by an exchange, after the value | the value is the consumer's |
+//! | GIVEN_UP | the consumer, by an exchange | the consumer has left; the producer keeps its value |
+//! | DONE | the last of the two sides | neither side touches the slot again |
 //!
-//! Each is a plain store: of the two only one has the right to the next one.
+//! The first exchange away from 0 decides between WRITTEN and GIVEN_UP. DONE is a plain store, because only one side is
+//! left by then: the consumer after WRITTEN, the producer after GIVEN_UP.
 //!
 //! Whoever is done with a slot or a pin may see the segment go at once, freed by another, while its own call has not
 //! returned. So what gives a segment up takes its address, and borrows a field for one access at a time: a reference to
@@ -31,10 +33,12 @@ use crate::primitive::TaggedPtr;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
-/// The value stands in the slot.
+/// The slot holds the value for its consumer.
 const WRITTEN: u8 = 1;
-/// Both have gone.
+/// Both sides have left.
 const DONE: u8 = 2;
+/// The consumer left before the value came.
+const GIVEN_UP: u8 = 4;
 
 /// One of the two words that can lead to a segment, in `control`.
 pub(super) const SOURCE: usize = 1 << (usize::BITS / 2);
@@ -64,8 +68,6 @@ pub(super) struct Segment<T> {
     swept: UnsafeCell<usize>,
     /// The segment beneath this one in limbo; as `swept`.
     pub(super) limbo_next: UnsafeCell<*mut Segment<T>>,
-    /// Which use of a segment this is, no two of them alike; written before it is linked.
-    number: UnsafeCell<u64>,
     /// Aligns the header for the slots.
     slots: [Slot<T>; 0],
 }
@@ -80,41 +82,52 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Copies the value at `item` into the slot and publishes it. From then on the slot may be gone, unless the caller finds
-    /// that the ticket was given up.
+    /// Copies the value at `item` into the slot and publishes it. Returns `false` if the consumer gave the ticket up:
+    /// the value is still the caller's, and the slot is done. The slot may be gone when this returns.
     ///
     /// # Safety
     ///
     /// 1. The caller claimed the slot's ticket as its producer, and this is its one call for it.
-    /// 2. `item` is valid for reads of `T`; the caller gives the value up, unless the ticket was given up.
+    /// 2. `item` is valid for reads of `T`; the caller gives the value up if this returns `true`.
     #[inline]
-    pub(super) unsafe fn fill(slot: *const Self, item: *const T) {
-        // SAFETY: by (1) the slot is not DONE before this says WRITTEN; until then it is live.
+    #[must_use]
+    pub(super) unsafe fn fill(slot: *const Self, item: *const T) -> bool {
+        // SAFETY: by (1) the slot is not DONE before the consumer takes the value or this call ends the slot.
         let value = unsafe { &(*slot).value };
         value.with_mut(|value| {
-            // SAFETY: by (1) nobody else writes here, and the ticket's consumer reads only after WRITTEN; by (2).
+            // SAFETY: by (1) no other thread writes here, and the consumer reads only after WRITTEN; by (2).
             unsafe { ptr::copy_nonoverlapping(item, value.cast::<T>(), 1) };
         });
         step!("fill: value copied");
         // SAFETY: as above.
         let state = unsafe { &(*slot).state };
-        // Release: publishes the value to the Acquire of a consumer. [QU1]
-        state.store(WRITTEN, Ordering::Release);
-        step!("fill: written");
+        // AcqRel: publishes the value to the Acquire of the consumer [QU5]; and what a consumer that gave up did here
+        // comes before the slot's next use. [QU1]
+        if state.swap(WRITTEN, Ordering::AcqRel) == 0 {
+            step!("fill: written");
+            return true;
+        }
+        step!("fill: given up");
+        // Release: pairs with the Acquire of the sweep; what both sides did here comes before the slot's next
+        // use. [QU2]
+        state.store(DONE, Ordering::Release);
+        step!("fill: done");
+        false
     }
 
-    /// Ends a ticket that was given up and whose value is not here; the slot may be gone when this returns.
+    /// Gives the ticket up unless its value is there. Returns `true` if it is given up: the slot may be gone then.
     ///
     /// # Safety
     ///
-    /// The ticket is the caller's to end: the other side does not look at the slot again, and what it did here happens
-    /// before this call.
-    pub(super) unsafe fn end(slot: *const Self) {
-        // SAFETY: the slot is not DONE before this says so; until then it is live.
+    /// The caller claimed the slot's ticket as its consumer, and has neither taken the value nor given the ticket up.
+    pub(super) unsafe fn give_up(slot: *const Self) -> bool {
+        // SAFETY: the slot is not DONE before its consumer has left; until then it is live.
         let state = unsafe { &(*slot).state };
-        // Release: pairs with the Acquire of the sweep; what either side did here comes before the slot's next use. [QU2]
-        state.store(DONE, Ordering::Release);
-        step!("end: done");
+        // AcqRel: what the caller did here comes before what the producer does that finds GIVEN_UP [QU1]; if WRITTEN is
+        // found, the value is visible. [QU75]
+        state
+            .compare_exchange(0, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     /// Writes the first slot of a segment that nobody else knows yet.
@@ -137,7 +150,7 @@ impl<T> Slot<T> {
         self.state.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the value stands.
+    /// Returns whether the slot holds its value.
     ///
     /// # Safety
     ///
@@ -155,12 +168,12 @@ impl<T> Slot<T> {
     /// # Safety
     ///
     /// 1. The caller claimed the slot's ticket as its consumer, and this is its one call for it.
-    /// 2. `is_written` has returned true, and the producer does not take the value back.
+    /// 2. `is_written` has returned `true`, or `give_up` `false`.
     #[inline]
     pub(super) unsafe fn take(slot: *const Self) -> T {
         // SAFETY: by (1) the slot is not DONE before this says so; until then it is live.
         let value = unsafe { &(*slot).value };
-        // SAFETY: by (2) the producer has written the value and does not come back; by (1) it is moved out once.
+        // SAFETY: by (2) the producer has written the value; by (1) it is moved out once.
         let item = value.with(|value| unsafe { value.cast::<T>().read() });
         step!("take: value out");
         // SAFETY: as above.
@@ -198,7 +211,6 @@ impl<T> Segment<T> {
             control: AtomicUsize::new(2 * SOURCE),
             swept: UnsafeCell::new(0),
             limbo_next: UnsafeCell::new(ptr::null_mut()),
-            number: UnsafeCell::new(0),
             slots: [],
         };
         // SAFETY: the block is as large as the layout, which begins with the header, and the caller's alone.
@@ -255,31 +267,6 @@ impl<T> Segment<T> {
         let slots = unsafe { segment.add(1) }.cast::<Slot<T>>();
         // SAFETY: by (2) the slot lies inside the block.
         unsafe { slots.add(index) }
-    }
-
-    /// Which use this is.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds a ticket of the segment, or the segment alone.
-    #[inline]
-    pub(super) unsafe fn number(segment: *mut Self) -> u64 {
-        // SAFETY: the caller keeps the segment live.
-        let number = unsafe { &(*segment).number };
-        // SAFETY: it was written before the segment was linked, and is not while anyone but its holder can see it.
-        number.with(|number| unsafe { *number })
-    }
-
-    /// Begins a new use.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the segment alone.
-    pub(super) unsafe fn set_number(segment: *mut Self, to: u64) {
-        // SAFETY: the caller keeps the segment live.
-        let number = unsafe { &(*segment).number };
-        // SAFETY: nobody else sees it.
-        number.with_mut(|number| unsafe { *number = to });
     }
 
     /// Adds to `control`, modulo the word; true when it came to zero: the segment is the caller's alone, except for

@@ -12,7 +12,6 @@
 //! open, and nobody waits.
 
 use super::segment::Segment;
-use crate::abort::abort;
 use crate::primitive::sync::atomic::Ordering;
 use crate::primitive::{AtomicTaggedPtr, TaggedPtr};
 
@@ -30,11 +29,10 @@ const INDEX: u64 = WAITING - 1;
 /// The greatest number of slots in a segment.
 pub(super) const MOST_SLOTS: usize = (INDEX as usize).div_ceil(4);
 
-/// The pins that one segment may see before an operation aborts.
+/// The most pins in a word: the index stays below the flags. A thread that finds so many waits instead of taking one more.
 ///
-/// Each thread pins a segment at most twice, so that many threads would have to be inside one queue at once. As many
-/// again would have to come between a pin and the check before the index ran into the flags.
-pub(super) const MOST_PINS: usize = (INDEX as usize - MOST_SLOTS) / 2;
+/// Each thread takes one pin at a time, so as many threads have to be inside one queue, at the end of one segment.
+pub(super) const MOST_PINS: usize = INDEX as usize - MOST_SLOTS;
 
 /// The index in a count.
 #[inline]
@@ -69,18 +67,20 @@ pub(super) fn same_segment<T>(one: Word<T>, other: Word<T>) -> bool {
     core::ptr::eq(one.ptr(), other.ptr())
 }
 
-/// Aborts when `index` shows more pins on a segment of `slots` than can be told apart from flags.
+/// Whether the word has no room for another pin; if so, gives way to the threads that have the pins.
 #[inline]
-pub(super) fn check_pins(index: usize, slots: usize) {
-    if index - slots > MOST_PINS {
-        too_many_slow();
+pub(super) fn waits_for_pins(index: usize, slots: usize) -> bool {
+    let is_full = index - slots >= MOST_PINS;
+    if is_full {
+        give_way_slow();
     }
+    is_full
 }
 
-/// Leaves without unwinding: the index must not move on while a panic is handled.
 #[cold]
-fn too_many_slow() -> ! {
-    abort(format_args!(
-        "queue: more than {MOST_PINS} threads are inside of one queue"
-    ))
+fn give_way_slow() {
+    #[cfg(feature = "std")]
+    crate::primitive::thread::yield_now();
+    #[cfg(not(feature = "std"))]
+    crate::primitive::hint::spin_loop();
 }

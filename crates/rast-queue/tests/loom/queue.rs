@@ -1,8 +1,6 @@
 //! `Queue`, with segments of two slots, so that they change and come again.
 
 use rast_queue::alloc::{AllocError, Allocator, Global, Layout};
-#[cfg(rast_loom)]
-use rast_queue::primitive::asymmetric;
 use rast_queue::primitive::cell::UnsafeCell;
 use rast_queue::primitive::model::model;
 use rast_queue::primitive::sync::Arc;
@@ -25,18 +23,10 @@ fn full() -> Arc<Queue<u32>> {
     queue
 }
 
-/// A model without the fences that belong to tickets that are given up, and hide orderings beside them.
-fn bare_model(body: impl Fn() + Send + Sync + 'static) {
-    #[cfg(rast_loom)]
-    asymmetric::without_fences(|| model(body));
-    #[cfg(not(rast_loom))]
-    model(body);
-}
-
 /// Two producers lose nothing to each other, from the first segment on.
 #[test]
 fn queue_push_push() {
-    bare_model(|| {
+    model(|| {
         let queue = queue();
         let theirs = Arc::clone(&queue);
         let other = thread::spawn(move || theirs.push(1).unwrap());
@@ -131,7 +121,7 @@ fn nearly_used() -> Arc<Queue<u32>> {
 /// An address that comes again does not make a queue look empty in which an item always stands.
 #[test]
 fn queue_is_never_falsely_empty() {
-    bare_model(|| {
+    model(|| {
         let queue = nearly_used();
         let theirs = Arc::clone(&queue);
         let other = thread::spawn(move || cycle(&theirs, pop_one));
@@ -143,7 +133,7 @@ fn queue_is_never_falsely_empty() {
 /// Nor does it to a pop.
 #[test]
 fn queue_pops_never_falsely_empty() {
-    bare_model(|| {
+    model(|| {
         let queue = full();
         let theirs = Arc::clone(&queue);
         let other = thread::spawn(move || cycle(&theirs, pop_one));
@@ -155,7 +145,7 @@ fn queue_pops_never_falsely_empty() {
 /// Nor to a pop that is about to look while the address comes again.
 #[test]
 fn queue_looks_never_falsely_empty() {
-    bare_model(|| {
+    model(|| {
         let queue = nearly_used();
         let theirs = Arc::clone(&queue);
         let other = thread::spawn(move || {
@@ -172,7 +162,7 @@ fn queue_looks_never_falsely_empty() {
 /// Nor beside batches.
 #[test]
 fn queue_pops_never_falsely_empty_by_batches() {
-    bare_model(|| {
+    model(|| {
         let queue = full();
         let theirs = Arc::clone(&queue);
         let other = thread::spawn(move || cycle(&theirs, pop_batch_of_one));
@@ -185,7 +175,7 @@ fn queue_pops_never_falsely_empty_by_batches() {
 /// one retires, and soon fills again.
 #[test]
 fn queue_recycles() {
-    bare_model(|| {
+    model(|| {
         let queue = queue();
         for n in 0..4 {
             queue.push(Box::new(n)).unwrap();
@@ -229,7 +219,7 @@ fn queue_recycles_abandoned() {
 /// A consumer under way keeps its segment in limbo, from where another frees it.
 #[test]
 fn queue_limbo() {
-    bare_model(|| {
+    model(|| {
         let queue = full();
         queue.push(3).unwrap();
         let theirs = Arc::clone(&queue);
@@ -405,7 +395,7 @@ fn queue_mark_is_seen() {
 /// A batch claims from a segment that another thread has just linked.
 #[test]
 fn queue_batch_push() {
-    bare_model(|| {
+    model(|| {
         let queue = queue();
         let theirs = Arc::clone(&queue);
         let other = thread::spawn(move || theirs.push(1).unwrap());

@@ -1,0 +1,145 @@
+//! When a consumer lets a moment pass before it looks for more items.
+//!
+//! A consumer that is faster than the producer finds one or two items at each look. Each look takes the line of `tail`
+//! away from the producer, and each item is read from a line that is still being written. Both sides then run at the
+//! speed of the line transfers. If the consumer pauses before it looks again, the producer gets ahead, and one look
+//! finds many items.
+//!
+//! ```text
+//!   look: 2 items ──► handed out ──► pause ──► look: 12 items ──► handed out ──► pause ──► …
+//!                     at once
+//! ```
+//!
+//! 1. The pause comes before a look and never between a look and its items. So an item that a consumer knows of is
+//!    handed out at once, and the first item of a burst is delayed by no pause of this burst.
+//! 2. A look that found [`MANY`] items or more is followed by no pause.
+//! 3. Whether a pause pays is learnt. If producers claimed at least [`GAIN`] tickets during it, the next look pauses
+//!    again. If not, the next pause comes 2, 4, 8, … looks later, at most [`SKIPS_MOST`]. A thread that pushes and pops
+//!    by turns pauses at a few looks only.
+//!
+//! All of it is hints: a lost or stale update moves a pause to another look.
+
+use crate::primitive::sync::atomic::{AtomicU32, Ordering};
+
+use super::pause::IS_MODEL;
+
+/// A look that finds this many items shows that the producers are ahead.
+const MANY: usize = 256;
+/// Tickets that producers claim during a pause that paid.
+const GAIN: usize = 8;
+/// Pause instructions of one wait: some 600 ns on a Zen 4 processor, a few line transfers.
+pub(super) const PAUSES: u32 = 24;
+/// The most looks between two pauses that did not pay, as a power of two.
+const SKIPS_MOST_POWER: u32 = 12;
+
+/// The last look found few items.
+const FEW: u32 = 1 << 31;
+/// Where the power of two of the skips is kept; below it is the number of looks until the next pause.
+const POWER_AT: u32 = 16;
+const LEFT: u32 = (1 << POWER_AT) - 1;
+
+/// What consumers learnt of their pauses.
+pub(super) struct Pace(AtomicU32);
+
+impl Pace {
+    #[cfg(not(rast_loom))]
+    pub(super) const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    #[cfg(rast_loom)]
+    pub(super) fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Returns whether the caller should pause before it looks, and then call [`paused`](Self::paused).
+    #[inline]
+    pub(super) fn is_due(&self) -> bool {
+        if IS_MODEL {
+            return false;
+        }
+        // Relaxed: a hint. [QU41]
+        let state = self.0.load(Ordering::Relaxed);
+        if state & FEW == 0 {
+            return false;
+        }
+        if state & LEFT != 0 {
+            // Relaxed: a hint; a lost update counts one look less. [QU42]
+            self.0.store(state - 1, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    /// Learns from a pause in which producers claimed `gained` tickets.
+    pub(super) fn paused(&self, gained: usize) {
+        let power = if gained >= GAIN {
+            0
+        } else {
+            // Relaxed: a hint. [QU43]
+            let state = self.0.load(Ordering::Relaxed);
+            ((state & !FEW) >> POWER_AT).min(SKIPS_MOST_POWER - 1) + 1
+        };
+        // Relaxed: a hint. [QU44]
+        self.0.store(
+            FEW | power << POWER_AT | ((1 << power) - 1),
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Notes how many items a look found.
+    #[inline]
+    pub(super) fn found(&self, items: usize) {
+        if IS_MODEL {
+            return;
+        }
+        // Relaxed: a hint. [QU77]
+        let state = self.0.load(Ordering::Relaxed);
+        let now = if items < MANY {
+            state | FEW
+        } else {
+            state & !FEW
+        };
+        if now != state {
+            // Relaxed: a hint. [QU78]
+            self.0.store(now, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_that_do_not_pay_become_rare() {
+        let pace = Pace::new();
+        assert!(!pace.is_due(), "nothing is known of a queue without items");
+        pace.found(1);
+        let mut pauses = 0;
+        for _ in 0..10_000 {
+            if pace.is_due() {
+                pauses += 1;
+                pace.paused(0);
+            }
+        }
+        assert_eq!(
+            pauses, 13,
+            "at looks 1, 3, 7, … 4095, and one more 4096 later"
+        );
+    }
+
+    #[test]
+    fn pauses_that_pay_come_at_each_look_that_follows_few_items() {
+        let pace = Pace::new();
+        pace.found(MANY - 1);
+        for _ in 0..10 {
+            assert!(pace.is_due());
+            pace.paused(GAIN);
+        }
+        pace.found(MANY);
+        assert!(!pace.is_due(), "the producers are ahead");
+        pace.found(1);
+        assert!(pace.is_due());
+    }
+}
