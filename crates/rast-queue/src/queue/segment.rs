@@ -123,10 +123,10 @@ impl<T> Slot<T> {
     pub(super) unsafe fn give_up(slot: *const Self) -> bool {
         // SAFETY: the slot is not DONE before its consumer has left; until then it is live.
         let state = unsafe { &(*slot).state };
-        // AcqRel: what the caller did here comes before what the producer does that finds GIVEN_UP [QU1]; if WRITTEN is
-        // found, the value is visible. [QU75]
+        // Release: pairs with the AcqRel of fill; the caller's accesses to the slot come before the producer's DONE, and
+        // so before the memory is freed. If WRITTEN is found, Acquire makes the value visible. [QU75]
         state
-            .compare_exchange(0, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire)
+            .compare_exchange(0, GIVEN_UP, Ordering::Release, Ordering::Acquire)
             .is_ok()
     }
 
