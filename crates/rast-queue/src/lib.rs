@@ -9,6 +9,7 @@
 //! | one producer, many consumers, no bound | [`spmc::queue`] | push wait-free but for the allocator, pop lock-free |
 //! | many producers, one consumer, no bound | [`mpsc::queue`]; [`mpsc::intrusive::Queue`] for nodes of your own | lock-free, no thread delays another |
 //! | any number of producers and consumers, no bound | [`Queue`] | lock-free, no thread delays another |
+//! | the same, closed when the last producer or the last consumer is gone | [`Queue::split`], [`mpmc`] | as [`Queue`] |
 //! | the same, and its memory back item by item, or a reference to compare with | [`list::ListQueue`] | lock-free |
 //!
 //! Not for you: if one thread both pushes and pops, `VecDeque` is cheaper. To wait for an item of another queue than
@@ -62,6 +63,7 @@ extern crate std;
 mod abort;
 mod error;
 pub mod list;
+pub mod mpmc;
 pub mod mpsc;
 mod popping;
 mod queue;

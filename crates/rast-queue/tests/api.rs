@@ -7,6 +7,8 @@ mod support;
 mod chunk;
 #[path = "api/list.rs"]
 mod list;
+#[path = "api/mpmc.rs"]
+mod mpmc;
 #[path = "api/mpsc.rs"]
 mod mpsc;
 #[path = "api/queue.rs"]

@@ -8,6 +8,8 @@
 mod history;
 #[path = "loom/list.rs"]
 mod list;
+#[path = "loom/mpmc.rs"]
+mod mpmc;
 #[path = "loom/mpsc.rs"]
 mod mpsc;
 #[path = "loom/queue.rs"]

@@ -291,9 +291,25 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Returns how many items stand: exact while nobody pushes or pops.
+    /// Returns whether the queue is closed and empty: no item will come, except one that a panic puts back (see
+    /// [`pop_batch`](Self::pop_batch)). Lock-free, some loads.
     ///
-    /// While others are at work it is a figure of about that moment, in which pushes and pops that are under way may
+    /// ```
+    /// let queue = rast_queue::Queue::new();
+    /// queue.push(1).unwrap();
+    /// queue.close();
+    /// assert!(!queue.is_finished());
+    /// queue.pop();
+    /// assert!(queue.is_finished());
+    /// ```
+    pub fn is_finished(&self) -> bool {
+        // In this order: once it is closed, an empty look is the end.
+        self.is_closed() && self.is_empty()
+    }
+
+    /// Returns how many items are queued: exact while no other thread pushes or pops.
+    ///
+    /// While other threads are at work it is about the number at that moment, in which pushes and pops under way may
     /// count or not. Wait-free, some loads.
     pub fn len(&self) -> usize {
         // Relaxed: a statistic; the caller's own operations are in it by coherence. [QU60]

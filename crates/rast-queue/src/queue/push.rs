@@ -345,18 +345,14 @@ impl<T, A: Allocator> Queue<T, A> {
                 let outcome = unsafe { self.push_slow(item, Admission::IfOpen) };
                 *taken -= usize::from(!matches!(outcome, Some(Ok(_))));
                 match outcome {
-                    Some(Ok(pushed)) => {
-                        // At once: who sleeps longest needs the rest of the batch the least. And when nobody is left
-                        // in the line, the rest goes by claims of many again.
-                        if pushed == Pushed::ForWaiters {
-                            held = held.or(self.wake_holding(1));
-                        }
-                    }
+                    // At once: the waiter that slept longest needs the rest of the batch the least. And when the line is
+                    // empty, the rest goes by claims of many again.
+                    Some(Ok(Pushed::ForWaiters)) => held = held.or(self.wake_holding(1)),
+                    Some(Ok(Pushed::Quietly)) | None => {}
                     Some(Err(why)) => {
                         refusal = Some(why);
                         break;
                     }
-                    None => {}
                 }
                 continue;
             }

@@ -1,0 +1,318 @@
+//! A [`Queue`] behind counted ends: many producers, many consumers, closed by the last end of either side.
+//!
+//! A shared `Queue` ends when a thread closes it, and a producer that panics before it does so leaves its consumers
+//! waiting. The ends of this module are clonable and counted. When the last [`Producer`] is dropped, by a return or by
+//! a panic, the queue is closed: consumers pop what is queued and then see the end. When the last [`Consumer`] is
+//! dropped, the queue is closed as well, so pushes hand their items back, and what is queued is dropped.
+//!
+//! ```
+//! use rast_queue::Queue;
+//! use rast_queue::primitive::WaitStrategy;
+//!
+//! let (producer, consumer) = Queue::new().split();
+//! let workers: Vec<_> = (0..2)
+//!     .map(|id| {
+//!         let producer = producer.clone();
+//!         std::thread::spawn(move || (0..10).for_each(|n| producer.push(id * 10 + n).unwrap()))
+//!     })
+//!     .collect();
+//! drop(producer);
+//! let mut sum = 0;
+//! while let Some(n) = consumer.pop_wait(WaitStrategy::Adaptive) {
+//!     sum += n;
+//! }
+//! assert_eq!(sum, (0..20).sum());
+//! # workers.into_iter().for_each(|worker| worker.join().unwrap());
+//! ```
+//!
+//! Each operation costs what it costs on the queue. A clone and a drop cost one or two read-modify-writes each.
+//!
+//! A `Producer` that is only borrowed keeps the queue open as well. To end a queue whose producers are still there, call
+//! [`Producer::close`] or [`Consumer::close`].
+
+use core::fmt;
+#[cfg(feature = "std")]
+use core::time::Duration;
+#[cfg(feature = "std")]
+use std::time::Instant;
+
+use crate::alloc::{Allocator, Global};
+use crate::primitive::sync::Arc;
+use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
+use crate::{Closed, Drain, Queue, Rest, TryPushError};
+
+#[cfg(feature = "std")]
+use crate::PopError;
+#[cfg(feature = "std")]
+use crate::primitive::WaitStrategy;
+#[cfg(feature = "async")]
+use crate::{Pop, Stream};
+
+/// A queue and its ends.
+struct Shared<T, A: Allocator> {
+    queue: Queue<T, A>,
+    producers: AtomicUsize,
+    consumers: AtomicUsize,
+}
+
+/// Pushes into a queue that is closed when the last producer, or the last consumer, is dropped. Made by
+/// [`Queue::split`]; any thread may use it, and a clone is another producer.
+pub struct Producer<T, A: Allocator = Global> {
+    shared: Arc<Shared<T, A>>,
+}
+
+/// Pops from a queue that is closed when the last producer, or the last consumer, is dropped. Made by
+/// [`Queue::split`]; any thread may use it, and a clone is another consumer.
+pub struct Consumer<T, A: Allocator = Global> {
+    shared: Arc<Shared<T, A>>,
+}
+
+impl<T, A: Allocator> Queue<T, A> {
+    /// Puts the queue behind a counted [`Producer`] and a counted [`Consumer`], which can be cloned.
+    ///
+    /// Allocates once, from the global allocator.
+    ///
+    /// ```
+    /// let (producer, consumer) = rast_queue::Queue::new().split();
+    /// producer.push(1).unwrap();
+    /// drop(producer);
+    /// assert_eq!((consumer.pop(), consumer.is_finished()), (Some(1), true));
+    /// ```
+    pub fn split(self) -> (Producer<T, A>, Consumer<T, A>) {
+        let shared = Arc::new(Shared {
+            queue: self,
+            producers: AtomicUsize::new(1),
+            consumers: AtomicUsize::new(1),
+        });
+        let producer = Producer {
+            shared: Arc::clone(&shared),
+        };
+        (producer, Consumer { shared })
+    }
+}
+
+/// Adds an end. The count of the `Arc`, which is at least as great, aborts before this one overflows.
+fn attach(ends: &AtomicUsize) {
+    // Relaxed: the caller has an end, so the count is not zero, and nothing is published by it. [MH1]
+    ends.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Takes an end away; returns whether it was the last one.
+fn detach(ends: &AtomicUsize) -> bool {
+    // AcqRel: what came before the drop of each end is visible to the last one, whose close publishes it. [MH2]
+    ends.fetch_sub(1, Ordering::AcqRel) == 1
+}
+
+impl<T, A: Allocator> Producer<T, A> {
+    /// Pushes one item at the back; as [`Queue::push`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Queue::push`].
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] with the item if the queue is closed: by a thread, or because all consumers are gone.
+    #[inline]
+    pub fn push(&self, item: T) -> Result<(), Closed<T>> {
+        self.shared.queue.push(item)
+    }
+
+    /// Pushes one item at the back, and hands it back on lack of memory too; as [`Queue::try_push`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Queue::try_push`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::try_push`].
+    #[inline]
+    pub fn try_push(&self, item: T) -> Result<(), TryPushError<T>> {
+        self.shared.queue.try_push(item)
+    }
+
+    /// Pushes items in order; as [`Queue::push_batch`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Queue::push_batch`].
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] with what was not pushed, if the queue is closed.
+    pub fn push_batch<I>(&self, items: I) -> Result<usize, Closed<Rest<I::IntoIter>>>
+    where
+        I: IntoIterator<Item = T>,
+        I::IntoIter: ExactSizeIterator,
+    {
+        self.shared.queue.push_batch(items)
+    }
+
+    /// Pushes copies of `items` in order; as [`Queue::push_slice`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Queue::push_slice`].
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] with the rest of the slice, if the queue is closed.
+    pub fn push_slice<'a>(&self, items: &'a [T]) -> Result<(), Closed<&'a [T]>>
+    where
+        T: Copy,
+    {
+        self.shared.queue.push_slice(items)
+    }
+
+    /// Makes another consumer, also when all others are gone; the queue then stays closed. Wait-free.
+    pub fn consumer(&self) -> Consumer<T, A> {
+        attach(&self.shared.consumers);
+        Consumer {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<T, A: Allocator> Consumer<T, A> {
+    /// Pops the item at the front, or returns `None` if the queue is empty; as [`Queue::pop`].
+    #[inline]
+    pub fn pop(&self) -> Option<T> {
+        self.shared.queue.pop()
+    }
+
+    /// Pops up to `max` items and passes each to `each`, in order; returns how many. As [`Queue::pop_batch`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Queue::pop_batch`].
+    pub fn pop_batch(&self, max: usize, each: impl FnMut(T)) -> usize {
+        self.shared.queue.pop_batch(max, each)
+    }
+
+    /// Pops up to `max` items into `out`, in order; returns how many. As [`Queue::pop_into`].
+    pub fn pop_into<E: Extend<T>>(&self, out: &mut E, max: usize) -> usize {
+        self.shared.queue.pop_into(out, max)
+    }
+
+    /// Returns an iterator that pops until it first finds the queue empty; as [`Queue::drain`].
+    pub fn drain(&self) -> Drain<'_, T, A> {
+        self.shared.queue.drain()
+    }
+
+    /// Pops an item, waiting until there is one; `None` when the queue is closed and empty. As [`Queue::pop_wait`].
+    #[cfg(feature = "std")]
+    pub fn pop_wait(&self, strategy: WaitStrategy) -> Option<T> {
+        self.shared.queue.pop_wait(strategy)
+    }
+
+    /// As [`pop_wait`](Self::pop_wait), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::pop_timeout`].
+    #[cfg(feature = "std")]
+    pub fn pop_timeout(&self, strategy: WaitStrategy, timeout: Duration) -> Result<T, PopError> {
+        self.shared.queue.pop_timeout(strategy, timeout)
+    }
+
+    /// As [`pop_wait`](Self::pop_wait), until `deadline` at the latest.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::pop_deadline`].
+    #[cfg(feature = "std")]
+    pub fn pop_deadline(&self, strategy: WaitStrategy, deadline: Instant) -> Result<T, PopError> {
+        self.shared.queue.pop_deadline(strategy, deadline)
+    }
+
+    /// Returns a future of the next item; as [`Queue::pop_async`].
+    #[cfg(feature = "async")]
+    pub fn pop_async(&self) -> Pop<'_, T, A> {
+        self.shared.queue.pop_async()
+    }
+
+    /// Returns a stream of the items; as [`Queue::stream`].
+    #[cfg(feature = "async")]
+    pub fn stream(&self) -> Stream<'_, T, A> {
+        self.shared.queue.stream()
+    }
+
+    /// Returns whether the queue is closed and empty: no item will come. Lock-free, some loads.
+    pub fn is_finished(&self) -> bool {
+        self.shared.queue.is_finished()
+    }
+
+    /// Makes another producer. If all others are gone the queue is closed, and the new one pushes nothing. Wait-free.
+    pub fn producer(&self) -> Producer<T, A> {
+        attach(&self.shared.producers);
+        Producer {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+/// What both ends have.
+macro_rules! end {
+    ($End:ident, $ends:ident, $last:expr) => {
+        impl<T, A: Allocator> $End<T, A> {
+            /// Closes the queue for pushes; returns whether this call did it. As [`Queue::close`].
+            pub fn close(&self) -> bool {
+                self.shared.queue.close()
+            }
+
+            /// Returns whether the queue is closed. Wait-free, one load.
+            pub fn is_closed(&self) -> bool {
+                self.shared.queue.is_closed()
+            }
+
+            /// Returns how many items are queued; as [`Queue::len`].
+            pub fn len(&self) -> usize {
+                self.shared.queue.len()
+            }
+
+            /// Returns whether no item is queued; as [`Queue::is_empty`].
+            pub fn is_empty(&self) -> bool {
+                self.shared.queue.is_empty()
+            }
+
+            /// Returns the allocator.
+            pub fn allocator(&self) -> &A {
+                self.shared.queue.allocator()
+            }
+        }
+
+        impl<T, A: Allocator> Clone for $End<T, A> {
+            /// Makes another end of the same side. Wait-free.
+            fn clone(&self) -> Self {
+                attach(&self.shared.$ends);
+                Self {
+                    shared: Arc::clone(&self.shared),
+                }
+            }
+        }
+
+        impl<T, A: Allocator> Drop for $End<T, A> {
+            /// The last end of its side closes the queue.
+            fn drop(&mut self) {
+                if detach(&self.shared.$ends) {
+                    self.shared.queue.close();
+                    let last: fn(&Queue<T, A>) = $last;
+                    last(&self.shared.queue);
+                }
+            }
+        }
+
+        impl<T, A: Allocator> fmt::Debug for $End<T, A> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($End))
+                    .field("len", &self.len())
+                    .field("is_closed", &self.is_closed())
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+end!(Producer, producers, |_| {});
+end!(Consumer, consumers, |queue| queue.drain().for_each(drop));
