@@ -54,7 +54,7 @@ impl<T, A: Allocator> Queue<T, A> {
             let bound = self.bound.word.load(Ordering::Relaxed);
             step!("pop: head read");
             if !(same_segment(word, bound) && word.count() < bound.count()) {
-                match self.look(word, &Share::KeptAway) {
+                match self.find(word, &Share::KeptAway) {
                     Look::Empty => return None,
                     Look::Changed | Look::Busy(_) => continue,
                     Look::Below(index) => self.set_bound(word, index),
@@ -151,12 +151,40 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Looks at both words. `head` has been read as `word`.
+    /// Looks for tickets that producers have claimed. `head` has been read as `word`.
     #[inline]
-    fn look(&self, word: Word<T>, share: &Share<T>) -> Look<T> {
+    fn find(&self, word: Word<T>, share: &Share<T>) -> Look<T> {
         if self.bound.pace.is_due() {
             self.pause_slow();
         }
+        // Relaxed: a hint, as the bound is: at worst a ticket is claimed that no producer has. [QU79]
+        let tail = self.tail.load(Ordering::Relaxed);
+        if same_segment(tail, word) {
+            let queued = index(tail).min(self.slots).saturating_sub(index(word));
+            if queued > 0 {
+                return self.share(word, tail, queued, share);
+            }
+        }
+        self.look_slow(word, share)
+    }
+
+    /// Which of `queued` tickets from `word` on the caller may claim.
+    #[inline]
+    fn share(&self, word: Word<T>, tail: Word<T>, queued: usize, share: &Share<T>) -> Look<T> {
+        match share {
+            Share::AllSince(earlier) if *earlier != tail => Look::Busy(tail),
+            Share::AllSince(_) => Look::Below(index(word) + queued),
+            Share::KeptAway => {
+                self.bound.pace.found(queued);
+                Look::Below(kept_away(index(word), queued))
+            }
+        }
+    }
+
+    /// Looks at both words, so that it can tell that the queue is empty.
+    #[cold]
+    #[inline(never)]
+    fn look_slow(&self, word: Word<T>, share: &Share<T>) -> Look<T> {
         // Acquire: pairs with the Release of free_segment. If this count includes the end of the use of a segment that
         // `word` names, the load below finds another word. [QU35]
         let retired = self.cold.retired.load(Ordering::Acquire);
@@ -184,23 +212,16 @@ impl<T, A: Allocator> Queue<T, A> {
                 Look::Used
             };
         }
-        let standing = index(tail).min(self.slots).saturating_sub(index(word));
-        if standing == 0 {
-            // Relaxed: ordered by the Acquire above. The same count: both words were read in one use of the segment,
-            // so no unclaimed ticket stood when tail was read. [QU39]
-            return if self.cold.retired.load(Ordering::Relaxed) == retired {
-                Look::Empty
-            } else {
-                Look::Changed
-            };
+        let queued = index(tail).min(self.slots).saturating_sub(index(word));
+        if queued > 0 {
+            return self.share(word, tail, queued, share);
         }
-        match share {
-            Share::AllSince(earlier) if *earlier != tail => Look::Busy(tail),
-            Share::AllSince(_) => Look::Below(index(word) + standing),
-            Share::KeptAway => {
-                self.bound.pace.found(standing);
-                Look::Below(kept_away(index(word), standing))
-            }
+        // Relaxed: ordered by the Acquire above. The same count: both words were read in one use of the segment, so
+        // there was no unclaimed ticket when tail was read. [QU39]
+        if self.cold.retired.load(Ordering::Relaxed) == retired {
+            Look::Empty
+        } else {
+            Look::Changed
         }
     }
 
@@ -325,7 +346,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 // The bound may be stale, and then there is nobody who pushes to these tickets.
                 index(bound).min(index(word) + MOST_BY_HINT)
             } else {
-                match self.look(word, share) {
+                match self.find(word, share) {
                     Look::Changed => continue,
                     Look::Below(index) => {
                         self.set_bound(word, index);

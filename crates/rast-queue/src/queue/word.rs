@@ -68,19 +68,15 @@ pub(super) fn same_segment<T>(one: Word<T>, other: Word<T>) -> bool {
 }
 
 /// Whether the word has no room for another pin; if so, gives way to the threads that have the pins.
-#[inline]
+#[cold]
+#[inline(never)]
 pub(super) fn waits_for_pins(index: usize, slots: usize) -> bool {
     let is_full = index - slots >= MOST_PINS;
     if is_full {
-        give_way_slow();
+        #[cfg(feature = "std")]
+        crate::primitive::thread::yield_now();
+        #[cfg(not(feature = "std"))]
+        crate::primitive::hint::spin_loop();
     }
     is_full
-}
-
-#[cold]
-fn give_way_slow() {
-    #[cfg(feature = "std")]
-    crate::primitive::thread::yield_now();
-    #[cfg(not(feature = "std"))]
-    crate::primitive::hint::spin_loop();
 }
