@@ -26,6 +26,7 @@
 //! | `bound` | consumers, at a look | consumers |
 //! | `cold` | whoever changes segments | consumers at a look; whoever changes segments |
 //! | `given_up` | who gives a ticket up | each push |
+//! | `waiters` | waiters and who wakes them, see `wait_list.rs` | the same |
 //! | `slots`, `alloc` | nobody | all |
 
 #[macro_use]
@@ -46,6 +47,8 @@ mod push;
 mod segment;
 #[cfg(feature = "std")]
 mod wait;
+#[cfg(feature = "std")]
+mod wait_list;
 mod word;
 
 use core::fmt;
@@ -120,7 +123,7 @@ pub struct Queue<T, A: Allocator = Global> {
     tail: CachePadded<AtomicTaggedPtr<Segment<T>>>,
     cold: CachePadded<Cold<T>>,
     #[cfg(feature = "std")]
-    waiters: wait::Waiters,
+    waiters: wait_list::WaitList,
     /// Read by each push, beside `slots`, which is too.
     given_up: GivenUp,
     /// In each segment, a power of two.
@@ -248,7 +251,7 @@ impl<T, A: Allocator> Queue<T, A> {
                     head_moves: AtomicUsize::new(0),
                 }),
                 #[cfg(feature = "std")]
-                waiters: wait::Waiters::new(),
+                waiters: wait_list::WaitList::new(),
                 given_up: GivenUp::new(),
                 slots,
                 alloc,
