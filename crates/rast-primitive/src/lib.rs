@@ -19,6 +19,7 @@
 //! | [`WideTaggedPtr`], [`AtomicWideTaggedPtr`] | the same with a count of full width, in a double word |
 //! | [`asymmetric`] | a pair of fences of which only the seldom one costs |
 //! | [`Parker`], [`Unparker`] | the sleep of one thread, with a token |
+//! | [`LocalParker`], [`LocalUnparker`] | the sleep of the calling thread, woken without a lock |
 //! | [`Signal`] | a one-slot event |
 //! | [`EventCount`] | sleep until a condition holds that changes without a lock |
 //! | [`Snapshot`] | a value replaced whole, read without waiting |
@@ -115,6 +116,8 @@ mod deadline;
 #[cfg(feature = "std")]
 mod event_count;
 #[cfg(feature = "std")]
+mod local_parker;
+#[cfg(feature = "std")]
 mod lock;
 #[cfg(feature = "std")]
 mod parker;
@@ -130,6 +133,8 @@ pub use backoff::Backoff;
 pub use cache_padded::CachePadded;
 #[cfg(feature = "std")]
 pub use event_count::{EventCount, Key};
+#[cfg(feature = "std")]
+pub use local_parker::{LocalParker, LocalUnparker};
 #[cfg(feature = "std")]
 pub use parker::{Parker, Unparker};
 #[cfg(feature = "std")]

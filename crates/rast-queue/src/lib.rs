@@ -40,7 +40,7 @@
 //! - All are first in, first out; `Queue` and `ListQueue` are linearizable. A protocol over several queues in which each
 //!   of two threads pushes to one and finds the other empty needs a `fence(SeqCst)` of its own, as with any atomics.
 //! - The memory for items comes from the allocator `A`; a ring allocates once, at construction; no `pop` allocates.
-//!   From the global allocator come the line of those who wait at a [`Queue`], and the lists in which refused batches are
+//!   From the global allocator come the wait list of a [`Queue`], and the lists in which refused batches are
 //!   handed back.
 //! - Every atomic ordering has a label, and a loom model that fails without it or the reason why none can:
 //!   `docs/verification.md`; the argument: `docs/algorithms/queue.md`, and the page of each structure that it names.

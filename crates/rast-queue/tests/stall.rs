@@ -1,9 +1,10 @@
-//! A thread of `Queue` that stops at any step, for good, delays nobody; `cargo xtask stall` runs it.
+//! A thread of `Queue` that stops at any step, for good, delays no other thread; `cargo xtask stall` runs it.
 //!
 //! For each `step!` of the sources one thread, the victim, is stopped exactly there. Two producers and two consumers
 //! then complete a fixed number of operations each, in segments so small that they come again many times; nothing is
-//! lost or doubled but what the victim has in hand, and it keeps one segment from going back (those in hand beside).
-//! Then the victim goes on, and everything adds up.
+//! lost or doubled except what the victim has in hand, and it keeps one segment from going back (those in hand beside).
+//! Then pops with a timeout return, and two threads that sleep are woken by three items: one more than they need, since
+//! the victim may be a waiter itself and get one of the wake-ups. Then the victim goes on, and everything adds up.
 //!
 //! How the victim comes to a step is left to chance: it and some others work on a queue, and each yields now and then at
 //! a step. So even those of lost exchanges are come upon; a step that is not, fails. `RAST_STALL_STEP=part` runs only those
@@ -23,12 +24,13 @@ use std::thread;
 use std::time::Duration;
 use support::Counting;
 
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
     include_str!("../src/queue/mod.rs"),
     include_str!("../src/queue/push.rs"),
     include_str!("../src/queue/pop.rs"),
     include_str!("../src/queue/segment.rs"),
     include_str!("../src/queue/wait.rs"),
+    include_str!("../src/queue/wait_list.rs"),
 ];
 
 /// Tries until a step counts as one that is never reached.
@@ -334,29 +336,22 @@ fn stopped_at(step: &'static str, number: u64) -> bool {
         let _release = Release(&stop);
         let state = stop.wait_while(State::Running);
         ends.store(true, Ordering::Relaxed);
-        // A waiter that is stopped under the lock of the line holds up other waiters, and nobody else.
-        let holds_waiters = step.starts_with("locked") && state == State::Stopped;
-        if !holds_waiters {
-            others.into_iter().for_each(|other| other.join().unwrap());
-        }
+        others.into_iter().for_each(|other| other.join().unwrap());
         if state == State::Stopped {
             four_go_on(queue, logs);
+            drain(queue, &logs[0]);
+            waiters_go_on(queue, &logs[0]);
             drain(queue, &logs[0]);
             let blocks = alloc.blocks();
             // Main's spare and the last segment stay in any case.
             assert!(
-                holds_waiters || blocks <= 2 + kept(step, mode),
+                blocks <= 2 + kept(step, mode),
                 "{step}: {blocks} segments stay in {mode:?}"
             );
             let [pushed, popped] = sum_up(logs);
-            // In the hands of waiters beside, there is nothing.
             let missing = pushed.difference(&popped).count() as u64;
             let early = popped.difference(&pushed).count() as u64;
-            let most = if holds_waiters {
-                BATCH * (1 + OTHERS)
-            } else {
-                BATCH
-            };
+            let most = BATCH;
             assert!(
                 missing <= most,
                 "{step}: {missing} items are lost in {mode:?}"
@@ -398,8 +393,33 @@ fn four_go_on(queue: Under<'_>, logs: &[Mutex<Log>]) {
     });
 }
 
+/// Pops with a timeout return, and items wake those that sleep, in a queue that is empty.
+fn waiters_go_on(queue: Under<'_>, log: &Mutex<Log>) {
+    let mut done = Log::default();
+    for _ in 0..3 {
+        let timeout = Duration::from_micros(20);
+        done.popped
+            .extend(queue.pop_timeout(WaitStrategy::Park, timeout));
+    }
+    thread::scope(|scope| {
+        let sleepers = [(); 2].map(|()| scope.spawn(|| queue.pop_wait(WaitStrategy::Park)));
+        for item in first_item(9)..first_item(9) + 3 {
+            thread::yield_now();
+            if queue.push(item).is_ok() {
+                done.pushed.push(item);
+            }
+        }
+        for sleeper in sleepers {
+            done.popped.extend(sleeper.join().unwrap());
+        }
+    });
+    let mut log = log.lock().unwrap();
+    log.pushed.append(&mut done.pushed);
+    log.popped.append(&mut done.popped);
+}
+
 #[test]
-fn a_thread_stopped_at_any_step_delays_nobody() {
+fn a_thread_stopped_at_any_step_delays_no_other() {
     let mut never = Vec::new();
     let mut last = 0;
     let part = std::env::var("RAST_STALL_STEP").unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Waiting for an item as a future or a stream, bound to no runtime: the same line as for threads, with wakers in it.
+//! Waiting for an item as a future or a stream, bound to no runtime: the same wait list as for
+//! threads, with wakers in it. What becomes of a wake-up is said in `wait.rs`.
 
 use core::fmt;
 use core::mem;
@@ -6,12 +7,20 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
 use super::Queue;
-use super::wait::{HandOn, Turn, Wake};
+use super::wait::{HandOn, Turn};
+use super::wait_list::{Left, Wake};
 use crate::alloc::{Allocator, Global};
 
 /// Gives the next item, or `None` when the queue is closed and empty; made by [`Queue::pop_async`].
 ///
-/// Dropped before it is done, it leaves the line and hands a wake-up that it had on to the next waiter.
+/// Dropped before it is done, it leaves the wait list, and a wake-up that it had goes to the next
+/// waiter. It may be polled at any time, by any task: the task that polled last is woken, and a future
+/// whose task changes goes to the end of the wait list.
+///
+/// Forgotten (`mem::forget`) while it waits, it keeps its place until a push wakes it, and that
+/// wake-up is lost: the item stays queued until a pop or another wake-up comes. The place stays taken
+/// until the queue is dropped, and the waker too if no push wakes it. The same holds for a future that
+/// is woken and then never polled or dropped.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Pop<'a, T, A: Allocator = Global> {
     queue: &'a Queue<T, A>,
@@ -21,7 +30,8 @@ pub struct Pop<'a, T, A: Allocator = Global> {
 
 /// Gives items until the queue is closed and empty; made by [`Queue::stream`].
 ///
-/// It takes nothing from the queue before it gives it, so dropping it loses nothing.
+/// It takes nothing from the queue before it gives it, so dropping it loses nothing. Forgotten, it
+/// loses a wake-up as a [`Pop`] does.
 #[must_use = "a stream does nothing until it is polled"]
 pub struct Stream<'a, T, A: Allocator = Global> {
     next: Pop<'a, T, A>,
@@ -61,36 +71,48 @@ impl<T, A: Allocator> Queue<T, A> {
 
 impl<T, A: Allocator> Pop<'_, T, A> {
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        // Whoever is polled looks: if the wake-up had come, this look uses it.
+        // A wake-up that has come is taken out of the place first: the look below uses it. One that
+        // comes later is for another look.
+        if let Some((turn, waker)) = self.turn.take_if(|(turn, _)| !turn.is_waiting()) {
+            let left = turn.leave();
+            debug_assert_eq!(left, Left::Woken, "it was woken");
+            let hand_on = HandOn(self.queue);
+            drop(waker);
+            mem::forget(hand_on);
+        }
         if let Some(end) = self.queue.pop_or_closed() {
-            return Poll::Ready(self.queue.give_after(end, || self.leave()).ok());
+            // A wake-up that came meanwhile is handed on.
+            return Poll::Ready(self.queue.give_after(end, || self.turn = None).ok());
         }
         if let Some((turn, waker)) = &self.turn
             && waker.will_wake(cx.waker())
-            && turn.is_in_line()
+            && turn.is_settled()
         {
+            // If a wake-up came since, the waker was called, or is about to be.
             return Poll::Pending;
         }
-        // A wake-up that came since the look above is used by the look below, unless a waker panics before it.
-        let hand_on = HandOn(self.queue);
-        self.leave();
+        // A wake-up that came since the look above is used by the look below, unless a waker panics
+        // before it.
+        let mut hand_on = None;
+        if let Some((turn, waker)) = self.turn.take() {
+            if turn.leave() == Left::Woken {
+                hand_on = Some(HandOn(self.queue));
+            }
+            drop(waker);
+        }
         let turn = Turn::enter(self.queue, Wake::Task(cx.waker().clone()));
+        let is_settled = turn.is_settled();
         self.turn = Some((turn, cx.waker().clone()));
         mem::forget(hand_on);
         // The look after the flag.
         match self.queue.pop_or_closed() {
-            Some(end) => {
-                // A wake-up that came between was for another item: it is handed on.
-                Poll::Ready(self.queue.give_after(end, || self.turn = None).ok())
+            Some(end) => Poll::Ready(self.queue.give_after(end, || self.turn = None).ok()),
+            None => {
+                if !is_settled {
+                    cx.waker().wake_by_ref();
+                }
+                Poll::Pending
             }
-            None => Poll::Pending,
-        }
-    }
-
-    /// Leaves the line after a look.
-    fn leave(&mut self) {
-        if let Some((mut turn, _)) = self.turn.take() {
-            turn.leave_looking();
         }
     }
 }

@@ -25,6 +25,7 @@
 //! | `head` | consumers | consumers, `len`, `is_empty` |
 //! | `bound` | consumers, at a look | consumers |
 //! | `cold` | whoever changes segments | consumers at a look; whoever changes segments |
+//! | `waiters` | waiters and who wakes them, see `wait_list.rs` | the same |
 //! | `slots`, `alloc` | nobody | all |
 
 #[macro_use]
@@ -43,6 +44,8 @@ mod segment;
 mod tests;
 #[cfg(feature = "std")]
 mod wait;
+#[cfg(feature = "std")]
+mod wait_list;
 mod word;
 
 use core::fmt;
@@ -112,7 +115,7 @@ pub struct Queue<T, A: Allocator = Global> {
     tail: CachePadded<AtomicTaggedPtr<Segment<T>>>,
     cold: CachePadded<Cold<T>>,
     #[cfg(feature = "std")]
-    waiters: wait::Waiters,
+    waiters: wait_list::WaitList,
     /// In each segment, a power of two.
     slots: usize,
     alloc: A,
@@ -255,7 +258,7 @@ impl<T, A: Allocator> Queue<T, A> {
                     head_moves: AtomicUsize::new(0),
                 }),
                 #[cfg(feature = "std")]
-                waiters: wait::Waiters::new(),
+                waiters: wait_list::WaitList::new(),
                 slots,
                 alloc,
                 owns: PhantomData,

@@ -1,54 +1,62 @@
-//! Waiting for an item: a line of sleepers beside the queue, and a flag in `tail` that says that somebody is in it.
+//! Waiting for an item: a wait list beside the queue, and a flag in `tail` that says that it is in use.
 //!
-//! A waiter enters the line, sets WAITING in `tail`, and looks at the queue again before it sleeps. A push changes
-//! `tail` anyway, and the exchange that claims its ticket sees the flag or not. All changes of one word have one order:
+//! A waiter enters the list, sets WAITING in `tail` by a read-modify-write, and looks at the queue
+//! again before it sleeps. Every push changes `tail`, and all changes of one word have one order:
 //!
-//! - the claim came first: the waiter's look, after its own change of `tail`, finds the ticket and does not sleep;
-//! - the flag came first: the claim saw it, and the push wakes a waiter once its item stands.
+//! - the claim came first: the waiter's look, after its own change of `tail`, finds the ticket and
+//!   the waiter does not sleep;
+//! - the flag came first: the claim saw it and, since the read-modify-write publishes the waiter's
+//!   place, the push finds a waiter to wake once its item is queued.
 //!
-//! So nobody sleeps while an item stands, and a push that nobody waits for pays nothing, not even a load.
+//! So no thread sleeps while an item is queued that no waiter was woken for, and a push to a queue
+//! that no thread waits on pays nothing for it, not even a load.
 //!
-//! The line is under a lock of one word. Who enters takes the lock; who wakes only adds to the word and goes on if the
-//! lock is held: its holder does the waking before it lets go. So a waiter that is stopped inside delays no push, only
-//! the wake-ups of other waiters.
+//! # Clearing the flag
 //!
-//! ```text
-//!   word:  │ wake-ups asked for … │ ALL │ LOCKED │
-//! ```
+//! The flag stays set when the last waiter leaves. A push that sees it and finds no waiter clears it:
+//! it moves `live` of the wait list from 0 to CLEARING, clears the flag, and takes CLEARING back. A
+//! waiter counts itself in `live` before it sets the flag, so:
 //!
-//! Rule: while the lock is free, WAITING is set in `tail` if and only if somebody is in the line.
+//! - it counted first: the move from 0 fails while it waits, and no thread clears the flag;
+//! - CLEARING came and went first: the flag is cleared before the waiter sets it;
+//! - CLEARING is set as it counts: the flag may be cleared after the waiter sets it. The waiter waits
+//!   a bounded moment for CLEARING to go, before it sets the flag. If the clearing thread is stopped
+//!   there, the waiter does not rely on the flag: a thread sleeps for [`NAP`] at most and enters
+//!   again, and a task wakes itself.
+//!
+//! # What becomes of a wake-up
+//!
+//! A wake-up is for a look at the queue. It is used by a look that begins after the wake-up was taken
+//! out of the waiter's place, whether that look finds an item, the end, or nothing: then another
+//! thread had the item. A wake-up that is found when a waiter leaves after its look may be for a later
+//! item, and is handed on to the next waiter. So a task that is polled without having been woken takes
+//! no wake-up from others, and a wake-up that arrives while it takes an item goes on.
+//!
+//! # Stopped threads
+//!
+//! No step waits for another thread. A thread that is stopped in here delays the wake-up that it
+//! carries. A waiter that finds the queue closed wakes those that the closer has not woken yet.
 
 use core::any::Any;
 use core::error::Error;
 use core::fmt;
 use core::mem;
 use core::panic::AssertUnwindSafe;
-use core::task::Waker;
 use core::time::Duration;
 use std::panic::{catch_unwind, resume_unwind};
 use std::time::Instant;
 use std_alloc::boxed::Box;
-use std_alloc::collections::VecDeque;
 
 use super::Queue;
+use super::wait_list::{Entered, Left, Place, Wake};
 use super::word::{self, WAITING};
 use crate::alloc::Allocator;
-use crate::primitive::cell::UnsafeCell;
-use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
+use crate::primitive::sync::atomic::Ordering;
 use crate::primitive::thread::panicking;
-use crate::primitive::{Backoff, Parker, Unparker, WaitStrategy};
+use crate::primitive::{Backoff, LocalParker, WaitStrategy};
 
-/// Somebody changes the line.
-const LOCKED: usize = 1;
-/// Everybody is to be woken.
-const ALL: usize = 2;
-/// One wake-up.
-const ONE: usize = 4;
-/// From here on wake-ups are not counted any more, everybody is woken instead.
-const MANY: usize = usize::MAX / 2 + 1;
-
-/// Wake-ups carried from under the lock at once.
-const CARRIED: usize = 8;
+/// The longest sleep of a thread beside one that was stopped as it cleared the flag.
+const NAP: Duration = Duration::from_millis(1);
 
 /// Why a bounded wait gave no item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,13 +78,6 @@ impl fmt::Display for PopError {
 
 impl Error for PopError {}
 
-/// How to wake a waiter.
-pub(super) enum Wake {
-    Thread(Unparker),
-    #[cfg_attr(not(feature = "async"), expect(dead_code, reason = "made by futures"))]
-    Task(Waker),
-}
-
 impl Wake {
     fn wake(self) -> Result<(), Panic> {
         match self {
@@ -90,51 +91,18 @@ impl Wake {
     }
 }
 
-/// The place of a waiter in the line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place(u64);
-
-struct Line {
-    /// In the order of their places.
-    waiters: VecDeque<(Place, Wake)>,
-    next: u64,
-}
-
-/// The line, its lock, and the wake-ups asked for.
-pub(super) struct Waiters {
-    word: AtomicUsize,
-    line: UnsafeCell<Line>,
-}
-
-impl Waiters {
-    #[cfg(not(rast_loom))]
-    pub(super) const fn new() -> Self {
-        Self {
-            word: AtomicUsize::new(0),
-            line: UnsafeCell::new(Line {
-                waiters: VecDeque::new(),
-                next: 0,
-            }),
-        }
-    }
-
-    #[cfg(rast_loom)]
-    pub(super) fn new() -> Self {
-        Self {
-            word: AtomicUsize::new(0),
-            line: UnsafeCell::new(Line {
-                waiters: VecDeque::new(),
-                next: 0,
-            }),
-        }
-    }
-}
-
 impl<T, A: Allocator> Queue<T, A> {
     /// Pops an item, waiting until there is one; `None` when the queue is closed and empty.
     ///
-    /// Blocking. It waits as `strategy` says; a thread that sleeps is woken by a push, first come first woken, and may
-    /// then lose the item to another, in which case it waits again.
+    /// Blocking. It waits as `strategy` says. A push wakes the thread that sleeps longest, or one that
+    /// entered at most one round of the wait list later. If another thread takes the item first, the
+    /// woken thread waits again.
+    ///
+    /// Entering, leaving and waking are lock-free and cost a few read-modify-writes each, whatever the
+    /// number of waiters up to 64, and one load for each further 64 at worst. The wait list allocates
+    /// when more wait at once than ever before, and keeps the memory until the queue is dropped.
+    ///
+    /// It sleeps by `std::thread::park`, so it may take or leave that thread's token.
     ///
     /// ```
     /// use rast_queue::Queue;
@@ -154,7 +122,8 @@ impl<T, A: Allocator> Queue<T, A> {
         self.pop_until(strategy, None).ok()
     }
 
-    /// As [`pop_wait`](Self::pop_wait), for at most `timeout`. Blocking, bounded by `timeout`.
+    /// As [`pop_wait`](Self::pop_wait), for at most `timeout`. Blocking, bounded by `timeout`: it waits
+    /// for no other thread, wherever that was stopped.
     ///
     /// # Errors
     ///
@@ -174,7 +143,8 @@ impl<T, A: Allocator> Queue<T, A> {
         self.pop_until(strategy, Instant::now().checked_add(timeout))
     }
 
-    /// As [`pop_wait`](Self::pop_wait), until `deadline` at the latest. Blocking, bounded by `deadline`.
+    /// As [`pop_wait`](Self::pop_wait), until `deadline` at the latest. Blocking, bounded by `deadline`,
+    /// as [`pop_timeout`](Self::pop_timeout) is.
     ///
     /// # Errors
     ///
@@ -200,22 +170,17 @@ impl<T, A: Allocator> Queue<T, A> {
                 backoff.snooze();
                 continue;
             }
-            let parker: &Parker = parker.get_or_insert_with(Parker::new);
-            let mut turn = Turn::enter(self, Wake::Thread(parker.unparker()));
+            let parker: &LocalParker = parker.get_or_insert_with(LocalParker::new);
+            let turn = Turn::enter(self, Wake::Thread(parker.unparker()));
             step!("wait: entered");
             // The look after the flag; only what it does not find lets the thread sleep.
             if let Some(end) = self.pop_or_closed() {
                 return self.give_after(end, || drop(turn));
             }
-            match deadline {
-                None => parker.park(),
-                Some(deadline) => {
-                    parker.park_deadline(deadline);
-                }
-            }
+            turn.sleep(parker, deadline);
             step!("wait: slept");
-            // If it was woken, the wake-up is for this thread to look; if that look finds nothing, another had the item.
-            turn.leave_looking();
+            // The look at the beginning of the loop uses the wake-up, if one came.
+            let _ = turn.leave();
         }
     }
 
@@ -225,7 +190,14 @@ impl<T, A: Allocator> Queue<T, A> {
         let is_closed = self.is_closed();
         match self.pop() {
             Some(item) => Some(Ok(item)),
-            None => is_closed.then_some(Err(PopError::Closed)),
+            None if is_closed => {
+                // The closer may have been stopped before it woke them.
+                if !self.waiters.is_idle() {
+                    self.wake_all();
+                }
+                Some(Err(PopError::Closed))
+            }
+            None => None,
         }
     }
 
@@ -240,67 +212,7 @@ impl<T, A: Allocator> Queue<T, A> {
         mem::replace(&mut in_hand.end, Err(PopError::Closed))
     }
 
-    /// Enters the line, and sets the flag; the caller looks at the queue after this and before it sleeps.
-    fn enter(&self, wake: Wake) -> Turn<'_, T, A> {
-        self.lock();
-        step!("locked: to enter");
-        let place = self.waiters.line.with_mut(|line| {
-            // SAFETY: the line is touched under the lock only, which this thread holds.
-            let line = unsafe { &mut *line };
-            let place = Place(line.next);
-            line.next += 1;
-            line.waiters.push_back((place, wake));
-            place
-        });
-        step!("locked: in line");
-        self.set_waiting(Waiting::Set);
-        step!("locked: flag set");
-        // If the waker of another panics below, this leaves the line as the panic goes up.
-        let turn = Turn {
-            queue: self,
-            place: Some(place),
-        };
-        self.let_go().go_up();
-        turn
-    }
-
-    /// Leaves the line. If it had been woken already, that wake-up was either used, or is handed on.
-    fn leave(&self, place: Place, unused: Unused) {
-        self.lock();
-        let (waker, is_empty) = self.waiters.line.with_mut(|line| {
-            // SAFETY: as in enter.
-            let line = unsafe { &mut *line };
-            let found = line.waiters.binary_search_by_key(&place, |waiter| waiter.0);
-            let waker = found.ok().and_then(|at| line.waiters.remove(at));
-            (waker, line.waiters.is_empty())
-        });
-        step!("locked: out of line");
-        if is_empty {
-            self.set_waiting(Waiting::Clear);
-        } else if waker.is_none() && unused == Unused::HandedOn {
-            // Under the lock this only counts: it is done as the lock is let go.
-            self.ask(ONE).go_up();
-        }
-        self.let_go().go_up();
-        // Where user code may run.
-        drop(waker);
-    }
-
-    /// Whether a place is still in the line.
-    #[cfg(feature = "async")]
-    fn is_in_line(&self, place: Place) -> bool {
-        self.lock();
-        let is_in_line = self.waiters.line.with(|line| {
-            // SAFETY: as in enter.
-            let line = unsafe { &*line };
-            let found = line.waiters.binary_search_by_key(&place, |waiter| waiter.0);
-            found.is_ok()
-        });
-        self.let_go().go_up();
-        is_in_line
-    }
-
-    /// Wakes up to `count` waiters.
+    /// Wakes up to `count` waiters. Lock-free, as everything in here, but for what their wakers do.
     #[cold]
     #[inline(never)]
     pub(super) fn wake(&self, count: usize) {
@@ -311,139 +223,38 @@ impl<T, A: Allocator> Queue<T, A> {
     #[cold]
     #[inline(never)]
     pub(super) fn wake_holding(&self, count: usize) -> Held {
-        self.ask(count.min(usize::MAX >> 8) * ONE)
+        let mut held = Held::default();
+        for _ in 0..count {
+            step!("wake: begun");
+            if self.waiters.is_idle() {
+                self.clear_waiting();
+                break;
+            }
+            let Some(wake) = self.waiters.take_waiter() else {
+                break;
+            };
+            step!("wake: to be called");
+            held = held.or(Held(wake.wake().err()));
+        }
+        held
     }
 
     /// Wakes all waiters.
     #[cold]
     pub(super) fn wake_all(&self) {
-        self.ask_for_all().go_up();
+        self.wake_holding(usize::MAX).go_up();
     }
 
-    fn ask_for_all(&self) -> Held {
-        // AcqRel: as in ask. [QW1]
-        let before = self.waiters.word.fetch_or(ALL, Ordering::AcqRel);
-        step!("wake all: asked");
-        self.serve_unless_locked(before)
-    }
-
-    fn ask(&self, wakes: usize) -> Held {
-        // AcqRel: what the caller pushed is visible to who wakes, and so to the woken; what waiters entered is visible
-        // to the caller if it serves. [QW2]
-        let before = self.waiters.word.fetch_add(wakes, Ordering::AcqRel);
-        step!("wake: asked");
-        if before >= MANY {
-            // Whoever has the lock was stopped for long. The count may run over; the bit stays until nobody sleeps.
-            self.ask_for_all()
-        } else {
-            self.serve_unless_locked(before)
-        }
-    }
-
-    /// Does what is asked for, unless somebody holds the lock, who then does it.
-    fn serve_unless_locked(&self, word: usize) -> Held {
-        if word & LOCKED == 0 {
-            self.serve_after(Carried::default())
-        } else {
-            Held::default()
-        }
-    }
-
-    /// Lets the lock go, and wakes whom that was asked for.
-    fn let_go(&self) -> Held {
-        let carried = self.unlock();
-        self.serve_after(carried)
-    }
-
-    /// Wakes those, then does what else is asked for, whoever of them panics.
-    fn serve_after(&self, carried: Carried) -> Held {
-        let mut held = carried.wake();
-        // Relaxed: a guess. [QW3]
-        let mut seen = self.waiters.word.load(Ordering::Relaxed);
-        while seen != 0 && seen & LOCKED == 0 {
-            // Acquire: pairs with the Release in unlock. [QW4]
-            match self.waiters.word.compare_exchange(
-                seen,
-                seen | LOCKED,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => {
-                    step!("locked: to serve");
-                    held = held.or(self.unlock().wake());
-                    // Relaxed: a guess; more may have been asked for, or left. [QW10]
-                    seen = self.waiters.word.load(Ordering::Relaxed);
-                }
-                Err(now) => seen = now,
-            }
-        }
-        held
-    }
-
-    fn lock(&self) {
-        let backoff = Backoff::new();
-        // Acquire: pairs with the Release in unlock. [QW5]
-        while self.waiters.word.fetch_or(LOCKED, Ordering::Acquire) & LOCKED != 0 {
-            backoff.snooze();
-        }
-    }
-
-    /// Lets the lock go, and takes along whom to wake, in so far as that was asked for; the caller wakes them, and
-    /// serves what is left.
-    fn unlock(&self) -> Carried {
-        let mut carried = Carried::default();
-        // Release: pairs with the Acquires of the lock. [QW6]
-        let Err(asked) =
-            self.waiters
-                .word
-                .compare_exchange(LOCKED, 0, Ordering::Release, Ordering::Relaxed)
-        else {
-            return carried;
-        };
-        let wakes = match asked & ALL {
-            0 => asked / ONE,
-            _ => usize::MAX,
-        };
-        let is_empty = self.waiters.line.with_mut(|line| {
-            // SAFETY: the line is touched under the lock only, which this thread holds.
-            let line = unsafe { &mut *line };
-            for slot in carried.0.iter_mut().take(wakes) {
-                *slot = line.waiters.pop_front().map(|waiter| waiter.1);
-            }
-            line.waiters.is_empty()
-        });
-        let done = if is_empty {
-            self.set_waiting(Waiting::Clear);
-            asked - LOCKED
-        } else if asked & ALL == 0 {
-            wakes.min(CARRIED) * ONE
-        } else {
-            0
-        };
-        step!("locked: carried");
-        // AcqRel: pairs with the Acquires of the lock, and with the AcqRel of ask: what was pushed is visible to those
-        // who are woken. [QW7]
-        self.waiters.word.fetch_sub(done + LOCKED, Ordering::AcqRel);
-        step!("wake: let go");
-        carried
-    }
-
-    fn set_waiting(&self, to: Waiting) {
+    /// Sets the flag, by a read-modify-write also if it is set.
+    fn set_waiting(&self) {
         let mut seen = word::guess(&self.tail);
         loop {
-            let count = match to {
-                Waiting::Set => seen.count() | WAITING,
-                Waiting::Clear => seen.count() & !WAITING,
-            };
-            if count == seen.count() {
-                return;
-            }
-            step!("locked: tail read");
-            // AcqRel: the place in the line is visible to the push that sees the flag; the claims that came before are
-            // visible to the look that follows. [QW9]
+            step!("enter: tail read");
+            // AcqRel: the place in the list is visible to the push that sees the flag; the claims
+            // that came before are visible to the look that follows. [QW23]
             match self.tail.compare_exchange(
                 seen,
-                seen.with_count(count),
+                seen.with_count(seen.count() | WAITING),
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {
@@ -452,33 +263,35 @@ impl<T, A: Allocator> Queue<T, A> {
             }
         }
     }
-}
 
-/// Which way the flag goes.
-#[derive(Clone, Copy)]
-enum Waiting {
-    Set,
-    Clear,
+    /// Clears the flag, unless somebody waits or another thread clears it.
+    fn clear_waiting(&self) {
+        if !self.waiters.begin_clearing() {
+            return;
+        }
+        step!("clear: begun");
+        let mut seen = word::guess(&self.tail);
+        while seen.count() & WAITING != 0 {
+            step!("clear: tail read");
+            // AcqRel: passes on what closers and those who moved `tail` published. [QW24]
+            match self.tail.compare_exchange(
+                seen,
+                seen.with_count(seen.count() & !WAITING),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        step!("clear: cleared");
+        self.waiters.end_clearing();
+    }
 }
 
 fn is_past(deadline: Instant) -> bool {
     // A model has no clock: there, a bounded wait ends at its first sleep.
     cfg!(any(rast_loom, rast_shuttle)) || Instant::now() >= deadline
-}
-
-/// Wakers on their way out.
-#[derive(Default)]
-#[must_use]
-struct Carried([Option<Wake>; CARRIED]);
-
-impl Carried {
-    /// Wakes all, whoever of them panics.
-    fn wake(self) -> Held {
-        let wakes = self.0.into_iter().flatten();
-        wakes.fold(Held::default(), |held, wake| {
-            held.or(Held(wake.wake().err()))
-        })
-    }
 }
 
 /// What a waker panicked with.
@@ -538,57 +351,81 @@ impl<T, A: Allocator> Drop for InHand<'_, T, A> {
     }
 }
 
-/// What becomes of a wake-up that came before its waiter left.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Unused {
-    /// The waiter looks at the queue after it: the wake-up is used.
-    Looking,
-    /// Another gets it.
-    HandedOn,
-}
-
 /// Wakes one as a panic goes up.
+#[cfg(feature = "async")]
 pub(super) struct HandOn<'a, T, A: Allocator>(pub(super) &'a Queue<T, A>);
 
+#[cfg(feature = "async")]
 impl<T, A: Allocator> Drop for HandOn<'_, T, A> {
     fn drop(&mut self) {
         self.0.wake(1);
     }
 }
 
-/// A place in the line; leaving it hands on a wake-up that was not used.
+/// A place in the wait list. Dropping it hands on a wake-up that has come.
 pub(super) struct Turn<'a, T, A: Allocator> {
     queue: &'a Queue<T, A>,
-    place: Option<Place>,
+    place: Place,
+    /// Whether the caller can rely on the flag.
+    is_settled: bool,
 }
 
 impl<'a, T, A: Allocator> Turn<'a, T, A> {
-    /// Enters the line; the caller looks at the queue after this and before it sleeps.
+    /// Enters the list and sets the flag; the caller looks at the queue after this and before it
+    /// sleeps.
     pub(super) fn enter(queue: &'a Queue<T, A>, wake: Wake) -> Self {
-        queue.enter(wake)
-    }
-
-    /// Leaves the line in order to look at the queue: the wake-up, if it came, is used by that look.
-    pub(super) fn leave_looking(&mut self) {
-        if let Some(place) = self.place.take() {
-            // If the waker of another panics in there, the look does not come.
-            let hand_on = HandOn(self.queue);
-            self.queue.leave(place, Unused::Looking);
-            mem::forget(hand_on);
+        let Entered { place, is_settled } = queue.waiters.enter(wake);
+        queue.set_waiting();
+        Self {
+            queue,
+            place,
+            is_settled,
         }
     }
 
+    /// Leaves the list. A wake-up that had come is the caller's, to use by a look after this or to
+    /// hand on. The drop of the caller's waker may panic in here.
+    pub(super) fn leave(self) -> Left {
+        let (queue, place) = (self.queue, self.place);
+        mem::forget(self);
+        queue.waiters.leave(place)
+    }
+
     /// Whether no wake-up has come yet.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.queue.waiters.is_waiting(self.place)
+    }
+
+    /// Whether it is woken by every push that comes; if not, it must enter again soon.
     #[cfg(feature = "async")]
-    pub(super) fn is_in_line(&self) -> bool {
-        self.place.is_some_and(|place| self.queue.is_in_line(place))
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
+    /// Sleeps until the wake-up, or the deadline, or, if the turn is not settled, for a nap.
+    fn sleep(&self, parker: &LocalParker, deadline: Option<Instant>) {
+        let nap = (!self.is_settled).then(|| Instant::now() + NAP);
+        let end = [deadline, nap].into_iter().flatten().min();
+        // The token may be of another wait: without the wake-up it sleeps again.
+        while self.is_waiting() {
+            match end {
+                None => parker.park(),
+                Some(end) => {
+                    parker.park_deadline(end);
+                    if is_past(end) {
+                        break;
+                    }
+                }
+            }
+        }
     }
 }
 
 impl<T, A: Allocator> Drop for Turn<'_, T, A> {
     fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
-            self.queue.leave(place, Unused::HandedOn);
+        // The drop of the waker may panic; then no wake-up had come.
+        if self.queue.waiters.leave(self.place) == Left::Woken {
+            self.queue.wake(1);
         }
     }
 }
@@ -596,12 +433,12 @@ impl<T, A: Allocator> Drop for Turn<'_, T, A> {
 #[cfg(all(test, feature = "async", not(any(rast_loom, rast_shuttle))))]
 mod tests {
     use super::*;
-    use core::ptr;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::pin::Pin;
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize as Count;
-    use std::task::{Context, Poll, RawWakerVTable};
+    use std::task::{Context, Poll, Waker};
+    use std::thread;
+    use std::vec::Vec;
 
     struct Counted {
         wakes: Count,
@@ -626,78 +463,38 @@ mod tests {
         }
     }
 
-    fn enter<'a>(queue: &'a Queue<u8>, waker: &Arc<Counted>) -> Turn<'a, u8, crate::alloc::Global> {
+    type QueueTurn<'a> = Turn<'a, u8, crate::alloc::Global>;
+
+    fn enter<'a>(queue: &'a Queue<u8>, waker: &Arc<Counted>) -> QueueTurn<'a> {
         Turn::enter(queue, Wake::Task(Waker::from(Arc::clone(waker))))
     }
 
-    fn is_at_rest(queue: &Queue<u8>) -> bool {
-        queue.waiters.word.load(Ordering::Relaxed) == 0
-            && queue.tail.load(Ordering::Relaxed).count() & WAITING == 0
-            && queue
-                .waiters
-                .line
-                // SAFETY: this thread alone uses the queue.
-                .with(|line| unsafe { (*line).waiters.is_empty() })
+    fn has_flag(queue: &Queue<u8>) -> bool {
+        queue.tail.load(Ordering::Relaxed).count() & WAITING != 0
     }
 
-    #[test]
-    fn a_wake_up_is_handed_on_although_another_waker_panics() {
-        let queue = Queue::new();
-        let woken = Counted::new(false);
-        let mut turn = enter(&queue, &woken);
-        queue.wake(1);
-        assert_eq!(woken.wakes(), 1);
-        let panicking = enter(&queue, &Counted::new(true));
-        let last = Counted::new(false);
-        let sleeping = enter(&queue, &last);
-        queue.waiters.word.fetch_add(ONE, Ordering::Relaxed);
-        assert!(catch_unwind(AssertUnwindSafe(|| turn.leave_looking())).is_err());
-        assert_eq!(last.wakes(), 1, "the look did not come about");
-        drop((panicking, sleeping, turn));
-        assert!(is_at_rest(&queue));
-    }
-
-    #[test]
-    fn a_wake_up_is_handed_on_although_a_clone_of_a_waker_panics() {
-        static PANICS: RawWakerVTable =
-            RawWakerVTable::new(|_| panic!("a clone that panics"), |_| (), |_| (), |_| ());
-        let queue = Queue::new();
-        let woken = Waker::from(Counted::new(false));
-        let mut pop = queue.pop_async();
-        let polled = Pin::new(&mut pop).poll(&mut Context::from_waker(&woken));
-        assert_eq!(polled, Poll::Pending);
-        let last = Counted::new(false);
-        let sleeping = enter(&queue, &last);
-        // As if another thread pushed as soon as the poll below has looked.
-        queue.wake(1);
-        // SAFETY: none of the functions uses the null.
-        let panicking = unsafe { Waker::new(ptr::null(), &PANICS) };
-        let mut cx = Context::from_waker(&panicking);
-        let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut pop).poll(&mut cx)));
-        assert!(polled.is_err());
-        drop(pop);
-        assert_eq!(last.wakes(), 1, "the second look did not come about");
-        drop(sleeping);
-        assert!(is_at_rest(&queue));
+    /// No waiter, and none counted; the flag goes at the next push.
+    fn assert_at_rest(queue: &Queue<u8>) {
+        assert!(queue.waiters.is_at_rest());
+        if queue.push(0).is_ok() {
+            queue.pop();
+            assert!(!has_flag(queue), "the push cleared it");
+        }
     }
 
     #[test]
     fn an_item_in_hand_goes_back_although_another_waker_panics() {
         let queue = Queue::new();
-        let woken = Waker::from(Counted::new(false));
-        let mut cx = Context::from_waker(&woken);
-        let mut pop = queue.pop_async();
-        assert_eq!(Pin::new(&mut pop).poll(&mut cx), Poll::Pending);
+        let turn = enter(&queue, &Counted::new(false));
         let panicking = enter(&queue, &Counted::new(true));
         queue.push(1).unwrap();
-        // Another thread wakes while this one has the lock in order to leave.
-        queue.waiters.word.fetch_add(ONE, Ordering::Relaxed);
-        let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut pop).poll(&mut cx)));
-        assert!(polled.is_err());
-        assert_eq!(queue.len(), 1, "the item in hand");
-        assert_eq!(Pin::new(&mut pop).poll(&mut cx), Poll::Ready(Some(1)));
+        let end = queue.pop_or_closed().unwrap();
+        // The wake-up of `turn` is handed on to the one that panics.
+        let given = catch_unwind(AssertUnwindSafe(|| queue.give_after(end, || drop(turn))));
+        assert!(given.is_err());
+        assert_eq!(queue.pop(), Some(1), "the item in hand");
         drop(panicking);
-        assert!(is_at_rest(&queue));
+        assert_at_rest(&queue);
     }
 
     /// What a waker panics with may panic in its own drop.
@@ -730,23 +527,117 @@ mod tests {
         mem::forget(panic);
         assert_eq!(last.wakes(), 1, "the later panics end in the queue");
         drop((turns, sleeping));
-        assert!(is_at_rest(&queue));
+        assert_at_rest(&queue);
     }
 
     #[test]
-    fn any_number_of_wake_ups_asked_for_under_the_lock_is_kept() {
+    fn a_wake_up_goes_to_the_next_place_round_and_round() {
         let queue = Queue::new();
-        let waker = Counted::new(false);
-        let turn = enter(&queue, &waker);
-        queue.lock();
-        // Just as many as the word has room for, so that a count alone would come to nothing.
-        for _ in 0..64 {
-            queue.wake(usize::MAX);
+        let waiters: Vec<_> = (0..5).map(|_| Counted::new(false)).collect();
+        let mut turns: Vec<_> = waiters.iter().map(|waker| enter(&queue, waker)).collect();
+        for round in 1..100 {
+            for n in 0..5 {
+                queue.wake(1);
+                assert_eq!(waiters[n].wakes(), round, "{n}");
+                let again = enter(&queue, &waiters[n]);
+                assert_eq!(mem::replace(&mut turns[n], again).leave(), Left::Woken);
+            }
         }
-        queue.wake(64);
-        queue.let_go().go_up();
-        assert_eq!(waker.wakes(), 1);
-        drop(turn);
-        assert!(is_at_rest(&queue));
+        drop(turns);
+        assert_at_rest(&queue);
+    }
+
+    /// Whatever the number of waiters that come and go, before one that stays or behind it.
+    #[test]
+    fn cancelled_waiters_leave_nothing_behind() {
+        for cancelled in [10, 10_000, 1_000_000] {
+            let cancelled = if cfg!(miri) {
+                cancelled.min(300)
+            } else {
+                cancelled
+            };
+            let queue = Queue::new();
+            let (stays, goes) = (Counted::new(false), Counted::new(false));
+            let staying = enter(&queue, &stays);
+            for _ in 0..cancelled {
+                assert_eq!(enter(&queue, &goes).leave(), Left::Cancelled);
+            }
+            assert_eq!(queue.waiters.places(), usize::BITS as usize);
+            assert_eq!(Arc::strong_count(&goes), 1, "the wakers are dropped");
+            queue.push(1).unwrap();
+            assert_eq!((stays.wakes(), goes.wakes()), (1, 0));
+            assert_eq!(staying.leave(), Left::Woken);
+        }
+    }
+
+    #[test]
+    fn thousands_of_waiters_come_and_go_behind_one_that_stays() {
+        let count = if cfg!(miri) { 200 } else { 5_000 };
+        let queue = Queue::new();
+        let (stays, goes) = (Counted::new(false), Counted::new(false));
+        let staying = enter(&queue, &stays);
+        for _ in 0..4 {
+            let turns: Vec<_> = (0..count).map(|_| enter(&queue, &goes)).collect();
+            assert!(queue.waiters.places() < 2 * (count + 1 + usize::BITS as usize));
+            drop(turns);
+        }
+        queue.wake(1);
+        assert_eq!(stays.wakes(), 1);
+        assert_eq!(staying.leave(), Left::Woken);
+        assert_at_rest(&queue);
+    }
+
+    /// Whoever clears the flag is stopped: a thread wakes up by itself, and a task wakes itself.
+    #[test]
+    fn a_waiter_does_not_rely_on_a_flag_that_is_being_cleared() {
+        let queue = Queue::new();
+        drop(enter(&queue, &Counted::new(false)));
+        assert!(queue.waiters.begin_clearing());
+        let clear = || {
+            let seen = word::guess(&queue.tail);
+            let cleared = seen.with_count(seen.count() & !WAITING);
+            queue
+                .tail
+                .compare_exchange(seen, cleared, Ordering::AcqRel, Ordering::Relaxed)
+        };
+        thread::scope(|scope| {
+            let sleeper = scope.spawn(|| queue.pop_wait(WaitStrategy::Park));
+            while queue.waiters.is_idle() || !has_flag(&queue) || clear().is_err() {
+                thread::yield_now();
+            }
+            queue.push(1).unwrap();
+            assert_eq!(sleeper.join().unwrap(), Some(1));
+        });
+        let mut pop = queue.pop_async();
+        let bell = Counted::new(false);
+        let waker = Waker::from(Arc::clone(&bell));
+        let mut poll = || Pin::new(&mut pop).poll(&mut Context::from_waker(&waker));
+        assert_eq!((poll(), bell.wakes()), (Poll::Pending, 1));
+        assert_eq!((poll(), bell.wakes()), (Poll::Pending, 2));
+        clear().unwrap();
+        queue.waiters.end_clearing();
+        assert_eq!((poll(), bell.wakes()), (Poll::Pending, 2));
+        queue.push(2).unwrap();
+        assert_eq!((poll(), bell.wakes()), (Poll::Ready(Some(2)), 3));
+        assert_at_rest(&queue);
+    }
+
+    /// The waiter that finds the end wakes the others, in place of a closer that was stopped.
+    #[test]
+    fn the_end_wakes_those_that_the_closer_did_not() {
+        let queue = Queue::<u8>::new();
+        let bells = [(); 3].map(|()| Counted::new(false));
+        let turns = bells.each_ref().map(|bell| enter(&queue, bell));
+        let seen = word::guess(&queue.tail);
+        // As a close does, whose thread is then stopped.
+        let closed = seen.with_count(seen.count() | word::CLOSED);
+        queue
+            .tail
+            .compare_exchange(seen, closed, Ordering::AcqRel, Ordering::Relaxed)
+            .unwrap();
+        let end = queue.pop_timeout(WaitStrategy::Park, Duration::ZERO);
+        assert_eq!(end, Err(PopError::Closed));
+        assert_eq!(bells.map(|bell| bell.wakes()), [1, 1, 1]);
+        drop(turns);
     }
 }

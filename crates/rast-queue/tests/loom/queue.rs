@@ -505,6 +505,46 @@ fn queue_wait_timeout() {
     });
 }
 
+/// A push that finds the flag left behind clears it, as the consumer enters again to wait for the next item.
+#[test]
+fn queue_wait_while_the_flag_is_cleared() {
+    model(|| {
+        let queue = Arc::new(Queue::with_segment_slots(4));
+        let passed = queue.pop_deadline(WaitStrategy::Park, std::time::Instant::now());
+        assert!(passed.is_err());
+        let theirs = Arc::clone(&queue);
+        let other = thread::spawn(move || {
+            theirs.push(1).unwrap();
+            theirs.push(2).unwrap();
+        });
+        assert_eq!(queue.pop_wait(WaitStrategy::Park), Some(1));
+        assert_eq!(queue.pop_wait(WaitStrategy::Park), Some(2));
+        other.join().unwrap();
+    });
+}
+
+/// A waiter whose time runs out beside one that stays: the wake-up of one of two items may reach either, and the one
+/// that stays gets an item. Too long for loom.
+#[cfg(not(rast_loom))]
+#[test]
+fn queue_wait_beside_a_timeout() {
+    model(|| {
+        let queue = Arc::new(Queue::with_segment_slots(4));
+        let theirs = Arc::clone(&queue);
+        let timed = thread::spawn(move || {
+            theirs
+                .pop_deadline(WaitStrategy::Park, std::time::Instant::now())
+                .is_ok()
+        });
+        let theirs = Arc::clone(&queue);
+        let stays = thread::spawn(move || theirs.pop_wait(WaitStrategy::Park).unwrap());
+        queue.push(1).unwrap();
+        queue.push(2).unwrap();
+        stays.join().unwrap();
+        assert_eq!(timed.join().unwrap(), queue.is_empty());
+    });
+}
+
 /// Length and emptiness once all is quiet, after tickets were abandoned.
 #[test]
 fn queue_len_at_rest() {

@@ -3,10 +3,10 @@
 
 use crate::history::{Clock, Log, assert_sound};
 use futures_core::Stream;
-use rast_queue::Queue;
 use rast_queue::primitive::model::model;
 use rast_queue::primitive::sync::Arc;
 use rast_queue::primitive::{Parker, Unparker, thread};
+use rast_queue::{Pop, Queue};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -135,4 +135,54 @@ fn queue_streams_are_woken() {
 #[test]
 fn queue_dropped_futures_hand_their_wake_up_on() {
     all_items_come("dropped futures", [by_future, by_stream], 2, 2);
+}
+
+/// Counts its wake-ups.
+#[derive(Default)]
+struct Bell(AtomicU64);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Polls once. Returns the item, or how many wake-ups there were before this look for it.
+fn poll_once(pop: &mut Pop<'_, u64>, bell: &Arc<Bell>) -> Result<u64, u64> {
+    let before = bell.0.load(Ordering::SeqCst);
+    let waker = Waker::from(Arc::clone(bell));
+    match Pin::new(pop).poll(&mut Context::from_waker(&waker)) {
+        Poll::Ready(item) => Ok(item.unwrap()),
+        Poll::Pending => Err(before),
+    }
+}
+
+/// One future is polled without having been woken, as `select!` and `join!` do, and takes the item that the other was
+/// woken for. A wake-up that it gets meanwhile is for the next item, and must reach the other.
+#[test]
+fn queue_poll_without_a_wake_up_uses_none() {
+    model(|| {
+        let queue = Arc::new(Queue::<u64>::with_segment_slots(2));
+        let bells = [(); 2].map(|()| Arc::new(Bell::default()));
+        let mut woken = queue.pop_async();
+        let mut unwoken = queue.pop_async();
+        poll_once(&mut woken, &bells[0]).unwrap_err();
+        poll_once(&mut unwoken, &bells[1]).unwrap_err();
+        queue.push(1).unwrap();
+        let (first, second) = thread::scope(|scope| {
+            let second = scope.spawn(|| poll_once(&mut unwoken, &bells[1]));
+            let first = poll_once(&mut woken, &bells[0]);
+            queue.push(2).unwrap();
+            (first, second.join().unwrap())
+        });
+        let awake = [first, second]
+            .iter()
+            .zip(&bells)
+            .any(|(poll, bell)| poll.is_err_and(|seen| bell.0.load(Ordering::SeqCst) > seen));
+        assert!(
+            awake || queue.is_empty(),
+            "2 is queued, and the future that waits is not woken: {first:?} {second:?}"
+        );
+        drop((woken, unwoken));
+    });
 }
