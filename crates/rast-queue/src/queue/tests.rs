@@ -28,6 +28,18 @@ fn a_stale_bound_leaves_nothing_behind() {
     }
 }
 
+/// As a single pop gives up one ticket, a batch gives up one share of a stale bound, not all that it promises.
+#[test]
+fn a_batch_forgets_a_bound_that_was_stale() {
+    let queue = Queue::new();
+    queue.push(1).unwrap();
+    assert_eq!(queue.pop(), Some(1));
+    queue.set_bound(queue.head.load(Ordering::Relaxed), 1000);
+    assert_eq!(queue.pop_batch(usize::MAX, |_: u32| ()), 0);
+    let head = index(queue.head.load(Ordering::Relaxed));
+    assert_eq!(head, 1 + pause::MOST_BY_HINT, "tickets that are lost");
+}
+
 /// Another thread leaves bounds of an earlier use of the segment all the time.
 #[test]
 fn items_come_once_and_in_order_whatever_the_bound_says() {
