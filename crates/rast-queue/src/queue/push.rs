@@ -54,8 +54,9 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// If a segment's address does not fit beside a count (see [`TaggedPtr`](crate::primitive::TaggedPtr)); the item
     /// is then leaked. If a segment were larger than `isize::MAX` bytes; the item is then dropped. If the waker of a task
-    /// that it wakes panics; the item is then in the queue, and the other wake-ups are done. If the allocator panics; the
-    /// item is then in the queue or leaked. On lack of memory it calls `handle_alloc_error`, as std's collections do.
+    /// that it wakes panics; the item is then in the queue, or leaked if the queue is closed, and the other wake-ups are
+    /// done. If the allocator panics; the item is then in the queue or leaked. On lack of memory it calls
+    /// `handle_alloc_error`, as std's collections do.
     ///
     /// # Errors
     ///
@@ -345,18 +346,14 @@ impl<T, A: Allocator> Queue<T, A> {
                 let outcome = unsafe { self.push_slow(item, Admission::IfOpen) };
                 *taken -= usize::from(!matches!(outcome, Some(Ok(_))));
                 match outcome {
-                    Some(Ok(pushed)) => {
-                        // At once: who sleeps longest needs the rest of the batch the least. And when nobody is left
-                        // in the line, the rest goes by claims of many again.
-                        if pushed == Pushed::ForWaiters {
-                            held = held.or(self.wake_holding(1));
-                        }
-                    }
+                    // At once: who sleeps longest needs the rest of the batch the least. And when nobody is left in the
+                    // line, the rest goes by claims of many again.
+                    Some(Ok(Pushed::ForWaiters)) => held = held.or(self.wake_holding(1)),
                     Some(Err(why)) => {
                         refusal = Some(why);
                         break;
                     }
-                    None => {}
+                    Some(Ok(Pushed::Quietly)) | None => {}
                 }
                 continue;
             }
