@@ -57,10 +57,9 @@ fn holds(name: &str, model: &Model, preemptions: Option<u8>) -> Explored {
     match explore(model, limits(preemptions)) {
         Ok(explored) => {
             println!(
-                "model: {name} slots={} {:?} buffered={} {explored} in {:.1?}",
+                "model: {name} slots={} {:?} {explored} in {:.1?}",
                 model.slots,
                 model.programs,
-                model.buffered,
                 begin.elapsed()
             );
             explored
@@ -74,12 +73,8 @@ fn holds(name: &str, model: &Model, preemptions: Option<u8>) -> Explored {
 
 fn all_hold(name: &str, programs: &[Program]) -> Explored {
     let mut most = Explored::default();
-    for ((slots, threads), buffered) in programs.iter().flat_map(|p| [(p, false), (p, true)]) {
-        let model = Model {
-            buffered,
-            ..Model::new(*slots, threads)
-        };
-        let explored = holds(name, &model, None);
+    for (slots, threads) in programs {
+        let explored = holds(name, &Model::new(*slots, threads), None);
         most.recycled = most.recycled.max(explored.recycled);
         most.tail_over = most.tail_over.max(explored.tail_over);
         most.head_over = most.head_over.max(explored.head_over);
@@ -92,13 +87,15 @@ fn is_caught(model: &Model, what: &str) -> Fault {
     let probes = model.one_segment
         || matches!(
             model.mutant,
-            Mutant::KeepHint | Mutant::HintForPins | Mutant::NoDone | Mutant::NoClaim
+            Mutant::KeepHint
+                | Mutant::KeepHintOfBatch
+                | Mutant::HintForPins
+                | Mutant::NoDone
+                | Mutant::LeaveWritten
         );
-    // A segment has to come back meanwhile: only few switches away from a thread inside of an operation.
-    let preemptions = (model.mutant == Mutant::NoNumber).then_some(2);
     let limits = Limits {
         probes,
-        ..limits(preemptions)
+        ..limits(None)
     };
     match explore(model, limits) {
         Ok(explored) => panic!("{:?} is not caught: {explored}", model.mutant),
@@ -236,7 +233,7 @@ fn vain_pushes() {
     );
 }
 
-/// Tickets that no producer has: the consumer of the first may claim it on `tail`, that of the next is behind it.
+/// Tickets that no producer has claimed when their consumer gives them up.
 #[test]
 fn stale_hints() {
     let programs: &[Program] = &[
@@ -256,14 +253,11 @@ fn stale_hints() {
         (3, &[&[Push, Pop, StaleHint, IsEmpty], &[Push], &[PopBatch]]),
     ];
     for &(slots, threads) in programs {
-        for buffered in [false, true] {
-            let model = Model {
-                buffered,
-                prologue: 3,
-                ..Model::new(slots, threads)
-            };
-            holds("stale_hints", &model, None);
-        }
+        let model = Model {
+            prologue: 3,
+            ..Model::new(slots, threads)
+        };
+        holds("stale_hints", &model, None);
     }
 }
 
@@ -279,16 +273,6 @@ fn emptiness() {
             (2, &[&[Push], &[Pop], &[IsEmpty]]),
         ],
     );
-}
-
-/// Consumers that never claim by adding.
-#[test]
-fn exchanges_only() {
-    let model = Model {
-        losses: u8::MAX,
-        ..Model::new(2, &[&[Push, Push], &[Pop], &[Pop]])
-    };
-    holds("exchanges_only", &model, None);
 }
 
 #[test]
@@ -354,6 +338,28 @@ fn large_programs() {
             ),
             None,
         ),
+        (
+            (
+                4,
+                &[
+                    &[Push, Pop, StaleHint, PushBatch, Push],
+                    &[PopBatch, Pop],
+                    &[PushBatch],
+                ],
+            ),
+            Some(3),
+        ),
+        (
+            (
+                4,
+                &[
+                    &[Push, Pop, StaleHint, Push, StaleHint, Push],
+                    &[PopBatch, PopBatch],
+                    &[PopBatch],
+                ],
+            ),
+            None,
+        ),
     ];
     for ((slots, threads), preemptions) in programs {
         holds("large", &Model::new(*slots, threads), *preemptions);
@@ -387,74 +393,75 @@ fn nobody_waits_for_a_producer() {
     );
 }
 
-/// A mutant that shows only while stores wait in buffers.
-fn buffered_mutant(mutant: Mutant, (slots, threads): Program, what: &str) {
-    let model = Model {
-        mutant,
-        buffered: true,
-        ..Model::new(slots, threads)
-    };
-    is_caught(&model, what);
+#[test]
+fn a_producer_heeds_that_its_ticket_was_given_up() {
+    mutant(
+        Mutant::PublishBlindly,
+        (2, &[&[Push, Push], &[Pop, Pop]]),
+        "under a ticket that nobody will pop",
+    );
 }
 
 #[test]
-fn the_heavy_fence_empties_store_buffers() {
-    buffered_mutant(
-        Mutant::NoHeavy,
+fn a_ticket_is_given_up_by_an_exchange() {
+    mutant(
+        Mutant::StoreGivenUp,
         (2, &[&[Push, Push], &[Pop, Pop]]),
         "was pushed and is given up",
     );
 }
 
 #[test]
-fn a_producer_asks_whether_its_ticket_was_given_up() {
+fn a_consumer_that_finds_the_value_takes_it() {
     mutant(
-        Mutant::NoQuiet,
+        Mutant::LeaveWritten,
         (2, &[&[Push, Push], &[Pop, Pop]]),
-        "was pushed and is given up",
+        "are lost",
     );
 }
 
 #[test]
-fn a_ticket_is_entered_before_the_fence() {
+fn a_consumer_takes_nothing_from_a_slot_that_it_gave_up() {
     mutant(
-        Mutant::EnterLate,
+        Mutant::TakeGivenUp,
         (2, &[&[Push, Push], &[Pop, Pop]]),
-        "was pushed and is given up",
+        "reads a slot that holds nothing",
     );
 }
 
 #[test]
-fn a_ticket_is_named_by_the_use_of_its_segment() {
-    mutant(
-        Mutant::NoNumber,
-        (
-            2,
-            &[
-                &[Push, Pop, Pop, Push, Pop, Push, Push, Pop, Pop, Pop],
-                &[Push],
-                &[Push],
-            ],
-        ),
-        "is pushed twice",
-    );
-}
-
-#[test]
-fn the_cell_decides_who_has_the_value() {
-    mutant(
-        Mutant::NoDecision,
-        (2, &[&[Push, Push], &[Pop, Pop]]),
-        "was never in the queue",
-    );
-}
-
-#[test]
-fn an_abandoned_slot_is_done_by_its_producer() {
+fn a_slot_that_was_given_up_is_done_by_its_producer() {
     mutant(
         Mutant::NoDone,
         (2, &[&[Push, Push, Push], &[Pop, Pop, Pop]]),
         "kept by nobody",
+    );
+}
+
+#[test]
+fn a_slot_that_was_given_up_is_done_by_its_producer_alone() {
+    mutant(
+        Mutant::DoneByBoth,
+        (2, &[&[Push, Push], &[Pop, Pop]]),
+        "is used after DONE",
+    );
+}
+
+#[test]
+fn a_batch_keeps_no_ticket_without_a_producer() {
+    mutant(
+        Mutant::KeepUnclaimed,
+        (3, &[&[Push, Pop, StaleHint, Push], &[PopBatch]]),
+        "keeps a ticket that no producer has",
+    );
+}
+
+#[test]
+fn a_batch_without_a_producer_resets_the_hint() {
+    mutant(
+        Mutant::KeepHintOfBatch,
+        (4, &[&[Push, Pop, StaleHint]]),
+        "a poll of an empty queue moves head",
     );
 }
 
@@ -483,42 +490,6 @@ fn the_hint_is_reset_by_an_unwritten_slot() {
             ],
         ),
         "a poll of an empty queue moves head",
-    );
-}
-
-#[test]
-fn a_ticket_without_a_producer_is_claimed_on_both_sides() {
-    mutant(
-        Mutant::NoClaim,
-        (3, &[&[Push, Pop, StaleHint]]),
-        "leaves a ticket in the table",
-    );
-}
-
-#[test]
-fn a_consumer_claims_its_own_ticket_on_tail() {
-    mutant(
-        Mutant::ClaimAny,
-        (3, &[&[Push, Push], &[Pop, Pop]]),
-        "item 2 is pushed under a ticket that nobody will pop",
-    );
-}
-
-#[test]
-fn a_consumer_claims_on_tail_in_its_own_segment() {
-    mutant(
-        Mutant::ClaimAnywhere,
-        (2, &[&[Push, Push, Push], &[Pop, Pop]]),
-        "item 2 was pushed and is given up",
-    );
-}
-
-#[test]
-fn a_ticket_without_a_producer_is_not_ended_unclaimed() {
-    mutant(
-        Mutant::EndUnclaimed,
-        (3, &[&[Push, Pop, StaleHint, Pop, Push]]),
-        "is used after DONE",
     );
 }
 

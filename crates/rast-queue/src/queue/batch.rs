@@ -27,7 +27,8 @@ impl<T, A: Allocator> Queue<T, A> {
     /// # Panics
     ///
     /// As [`push`](Self::push), and if the iterator panics: what it had given is pushed, unless the queue is closed, and
-    /// waiters were woken for it. It is asked for no more after the panic of a waker.
+    /// waiters were woken for it. The iterator is not called again after a panic of a waker or of the allocator. If the
+    /// allocator panics, the items behind the one that needed memory are dropped.
     ///
     /// # Errors
     ///
@@ -125,6 +126,8 @@ struct Gathered<'a, T, A: Allocator> {
     /// Those that stand here.
     from: usize,
     to: usize,
+    /// A push is under way, or a panic has ended one.
+    is_pushing: bool,
 }
 
 impl<'a, T, A: Allocator> Gathered<'a, T, A> {
@@ -134,6 +137,7 @@ impl<'a, T, A: Allocator> Gathered<'a, T, A> {
             items: [const { MaybeUninit::uninit() }; GATHERED],
             from: 0,
             to: 0,
+            is_pushing: false,
         }
     }
 
@@ -157,8 +161,11 @@ impl<'a, T, A: Allocator> Gathered<'a, T, A> {
     #[inline]
     fn push(&mut self) -> Option<Refusal> {
         let items = self.items.as_ptr().cast::<T>();
+        self.is_pushing = true;
         // SAFETY: items stand from `from` to `to`, and `from` moves past those that are taken.
-        unsafe { self.queue.push_many(items, self.to, &mut self.from) }
+        let refusal = unsafe { self.queue.push_many(items, self.to, &mut self.from) };
+        self.is_pushing = false;
+        refusal
     }
 
     /// The items that stand here, as a list.
@@ -179,8 +186,9 @@ impl<T, A: Allocator> Drop for Gathered<'_, T, A> {
         if self.len() == 0 {
             return;
         }
-        // Only a panic, of the iterator or a waker, leaves items: they were given, so they are pushed.
-        if self.push() == Some(Refusal::NoMemory) {
+        // Only a panic leaves items. After one of the iterator they are pushed. After one of a push they are dropped: an
+        // allocator that panicked may do so again, and a second panic would abort.
+        if !self.is_pushing && self.push() == Some(Refusal::NoMemory) {
             self.queue.no_memory_slow();
         }
         drop(self.take());

@@ -477,13 +477,13 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
             if let Some(item) = unsafe { self.queue.take(self.word, ticket) } {
                 return Some(item);
             }
-            // If it had no producer, the others have none.
-            self.give_up_unclaimed();
         }
     }
 
-    /// Gives up the tickets that no producer has claimed, which are the last ones. A stale bound may have given them out.
-    /// If they stayed, the batch would get what the closure pushes while it is called, and no other consumer could.
+    /// Gives up the tickets that no producer has claimed, which are the last ones. A stale bound may have given them
+    /// out. If the batch kept them, it would get what the closure pushes, and no other consumer could.
+    ///
+    /// Afterwards each ticket of the batch has a producer, except that of a batch of one: [`Queue::take`] gives that up.
     #[inline]
     fn keep_claimed(&mut self) {
         if self.tickets.len() == 1 {
@@ -499,6 +499,8 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
 
     #[cold]
     fn give_up_unclaimed(&mut self) {
+        // The bound may be of an earlier use of this segment's memory.
+        self.queue.set_bound(Word::null(), 0);
         let unclaimed = self.queue.unclaimed_from(self.word);
         while self.tickets.end > self.tickets.start.max(unclaimed) {
             let last = self.tickets.end - 1;
@@ -516,10 +518,8 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
 
 impl<T, A: Allocator> Drop for Claimed<'_, T, A> {
     fn drop(&mut self) {
-        // Only a panic of the closure leaves tickets.
+        // Only a panic of the closure leaves tickets. Each has a producer, so no item that is pushed here comes to one.
         while let Some(item) = self.next() {
-            // Otherwise the item could come to one of this batch's own tickets.
-            self.give_up_unclaimed();
             self.queue.put_back(item);
         }
     }

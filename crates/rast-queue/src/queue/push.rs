@@ -1,6 +1,6 @@
 //! The producer's side: claim a ticket on `tail`, fill its slot, and at a segment's end link the next.
 
-use core::mem::{self, ManuallyDrop};
+use core::mem::ManuallyDrop;
 use core::ptr;
 
 use super::pause::{CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, PREFETCH, pause};
@@ -54,8 +54,9 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// If a segment's address does not fit beside a count (see [`TaggedPtr`](crate::primitive::TaggedPtr)); the item
     /// is then leaked. If a segment were larger than `isize::MAX` bytes; the item is then dropped. If the waker of a task
-    /// that it wakes panics; the item is then in the queue, and the other wake-ups are done. If the allocator panics; the
-    /// item is then in the queue or leaked. On lack of memory it calls `handle_alloc_error`, as std's collections do.
+    /// that it wakes panics; the item is then in the queue, or leaked if the queue is closed, and the other wake-ups are
+    /// done. If the allocator panics; the item is then in the queue or leaked. On lack of memory it calls
+    /// `handle_alloc_error`, as std's collections do.
     ///
     /// # Errors
     ///
@@ -280,13 +281,13 @@ impl<T, A: Allocator> Queue<T, A> {
             self.set_closed(pin.segment);
             return Some(Err(Refusal::Closed));
         }
-        // The item is in the queue. If the allocator panics as a segment is freed below, a waiter is woken all the same.
-        let wake_on_panic = linked.then(|| WakeOnPanic(self));
         self.move_tail(&pin, following);
         step!("push slow: tail has moved");
+        if !linked {
+            return None;
+        }
         drop(pin);
         step!("push slow: pin given back");
-        mem::forget(wake_on_panic?);
         // Acquire: a waiter that came before tail moved has left its flag; what it entered is visible. [QU19]
         Some(Ok(Pushed::seen_in(self.tail.load(Ordering::Acquire))))
     }
@@ -339,20 +340,21 @@ impl<T, A: Allocator> Queue<T, A> {
             if word.count() >= self.slots as u64 {
                 // SAFETY: fewer than `count` are taken.
                 let item = unsafe { items.add(*taken) };
-                // Before the call: if the allocator panics in it, the item may be in the queue.
-                *taken += 1;
                 // SAFETY: the item is one of those not taken yet, and given up if it is taken.
-                let outcome = unsafe { self.push_slow(item, Admission::IfOpen) };
-                *taken -= usize::from(!matches!(outcome, Some(Ok(_))));
-                match outcome {
-                    // At once: the waiter that slept longest needs the rest of the batch the least. And when the line is
-                    // empty, the rest goes by claims of many again.
-                    Some(Ok(Pushed::ForWaiters)) => held = held.or(self.wake_holding(1)),
-                    Some(Ok(Pushed::Quietly)) | None => {}
+                match unsafe { self.push_slow(item, Admission::IfOpen) } {
+                    Some(Ok(pushed)) => {
+                        *taken += 1;
+                        // At once: the waiter that slept longest needs the rest of the batch the least. And when no
+                        // thread waits any more, the rest goes by claims of many again.
+                        if pushed == Pushed::ForWaiters {
+                            held = held.or(self.wake_holding(1));
+                        }
+                    }
                     Some(Err(why)) => {
                         refusal = Some(why);
                         break;
                     }
+                    None => {}
                 }
                 continue;
             }
@@ -524,15 +526,6 @@ impl<T, A: Allocator> Queue<T, A> {
                 }
             }
         }
-    }
-}
-
-/// Wakes a waiter for an item that was pushed, as a panic goes up.
-struct WakeOnPanic<'a, T, A: Allocator>(&'a Queue<T, A>);
-
-impl<T, A: Allocator> Drop for WakeOnPanic<'_, T, A> {
-    fn drop(&mut self) {
-        self.0.wake(1);
     }
 }
 

@@ -1,7 +1,10 @@
 //! Tests that need the insides: stale bounds, given-up tickets, pins.
 
 use super::*;
+use crate::alloc::Layout;
+use core::ptr::NonNull;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::thread;
 use std_alloc::vec::Vec;
 
@@ -26,6 +29,18 @@ fn a_stale_bound_leaves_nothing_behind() {
             assert_eq!(queue.len(), 2);
         }
     }
+}
+
+/// As a single pop gives up one ticket, a batch gives up one share of a stale bound, not all that it promises.
+#[test]
+fn a_batch_forgets_a_bound_that_was_stale() {
+    let queue = Queue::new();
+    queue.push(1).unwrap();
+    assert_eq!(queue.pop(), Some(1));
+    queue.set_bound(queue.head.load(Ordering::Relaxed), 1000);
+    assert_eq!(queue.pop_batch(usize::MAX, |_: u32| ()), 0);
+    let head = index(queue.head.load(Ordering::Relaxed));
+    assert_eq!(head, 1 + pause::MOST_BY_HINT, "tickets that are lost");
 }
 
 /// Another thread leaves bounds of an earlier use of the segment all the time.
@@ -224,4 +239,47 @@ fn a_full_word_makes_threads_wait() {
         pusher.join().unwrap().unwrap();
     });
     assert_eq!(queue.pop(), Some(3));
+}
+
+/// Gives out some blocks, then panics.
+struct Panics {
+    blocks: AtomicUsize,
+}
+
+// SAFETY: all blocks come from `Global` and go back to it.
+unsafe impl Allocator for Panics {
+    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        let left = self.blocks.load(Ordering::Relaxed);
+        assert_ne!(left, 0, "no block left");
+        self.blocks.store(left - 1, Ordering::Relaxed);
+        Global.allocate(layout)
+    }
+
+    unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        // SAFETY: the caller's obligation.
+        unsafe { Global.deallocate(block, layout) };
+    }
+}
+
+/// Where the allocator panics in a batch, the panic goes up, and each item is in the queue, dropped, or leaked.
+#[test]
+fn a_batch_survives_the_panic_of_the_allocator() {
+    const ITEMS: usize = 50;
+    for blocks in 0..4 {
+        let alloc = Panics {
+            blocks: AtomicUsize::new(blocks),
+        };
+        let queue = Queue::with_segment_slots_in(16, alloc);
+        let items: [_; ITEMS] = core::array::from_fn(Arc::new);
+        let stopped = catch_unwind(AssertUnwindSafe(|| queue.push_batch(items.clone()).is_ok()));
+        assert!(
+            stopped.is_err(),
+            "{blocks} blocks hold {} items",
+            queue.len()
+        );
+        let queued: Vec<_> = queue.drain().map(|item| *item).collect();
+        assert_eq!(queued, Vec::from_iter(0..16 * blocks));
+        let leaked = items.iter().filter(|item| Arc::strong_count(item) > 1);
+        assert_eq!(leaked.count(), 1, "that for which the allocator was asked");
+    }
 }

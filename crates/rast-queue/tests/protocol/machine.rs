@@ -5,7 +5,7 @@
 //! slot unwritten; one that waits longer is the same machine with the producer stepped first.
 
 use super::mutant::Mutant;
-use super::state::{At, DONE, SLOTS, Segment, Slot, State, THREADS, Then, Thread, WRITTEN, Word};
+use super::state::{At, DONE, SLOTS, Segment, Slot, State, THREADS, Then, Thread, Word};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -68,16 +68,11 @@ pub(crate) struct Model {
     pub(crate) come_back: u32,
     /// Operations that thread 0 finishes before anybody else begins.
     pub(crate) prologue: u8,
-    /// Lost claims on `head` after which a consumer claims by adding.
-    pub(crate) losses: u8,
     pub(crate) mutant: Mutant,
     /// An empty pop is judged by the whole of its time, not by its documented point.
     pub(crate) any_point: bool,
     /// A stopped thread may keep one segment, whatever it had taken from limbo.
     pub(crate) one_segment: bool,
-    /// Producers load the count of tickets that are given up while their store of WRITTEN is still in the buffer, which
-    /// only the heavy fence or their next step empties.
-    pub(crate) buffered: bool,
 }
 
 impl Model {
@@ -107,11 +102,9 @@ impl Model {
             items,
             come_back,
             prologue: 0,
-            losses: 1,
             mutant: Mutant::None,
             any_point: false,
             one_segment: false,
-            buffered: false,
         }
     }
 
@@ -287,14 +280,6 @@ impl Step<'_> {
             At::PushPin | At::ClosePin => self.pin_tail(),
             At::PushWrite => self.push_write(),
             At::PushPublish => self.push_publish(),
-            At::PushQuiet => self.push_quiet(),
-            At::PushFlush => {
-                if self.t().buffered {
-                    self.flush(self.me)?;
-                }
-                self.push_decide()
-            }
-            At::PushSearch => self.push_search(),
             At::PushDone => {
                 let leaves = self.is(Mutant::NoDone);
                 let (_, _, slot) = self.ticket()?;
@@ -340,35 +325,13 @@ impl Step<'_> {
             | At::PopRetiredAgain
             | At::PopHintStore => self.pop_look(),
             At::PopClaim => self.pop_claim(),
-            At::PopClaimByAdding => {
-                let head = self.s.head;
-                self.t().word = head;
-                self.s.head.index += 1;
-                self.pop_claimed(1)
-            }
-            At::PopSlot => {
-                let written = self.ticket()?.2.state & WRITTEN != 0;
-                if !written && self.is(Mutant::Wait) {
-                    return Ok(());
-                }
-                self.go(match (written, self.is(Mutant::KeepHint)) {
-                    (true, _) => self.first_of_take(),
-                    (false, true) => At::PopUnclaimed,
-                    (false, false) => At::PopHintReset,
-                })
-            }
-            At::PopHintReset => {
-                self.s.hint = Word::default();
-                self.go(At::PopUnclaimed)
-            }
-            At::PopUnclaimed
-            | At::PopEnter
-            | At::PopCount
-            | At::PopHeavy
-            | At::PopLook
-            | At::PopDecide
-            | At::PopEnd
-            | At::PopRest => self.pop_give_up(),
+            At::PopLast
+            | At::PopUnclaimedReset
+            | At::PopUnclaimed
+            | At::PopGiveUpLast
+            | At::PopSlot
+            | At::PopHintReset
+            | At::PopGiveUp => self.pop_unwritten(),
             At::PopRead => self.pop_read(),
             At::PopDone => self.pop_done(),
             At::PopPinnedTail => {

@@ -38,24 +38,20 @@ pub(crate) enum Mutant {
     Wait,
     /// A producer that finds its ticket given up leaves the slot as it is.
     NoDone,
-    /// The heavy fence does not empty the producers' store buffers.
-    NoHeavy,
-    /// A producer does not ask whether its ticket was given up.
-    NoQuiet,
-    /// A ticket that is given up is named without the number of the use.
-    NoNumber,
-    /// A ticket is entered and counted after the heavy fence.
-    EnterLate,
-    /// A consumer that has found its slot written takes it, whatever its cell says.
-    NoDecision,
-    /// A ticket that no producer has is given up like that of a late producer.
-    NoClaim,
-    /// A consumer claims the next ticket of its segment on `tail`, whether it is its own or not.
-    ClaimAny,
-    /// A consumer claims its index on `tail`, whichever segment that leads to.
-    ClaimAnywhere,
-    /// A consumer ends a ticket that no producer has without claiming it.
-    EndUnclaimed,
+    /// A producer takes its push for a success, whatever its exchange found.
+    PublishBlindly,
+    /// A consumer gives its ticket up by a store, whatever the slot holds.
+    StoreGivenUp,
+    /// A consumer goes away although its exchange found the value.
+    LeaveWritten,
+    /// A consumer takes from a slot that it has given up.
+    TakeGivenUp,
+    /// A consumer that gives its ticket up marks the slot DONE, as the producer does.
+    DoneByBoth,
+    /// A batch keeps the tickets that no producer has claimed.
+    KeepUnclaimed,
+    /// A batch that gives such tickets up does not reset the hint.
+    KeepHintOfBatch,
     /// Slots keep their state when the segment is used again.
     NoReset,
 }

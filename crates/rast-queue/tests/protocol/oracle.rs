@@ -12,6 +12,8 @@
 //! Because every state carries its oracle, a path needs no history of its own: each state that is reached has been
 //! checked along every path that leads to it.
 
+use std::hash::{Hash, Hasher};
+
 use super::state::THREADS;
 
 const ENTRIES: usize = 10;
@@ -35,7 +37,7 @@ struct Early {
     taker: u8,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Oracle {
     entries: [Entry; ENTRIES],
     count: u8,
@@ -44,10 +46,26 @@ pub(crate) struct Oracle {
     /// Items that are in the queue or were, and items that were popped, as bits.
     pushed: u32,
     popped: u32,
-    /// Items whose producer takes them for pushed, as bits.
-    kept: u32,
     pub(crate) closed: bool,
     closer_known: bool,
+}
+
+impl Hash for Oracle {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let Self {
+            entries,
+            count,
+            early,
+            early_count,
+            pushed,
+            popped,
+            closed,
+            closer_known,
+        } = self;
+        entries[..usize::from(*count)].hash(hasher);
+        early[..usize::from(*early_count)].hash(hasher);
+        (pushed, popped, closed, closer_known).hash(hasher);
+    }
 }
 
 impl Oracle {
@@ -101,7 +119,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// The value stands in the ticket's slot, and its producer takes that for success.
+    /// The slot of the ticket holds the value, and the producer takes that for success.
     pub(crate) fn publish(&mut self, segment: u8, slot: u8, value: u8) -> Result<(), String> {
         if self.was_pushed(value) {
             return Err(format!("item {value} is pushed twice"));
@@ -142,14 +160,13 @@ impl Oracle {
         Ok(())
     }
 
-    /// The ticket is given up; if its value stood, the producer will find that it does not.
+    /// The ticket is given up; its producer keeps its value.
     pub(crate) fn abandon(&mut self, segment: u8, slot: u8) -> Result<(), String> {
         if let Some(at) = self.find(segment, slot) {
             let value = self.entries[at].value;
-            if value != 0 && self.kept & 1 << value != 0 {
+            if value != 0 {
                 return Err(format!("item {value} was pushed and is given up"));
             }
-            self.pushed &= !(1 << value);
             self.remove(at);
         } else if let Some(at) = self.early[..usize::from(self.early_count)]
             .iter()
@@ -163,11 +180,10 @@ impl Oracle {
     }
 
     /// The producer of `value` takes its push for a success.
-    pub(crate) fn keep(&mut self, value: u8) -> Result<(), String> {
+    pub(crate) fn expect_pushed(&self, value: u8) -> Result<(), String> {
         if !self.was_pushed(value) {
             return Err(format!("item {value} was pushed and is not in the queue"));
         }
-        self.kept |= 1 << value;
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! Pop and `is_empty`: the look for emptiness, claims on `head`, and tickets that are given up.
 
-use super::machine::{Outcome, Step};
+use super::machine::{Operation, Outcome, Step};
 use super::mutant::Mutant;
-use super::state::{At, Cell, DONE, Decision, TERMINAL, WRITTEN, Word};
+use super::state::{At, DONE, GIVEN_UP, TERMINAL, WRITTEN, Word};
 
 impl Step<'_> {
     /// From the load of `head` to the claim, or to the end.
@@ -87,14 +87,14 @@ impl Step<'_> {
     pub(super) fn pop_claim(&mut self) -> Outcome {
         let (left, t, head) = (self.left(), *self.t(), self.s.head);
         if head != t.word {
-            let most = self.model.losses;
+            // A batch looks again; a single claim is tried again with what the exchange found, while there are slots.
+            if self.operation == Operation::PopBatch || head.index >= self.slots() {
+                return self.again();
+            }
             let t = self.t();
             t.word = head;
-            t.losses += 1;
-            if t.losses >= most {
-                t.losses = 0;
-                return self.go(At::PopClaimByAdding);
-            }
+            t.seen = Word::default();
+            t.retired = 0;
             return Ok(());
         }
         let known = t.seen.segment == head.segment && head.index < t.seen.index;
@@ -114,7 +114,6 @@ impl Step<'_> {
         t.held = word.segment;
         t.seen = Word::default();
         t.retired = 0;
-        t.losses = 0;
         if word.index >= slots {
             return self.go(At::PopPinnedTail);
         }
@@ -122,103 +121,101 @@ impl Step<'_> {
         for index in word.index..word.index + tickets {
             self.s.oracle.claim_pop(self.me, word.segment, index)?;
         }
-        self.go(At::PopSlot)
+        self.go(if tickets == 1 || self.is(Mutant::KeepUnclaimed) {
+            At::PopSlot
+        } else {
+            At::PopLast
+        })
     }
 
-    /// From the entry of a ticket that is given up to the decision.
-    pub(super) fn pop_give_up(&mut self) -> Outcome {
+    /// From the claim to the value, or to the exchange that gives the ticket up.
+    pub(super) fn pop_unwritten(&mut self) -> Outcome {
         let t = *self.t();
-        let (segment, slot) = (t.word.segment, t.word.index + t.ticket);
-        let late = self.is(Mutant::EnterLate);
+        let segment = t.word.segment;
+        let last = t.word.index + t.tickets - 1;
         match t.at {
-            // After a ticket without an item, the rest of the batch, which is one ticket, is looked at likewise.
-            At::PopUnclaimed | At::PopRest => {
-                let tail = self.s.tail;
-                let is_own = (tail.segment == segment || self.is(Mutant::ClaimAnywhere))
-                    && (tail.index == slot
-                        || self.is(Mutant::ClaimAny) && tail.index < self.slots());
-                if !is_own || self.is(Mutant::NoClaim) {
-                    return self.go(match t.at {
-                        At::PopRest => At::PopSlot,
-                        _ if late => At::PopHeavy,
-                        _ => At::PopEnter,
-                    });
-                }
-                if !self.is(Mutant::EndUnclaimed) {
-                    self.s.tail.index += 1;
-                }
-                self.s.oracle.abandon(segment, slot)?;
-                self.go(At::PopEnd)
-            }
-            At::PopEnter => {
-                let number = self.reach(segment)?.number;
-                let Some(free) = self
-                    .s
-                    .cells
-                    .iter_mut()
-                    .find(|cell| cell.decision == Decision::None)
-                else {
-                    return Err("the model has too few cells".into());
-                };
-                *free = Cell {
-                    segment,
-                    number,
-                    slot,
-                    decision: Decision::Undecided,
-                };
-                self.t().number = number;
-                self.go(At::PopCount)
-            }
-            At::PopCount => {
-                self.s.count += 1;
-                self.go(if late { At::PopDecide } else { At::PopHeavy })
-            }
-            At::PopHeavy => {
-                if !self.is(Mutant::NoHeavy) {
-                    for thread in 0..self.model.threads() {
-                        if self.s.threads[thread].buffered {
-                            self.flush(thread)?;
-                        }
-                    }
-                }
-                self.go(At::PopLook)
-            }
-            At::PopLook => {
-                let found = self.ticket()?.2.state & WRITTEN != 0;
-                self.t().found = found;
-                self.go(if late { At::PopEnter } else { At::PopDecide })
-            }
-            At::PopDecide => {
-                let (found, ignores) = (t.found, self.is(Mutant::NoDecision));
-                self.t().found = false;
-                self.t().number = 0;
-                let Some(cell) = self.s.cells.iter_mut().find(|cell| {
-                    (cell.segment, cell.number, cell.slot) == (segment, t.number, slot)
-                }) else {
-                    return Err("a ticket that is given up has lost its cell".into());
-                };
-                if !found && cell.decision == Decision::Undecided {
-                    cell.decision = Decision::Left;
-                    self.s.oracle.abandon(segment, slot)?;
-                    return self.next_ticket(At::PopRest);
-                }
-                let is_taken = cell.decision == Decision::Undecided || ignores;
-                *cell = Cell::default();
-                self.s.count -= 1;
-                self.go(if is_taken {
-                    self.first_of_take()
+            At::PopLast => {
+                let is_written = self.reach(segment)?.slots[usize::from(last)].state & WRITTEN != 0;
+                self.go(if is_written {
+                    At::PopSlot
+                } else if self.is(Mutant::KeepHintOfBatch) {
+                    At::PopUnclaimed
                 } else {
-                    At::PopEnd
+                    At::PopUnclaimedReset
                 })
             }
-            At::PopEnd => {
-                let (_, _, slot) = self.ticket()?;
-                slot.value = 0;
-                slot.state = DONE;
-                self.next_ticket(At::PopRest)
+            At::PopUnclaimed => {
+                let tail = self.s.tail;
+                let unclaimed = if tail.segment == segment {
+                    tail.index
+                } else {
+                    self.slots()
+                };
+                if last < unclaimed {
+                    return self.go(At::PopSlot);
+                }
+                self.t().seen.index = unclaimed;
+                self.go(At::PopGiveUpLast)
+            }
+            At::PopUnclaimedReset => {
+                self.s.hint = Word::default();
+                self.go(At::PopUnclaimed)
+            }
+            At::PopGiveUpLast => {
+                if !self.give_up(segment, last)? {
+                    self.t().seen = Word::default();
+                    return self.go(At::PopSlot);
+                }
+                let t = self.t();
+                t.tickets -= 1;
+                if t.tickets > 0 && last > t.seen.index {
+                    return Ok(());
+                }
+                t.seen = Word::default();
+                if t.tickets > 0 {
+                    return self.go(At::PopSlot);
+                }
+                t.held = 0;
+                self.again()
+            }
+            At::PopSlot => {
+                let is_written = self.ticket()?.2.state & WRITTEN != 0;
+                if !is_written && self.is(Mutant::Wait) {
+                    return Ok(());
+                }
+                self.go(match (is_written, self.is(Mutant::KeepHint)) {
+                    (true, _) => self.first_of_take(),
+                    (false, true) => At::PopGiveUp,
+                    (false, false) => At::PopHintReset,
+                })
+            }
+            At::PopHintReset => {
+                self.s.hint = Word::default();
+                self.go(At::PopGiveUp)
+            }
+            At::PopGiveUp => {
+                let given_up = self.give_up(segment, t.word.index + t.ticket)?;
+                let leaves =
+                    given_up && !self.is(Mutant::TakeGivenUp) || self.is(Mutant::LeaveWritten);
+                if leaves {
+                    return self.next_ticket(At::PopSlot);
+                }
+                self.go(self.first_of_take())
             }
             _ => unreachable!(),
         }
+    }
+
+    /// The exchange of a slot from 0 to GIVEN_UP; true if it succeeds.
+    fn give_up(&mut self, segment: u8, index: u8) -> Result<bool, String> {
+        let (stores, ends) = (self.is(Mutant::StoreGivenUp), self.is(Mutant::DoneByBoth));
+        let slot = &mut self.reach(segment)?.slots[usize::from(index)];
+        if slot.state != 0 && !stores {
+            return Ok(false);
+        }
+        slot.state = if ends { GIVEN_UP | DONE } else { GIVEN_UP };
+        self.s.oracle.abandon(segment, index)?;
+        Ok(true)
     }
 
     pub(super) fn first_of_take(&self) -> At {
@@ -230,8 +227,11 @@ impl Step<'_> {
     }
 
     pub(super) fn pop_read(&mut self) -> Outcome {
-        let t = *self.t();
+        let (t, tail) = (*self.t(), self.s.tail);
         let index = t.word.index + t.ticket;
+        if tail.segment == t.word.segment && tail.index < t.word.index + t.tickets {
+            return Err("a batch gives an item out and keeps a ticket that no producer has".into());
+        }
         let slot = &mut self.reach(t.word.segment)?.slots[usize::from(index)];
         let item = slot.value;
         slot.value = 0;

@@ -5,6 +5,8 @@ use super::state::{At, POOL, State, Thread, bit};
 
 /// Steps that an operation may take alone.
 const PATIENCE: usize = 400;
+/// Pops by one that a probe may make; batches come behind them.
+const POPS: usize = 40;
 
 /// Runs of pops by a thread that is between two operations.
 pub(crate) struct Prober {
@@ -16,17 +18,15 @@ pub(crate) struct Prober {
 
 impl Prober {
     pub(crate) fn new(model: &Model) -> Self {
-        let pops: &[Operation] = &[Operation::Pop; 40];
+        let pops: &[Operation] = &[[Operation::Pop; POPS], [Operation::PopBatch; POPS]].concat();
         let models = (0..model.threads())
             .map(|thread| {
                 let programs: Vec<_> = (0..model.threads())
                     .map(|at| if at == thread { pops } else { &[] })
                     .collect();
                 Model {
-                    losses: model.losses,
                     mutant: model.mutant,
                     any_point: model.any_point,
-                    buffered: model.buffered,
                     ..Model::new(model.slots, &programs)
                 }
             })
@@ -48,7 +48,8 @@ impl Prober {
         match stopped[..] {
             [] => {
                 if state.oracle.standing() == 0 {
-                    self.poll(*state, prober)?;
+                    self.poll(*state, prober, Operation::Pop)?;
+                    self.poll(*state, prober, Operation::PopBatch)?;
                 }
                 self.drain(*state, prober, None)?;
             }
@@ -77,29 +78,25 @@ impl Prober {
         ))
     }
 
-    /// Polls of an empty queue: the first may end one stale ticket, the second changes nothing.
-    fn poll(&self, mut state: State, thread: usize) -> Result<(), String> {
+    /// Polls of an empty queue: the first may give up the tickets of one claim by a stale hint, the second changes
+    /// nothing.
+    fn poll(&self, mut state: State, thread: usize, first: Operation) -> Result<(), String> {
         state.threads[thread] = Thread::default();
-        let (before, given_up) = ((state.tail, state.head), state.count);
+        if first == Operation::PopBatch {
+            state.threads[thread].operation = POPS as u8;
+        }
+        let before = (state.tail, state.head);
         self.pop(&mut state, thread)?;
-        let first = (state.tail, state.head);
-        if given_up == 0 && state.count != 0 {
-            return Err("a poll of an empty queue leaves a ticket in the table".into());
-        }
-        let claimed = first.1.index.wrapping_sub(before.1.index);
-        // A ticket that nobody has pushed to is claimed on both sides.
-        let mut tail = before.0;
-        if first.0 != tail {
-            tail.index += 1;
-        }
-        if first.0 != tail || first.1.segment != before.1.segment || claimed > 1 {
+        let after = (state.tail, state.head);
+        let claimed = after.1.index.wrapping_sub(before.1.index);
+        if after.0 != before.0 || after.1.segment != before.1.segment || claimed > first.items() {
             return Err(format!(
                 "a poll of an empty queue moves head from {} by {claimed}",
                 before.1.index
             ));
         }
         self.pop(&mut state, thread)?;
-        if (state.tail, state.head) != first {
+        if (state.tail, state.head) != after {
             return Err("polls of an empty queue go on changing the indices".into());
         }
         Ok(())
@@ -140,12 +137,7 @@ impl Prober {
                 "thread {stopped}, stopped, keeps segments {away:#b} (as bits) from use"
             ));
         }
-        // A producer that has not learnt yet that its ticket was given up has to end the slot.
-        let given_up = match local.at {
-            At::PushQuiet | At::PushFlush | At::PushSearch => bit(local.word.segment),
-            _ => 0,
-        };
-        if away & !(bit(local.held) | bit(local.settling) | given_up) != 0 {
+        if away & !(bit(local.held) | bit(local.settling)) != 0 {
             return Err(format!("segments {away:#b} (as bits) are kept by nobody"));
         }
         Ok(())

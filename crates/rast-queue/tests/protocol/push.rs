@@ -2,7 +2,7 @@
 
 use super::machine::{Operation, Outcome, Step};
 use super::mutant::Mutant;
-use super::state::{At, Cell, Decision, POOL, Segment, Slot, TERMINAL, Then, WRITTEN, Word, bit};
+use super::state::{At, GIVEN_UP, POOL, Segment, Slot, TERMINAL, Then, WRITTEN, Word, bit};
 
 impl Step<'_> {
     /// What a push does with a tail that it has seen, by a load or by a lost exchange.
@@ -47,7 +47,7 @@ impl Step<'_> {
         self.s.tail.index += t.tickets;
         self.t().held = tail.segment;
         for index in tail.index..tail.index + t.tickets {
-            if !self.s.has_left(tail.segment, index) {
+            if !self.s.is_given_up(tail.segment, index) {
                 self.claim_push(tail.segment, index, self.item)?;
             }
         }
@@ -86,108 +86,30 @@ impl Step<'_> {
         self.go(At::PushPublish)
     }
 
-    /// The store of WRITTEN is made: at once, or into the buffer.
+    /// The exchange that publishes the value, or finds the ticket given up.
     pub(super) fn push_publish(&mut self) -> Outcome {
-        let (segment, index, _) = self.ticket()?;
-        let number = self.reach(segment)?.number;
         let item = self.item;
-        let t = self.t();
-        t.number = number;
-        t.item = item;
-        t.buffered = true;
-        t.found = false;
-        if self.s.segment(segment).slots[usize::from(index)].state & WRITTEN != 0 {
+        let ignores = self.is(Mutant::PublishBlindly);
+        let (segment, index, slot) = self.ticket()?;
+        let before = slot.state;
+        slot.state = WRITTEN;
+        if before & WRITTEN != 0 {
             return Err(format!(
                 "slot {index} of segment {segment} is published twice"
             ));
         }
-        if !self.model.buffered {
-            self.flush(self.me)?;
+        if before & GIVEN_UP != 0 && !ignores {
+            return self.go(At::PushDone);
         }
-        if self.is(Mutant::NoQuiet) {
-            return self.go(At::PushFlush);
-        }
-        self.go(At::PushQuiet)
-    }
-
-    /// The store of WRITTEN by `thread` is there for all to see; it does not look at the slot again unless it is told.
-    pub(super) fn flush(&mut self, thread: usize) -> Outcome {
-        let t = &mut self.s.threads[thread];
-        t.buffered = false;
-        let item = t.item;
-        let (segment, index) = (t.word.segment, t.word.index + t.ticket);
-        if t.ticket + 1 == t.tickets {
-            t.held = 0;
-        }
-        self.s.segment(segment).slots[usize::from(index)].state |= WRITTEN;
-        if self.s.has_left(segment, index) {
-            return Ok(());
-        }
-        self.s.oracle.publish(segment, index, item)
-    }
-
-    pub(super) fn push_quiet(&mut self) -> Outcome {
-        let found = self.s.count != 0;
-        self.t().found = found;
-        if self.t().buffered {
-            return self.go(At::PushFlush);
-        }
-        self.push_decide()
-    }
-
-    /// After the store and the load of the count, in whichever order they came.
-    pub(super) fn push_decide(&mut self) -> Outcome {
-        if self.t().found {
-            return self.go(At::PushSearch);
-        }
-        self.push_taken()
-    }
-
-    /// The producer takes the push for a success.
-    fn push_taken(&mut self) -> Outcome {
-        self.s.oracle.keep(self.item)?;
+        self.s.oracle.publish(segment, index, item)?;
         self.t().through += 1;
         self.next_ticket(At::PushWrite)
-    }
-
-    /// Looks for the ticket among those that are given up, and decides if it is there.
-    pub(super) fn push_search(&mut self) -> Outcome {
-        let t = *self.t();
-        let (segment, slot) = (t.word.segment, t.word.index + t.ticket);
-        let by_number = !self.is(Mutant::NoNumber);
-        let own = self.s.cells.iter_mut().find(|cell| {
-            cell.decision != Decision::None
-                && (cell.segment, cell.slot) == (segment, slot)
-                && (!by_number || cell.number == t.number)
-        });
-        let Some(cell) = own else {
-            return self.push_taken();
-        };
-        match cell.decision {
-            Decision::Undecided => {
-                cell.decision = Decision::Back;
-                self.s.oracle.abandon(segment, slot)?;
-                self.next_ticket(At::PushWrite)
-            }
-            Decision::Left => {
-                *cell = Cell::default();
-                self.s.count -= 1;
-                self.t().held = segment;
-                self.go(At::PushDone)
-            }
-            Decision::None | Decision::Back => {
-                Err("a producer finds a ticket that it took back before".into())
-            }
-        }
     }
 
     /// The ticket at hand is finished.
     pub(super) fn next_ticket(&mut self, at: At) -> Outcome {
         let t = self.t();
         t.ticket += 1;
-        t.number = 0;
-        t.item = 0;
-        t.found = false;
         if t.ticket < t.tickets {
             return self.go(at);
         }
@@ -253,7 +175,6 @@ impl Step<'_> {
         let segment = self.s.segment(fresh);
         if (Segment {
             allocated: false,
-            number: 0,
             ..*segment
         }) != Segment::NEW
         {
@@ -262,8 +183,6 @@ impl Step<'_> {
             ));
         }
         segment.allocated = true;
-        self.s.numbers += 1;
-        self.s.segment(fresh).number = self.s.numbers;
         if !self.is(Mutant::LinkUnfilled) {
             self.s.segment(fresh).slots[0] = Slot {
                 value: self.item,

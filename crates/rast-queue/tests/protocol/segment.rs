@@ -122,7 +122,7 @@ impl Step<'_> {
         match then {
             Then::Again => self.again(),
             Then::Linked => {
-                self.s.oracle.keep(self.item)?;
+                self.s.oracle.expect_pushed(self.item)?;
                 self.t().through += 1;
                 self.finish_or_again()
             }

@@ -10,7 +10,7 @@ use super::oracle::Oracle;
 
 /// Threads, slots of a segment, and addresses that a state has room for.
 pub(crate) const THREADS: usize = 3;
-pub(crate) const SLOTS: usize = 3;
+pub(crate) const SLOTS: usize = 4;
 pub(crate) const POOL: usize = 5;
 
 /// In `next`: closed, none follows.
@@ -18,11 +18,9 @@ pub(crate) const TERMINAL: u8 = u8::MAX;
 /// One of the two words in `control`; more than all pins of a program.
 pub(crate) const SOURCE: i8 = 32;
 
-/// Cells for tickets that are given up; more than all claims by addition of a program.
-pub(crate) const CELLS: usize = 6;
-
 pub(crate) const WRITTEN: u8 = 1;
 pub(crate) const DONE: u8 = 2;
+pub(crate) const GIVEN_UP: u8 = 4;
 
 /// `head` or `tail`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -39,7 +37,7 @@ pub(crate) struct Slot {
     pub(crate) state: u8,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     /// Out of the allocator.
     pub(crate) allocated: bool,
@@ -47,29 +45,7 @@ pub(crate) struct Segment {
     pub(crate) control: i8,
     pub(crate) swept: u8,
     pub(crate) limbo_next: u8,
-    /// Which use of a segment this is.
-    pub(crate) number: u8,
     pub(crate) slots: [Slot; SLOTS],
-}
-
-/// What a cell says of its ticket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Decision {
-    /// The cell is free.
-    #[default]
-    None,
-    Undecided,
-    Left,
-    Back,
-}
-
-/// A ticket that is given up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Cell {
-    pub(crate) segment: u8,
-    pub(crate) number: u8,
-    pub(crate) slot: u8,
-    pub(crate) decision: Decision,
 }
 
 impl Segment {
@@ -79,9 +55,27 @@ impl Segment {
         control: 2 * SOURCE,
         swept: 0,
         limbo_next: 0,
-        number: 0,
         slots: [Slot { value: 0, state: 0 }; SLOTS],
     };
+}
+
+/// Most addresses of the pool are free and as new: those add one byte.
+impl Hash for Segment {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let is_new = *self == Self::NEW;
+        is_new.hash(hasher);
+        if !is_new {
+            let Self {
+                allocated,
+                next,
+                control,
+                swept,
+                limbo_next,
+                slots,
+            } = self;
+            (allocated, next, control, swept, limbo_next, slots).hash(hasher);
+        }
+    }
 }
 
 /// The access that a thread makes next.
@@ -95,9 +89,6 @@ pub(crate) enum At {
     PushPin,
     PushWrite,
     PushPublish,
-    PushQuiet,
-    PushFlush,
-    PushSearch,
     PushDone,
     PushNext,
     PushAllocate,
@@ -120,17 +111,13 @@ pub(crate) enum At {
     PopRetiredAgain,
     PopHintStore,
     PopClaim,
-    PopClaimByAdding,
+    PopLast,
+    PopUnclaimedReset,
+    PopUnclaimed,
+    PopGiveUpLast,
     PopSlot,
     PopHintReset,
-    PopUnclaimed,
-    PopEnter,
-    PopCount,
-    PopHeavy,
-    PopLook,
-    PopDecide,
-    PopEnd,
-    PopRest,
+    PopGiveUp,
     PopRead,
     PopDone,
     PopPinnedTail,
@@ -199,16 +186,6 @@ pub(crate) struct Thread {
     pub(crate) fresh: u8,
     /// `retired`, as first loaded.
     pub(crate) retired: u8,
-    /// Which use of the segment the ticket at hand is of.
-    pub(crate) number: u8,
-    /// The item that it publishes.
-    pub(crate) item: u8,
-    /// The store of WRITTEN stands in the store buffer.
-    pub(crate) buffered: bool,
-    /// `count` was not zero, or the slot was found written.
-    pub(crate) found: bool,
-    /// Lost exchanges.
-    pub(crate) losses: u8,
     /// The segment in which the thread has a ticket or a pin.
     pub(crate) held: u8,
     /// The segment that it settles, alone.
@@ -237,11 +214,6 @@ pub(crate) struct State {
     pub(crate) first: u8,
     pub(crate) limbo: u8,
     pub(crate) spare: u8,
-    /// The last number of a use.
-    pub(crate) numbers: u8,
-    /// Tickets that are given up: how many, and which.
-    pub(crate) count: u8,
-    pub(crate) cells: [Cell; CELLS],
     pub(crate) segments: [Segment; POOL],
     pub(crate) threads: [Thread; THREADS],
     pub(crate) oracle: Oracle,
@@ -263,9 +235,6 @@ impl State {
             first: 0,
             limbo: 0,
             spare: 0,
-            numbers: 0,
-            count: 0,
-            cells: [Cell::default(); CELLS],
             segments: [Segment::NEW; POOL],
             threads: [Thread::default(); THREADS],
             oracle: Oracle::default(),
@@ -286,14 +255,8 @@ impl State {
     }
 
     /// Whether the consumer of a ticket has gone for good.
-    pub(crate) fn has_left(&mut self, segment: u8, slot: u8) -> bool {
-        let number = self.segment(segment).number;
-        self.cells.contains(&Cell {
-            segment,
-            number,
-            slot,
-            decision: Decision::Left,
-        })
+    pub(crate) fn is_given_up(&mut self, segment: u8, slot: u8) -> bool {
+        self.segment(segment).slots[usize::from(slot)].state & GIVEN_UP != 0
     }
 
     /// The segments from `head` on, as bits.
