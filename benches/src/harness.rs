@@ -6,8 +6,12 @@
 //! second of the machine falls on all of them and no place in the order is privileged.
 //! A ratio is taken inside a round, rival over ours, and only then its median over the rounds: the
 //! drift between rounds cancels out.
+//!
+//! Where a contender runs on two threads, a round counts only if the machine was quiet before and after it
+//! ([`Quiet`]); up to 60 rounds are tried for as many as were asked for.
 
 use crate::options::Options;
+use crate::quiet::{Quiet, TRIES_MAX};
 use crate::stats::Spread;
 use crate::workers::Sample;
 
@@ -121,16 +125,20 @@ pub struct Outcome {
     pub name: &'static str,
     /// Operations asked for in a run.
     pub ops: u64,
+    /// Rounds tried for those that are kept, where only quiet rounds are kept.
+    pub tried: Option<usize>,
     /// One per contender, in the order of declaration.
     pub figures: Vec<Figures>,
 }
 
 /// Runs a scenario's rounds.
 ///
+/// If no round was quiet, the figures hold no sample.
+///
 /// # Panics
 ///
 /// If the first contender is not ours, or if a contender does nothing in a run.
-pub fn run(mut scenario: Scenario, options: &Options) -> Outcome {
+pub fn run(mut scenario: Scenario, options: &Options, quiet: &mut Quiet) -> Outcome {
     assert!(
         scenario.contenders.first().is_some_and(|first| first.ours),
         "scenario {}: the first contender is ours, the others are compared with it",
@@ -160,16 +168,26 @@ pub fn run(mut scenario: Scenario, options: &Options) -> Outcome {
     let short = options.rounds > scenario.rounds_max;
     let rounds = options.rounds.min(scenario.rounds_max);
     let first_counted = usize::from(!options.smoke && !short);
-    for round in 0..rounds + first_counted {
+    let (mut round, mut kept, mut tried) = (0, 0, 0);
+    let mut two_threads = false;
+    while kept < rounds && tried < TRIES_MAX.max(rounds) {
+        let was_quiet = !two_threads || quiet.is_quiet();
         let mut of_round: Vec<Option<Sample>> = vec![None; count];
         for turn in 0..count {
             let index = (round + turn) % count;
             of_round[index] = Some((scenario.contenders[index].run)(ops));
         }
-        if round < first_counted {
+        let of_round: Vec<Sample> = of_round.into_iter().flatten().collect();
+        round += 1;
+        if round <= first_counted {
+            two_threads = of_round.iter().any(|sample| sample.threads == 2);
             continue;
         }
-        let of_round: Vec<Sample> = of_round.into_iter().flatten().collect();
+        tried += 1;
+        if !was_quiet || two_threads && !quiet.is_quiet() {
+            continue;
+        }
+        kept += 1;
         let first = of_round[0].ns_per_op();
         for (figure, sample) in figures.iter_mut().zip(&of_round) {
             figure.keep(sample, first);
@@ -179,6 +197,7 @@ pub fn run(mut scenario: Scenario, options: &Options) -> Outcome {
         layer: scenario.layer,
         name: scenario.name,
         ops,
+        tried: two_threads.then_some(tried),
         figures,
     }
 }
@@ -186,7 +205,7 @@ pub fn run(mut scenario: Scenario, options: &Options) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::rc::Rc;
     use std::time::Duration;
 
@@ -215,7 +234,7 @@ mod tests {
     #[test]
     fn rounds_interleave_and_rotate() {
         let log = Rc::default();
-        let outcome = run(scenario(&log), &options(false, 3));
+        let outcome = run(scenario(&log), &options(false, 3), &mut Quiet::new());
         assert_eq!(*log.borrow(), "abcbcacababc");
         assert_eq!(outcome.figures[1].samples, [6.0; 3]);
         assert_eq!(outcome.figures[1].ratio().median, 3.0);
@@ -224,9 +243,30 @@ mod tests {
     }
 
     #[test]
+    fn two_threads_are_measured_in_quiet_rounds_alone() {
+        let runs = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&runs);
+        let scenario = Scenario::new("layer", "name", 100, 10).ours("ours", move |ops| {
+            counted.set(counted.get() + 1);
+            let mut sample = Sample::new(ops, Duration::from_nanos(ops));
+            sample.threads = 2;
+            sample
+        });
+        let outcome = run(scenario, &options(false, 1), &mut Quiet::new());
+        let tried = outcome.tried.expect("two threads");
+        // How many are quiet is the machine's; each was tried after the warm-up.
+        assert_eq!(runs.get(), tried + 1);
+        assert!(tried <= TRIES_MAX && outcome.figures[0].samples.len() <= 1);
+    }
+
+    #[test]
     fn long_work_runs_few_rounds_without_a_warm_up() {
         let log = Rc::default();
-        let outcome = run(scenario(&log).at_most(2), &options(false, 3));
+        let outcome = run(
+            scenario(&log).at_most(2),
+            &options(false, 3),
+            &mut Quiet::new(),
+        );
         assert_eq!(*log.borrow(), "abcbca");
         assert_eq!(outcome.figures[0].samples.len(), 2);
     }
@@ -242,7 +282,7 @@ mod tests {
     #[test]
     fn smoke_runs_ours_once() {
         let log = Rc::default();
-        let outcome = run(scenario(&log), &options(true, 1));
+        let outcome = run(scenario(&log), &options(true, 1), &mut Quiet::new());
         assert_eq!(*log.borrow(), "a");
         assert_eq!((outcome.ops, outcome.figures.len()), (10, 1));
     }

@@ -9,6 +9,7 @@ pub mod histogram;
 pub mod layers;
 pub mod options;
 mod processors;
+pub mod quiet;
 pub mod report;
 #[cfg(unix)]
 pub mod signals;

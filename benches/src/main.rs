@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use rast_benches::harness::Outcome;
 use rast_benches::options::{Options, USAGE};
+use rast_benches::quiet::Quiet;
 use rast_benches::{allocators::summary, harness, layers, report};
 
 fn main() -> ExitCode {
@@ -37,8 +38,9 @@ fn bench() -> Result<(), String> {
         },
     );
     let mut outcomes: Vec<Outcome> = Vec::new();
+    let mut quiet = Quiet::new();
     for scenario in scenarios {
-        let outcome = harness::run(scenario, &options);
+        let outcome = harness::run(scenario, &options, &mut quiet);
         if options.smoke {
             println!("ran: {}: {}", outcome.layer, outcome.name);
         } else {
@@ -54,6 +56,8 @@ fn bench() -> Result<(), String> {
     }
     if !options.smoke {
         print_extras(&outcomes);
+        print!("{}", report::hand_over(&outcomes));
+        print!("{}", report::rounds(&outcomes));
         print!("{}", summary::tables(&outcomes));
         if outcomes.iter().any(|outcome| outcome.layer == "alloc") {
             for rival in layers::allocators_not_built(&options) {

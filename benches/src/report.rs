@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use crate::harness::Outcome;
+use crate::harness::{Figures, Outcome};
 use crate::options::Options;
 use crate::stats::Spread;
 
@@ -38,6 +38,9 @@ pub fn head(layer: &str) -> String {
 /// ours and which the others' times are divided by.
 pub fn rows(outcome: &Outcome) -> String {
     let mut text = String::new();
+    if outcome.figures.iter().any(|one| one.samples.is_empty()) {
+        return format!("| {} | no quiet round | | |\n", outcome.name);
+    }
     for (index, figures) in outcome.figures.iter().enumerate() {
         let name = if index == 0 { outcome.name } else { "" };
         let ns = figures.ns();
@@ -99,6 +102,66 @@ pub fn extras_rows(outcome: &Outcome) -> String {
     text
 }
 
+/// The percentiles by which a hand-over is judged.
+const PERCENTILES: [&str; 2] = ["p50 ns", "p99 ns"];
+
+/// The table of hand-over times: ours divided by the rival's inside a round, so that lower is better; empty if no
+/// scenario has percentiles.
+pub fn hand_over(outcomes: &[Outcome]) -> String {
+    let mut text = String::new();
+    for outcome in outcomes {
+        let Some((first, others)) = outcome.figures.split_first() else {
+            continue;
+        };
+        let mut name = outcome.name;
+        for other in others {
+            let ratios = PERCENTILES.map(|percentile| {
+                let of = |one: &'_ Figures| {
+                    let extra = one.extras.iter().find(|extra| extra.0 == percentile);
+                    extra.map(|extra| extra.1.clone())
+                };
+                let (ours, theirs) = (of(first)?, of(other)?);
+                let ratios = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs);
+                let ratio = Spread::of(ratios.collect());
+                Some(format!(
+                    "{:.2} [{:.2}..{:.2}]",
+                    ratio.median, ratio.min, ratio.max
+                ))
+            });
+            if let [Some(p50), Some(p99)] = ratios {
+                writeln!(text, "| {name} | {} | {p50} | {p99} |", other.name)
+                    .expect("a string takes it");
+                name = "";
+            }
+        }
+    }
+    if text.is_empty() {
+        return text;
+    }
+    format!(
+        "\n### Hand-over, the first contender's time over the other's: lower is better\n\n\
+         | scenario | other contender | p50: median [min..max] | p99: median [min..max] |\n\
+         |---|---|---|---|\n{text}"
+    )
+}
+
+/// How many rounds were quiet of those that were tried, for the scenarios of two threads.
+pub fn rounds(outcomes: &[Outcome]) -> String {
+    let mut text = String::new();
+    for outcome in outcomes {
+        if let Some(tried) = outcome.tried {
+            let kept = outcome.figures[0].samples.len();
+            writeln!(text, "| {} | {kept} | {tried} |", outcome.name).expect("a string takes it");
+        }
+    }
+    if text.is_empty() {
+        return text;
+    }
+    format!(
+        "\n### Rounds of two threads\n\n| scenario | quiet, so kept | tried |\n|---|---|---|\n{text}"
+    )
+}
+
 /// Everything as JSON: the machine, the options, every sample of every contender, and the allocators side by side.
 pub fn json(outcomes: &[Outcome], options: &Options) -> String {
     let scenarios: Vec<String> = outcomes.iter().map(scenario_json).collect();
@@ -128,35 +191,41 @@ pub(crate) fn document(options: &Options, name: &str, entries: &[String]) -> Str
 }
 
 fn scenario_json(outcome: &Outcome) -> String {
-    let contenders: Vec<String> = outcome
-        .figures
-        .iter()
-        .map(|figures| {
-            let extras: Vec<String> = figures
-                .extras
-                .iter()
-                .map(|(name, values)| format!("{}: {}", quoted(name), list(values)))
-                .collect();
-            format!(
-                "      {{\"name\": {}, \"ours\": {}, \"ns_per_op_median\": {}, \"ratio_median\": {}, \"ns_per_op_spread\": {}, \"ratio_spread\": {}, \"ns_per_op\": {}, \"ratio\": {}, \"extras\": {{{}}}}}",
-                quoted(figures.name),
-                figures.ours,
-                figures.ns().median,
-                figures.ratio().median,
-                spread_json(figures.ns()),
-                spread_json(figures.ratio()),
-                list(&figures.samples),
-                list(&figures.ratios),
-                extras.join(", "),
-            )
-        })
-        .collect();
+    let contenders: Vec<String> = outcome.figures.iter().map(contender_json).collect();
+    let tried = outcome.tried.map_or("null".to_owned(), |n| n.to_string());
     format!(
-        "    {{\"layer\": {}, \"name\": {}, \"ops\": {}, \"contenders\": [\n{}\n    ]}}",
+        "    {{\"layer\": {}, \"name\": {}, \"ops\": {}, \"rounds_tried\": {tried}, \"contenders\": [\n{}\n    ]}}",
         quoted(outcome.layer),
         quoted(outcome.name),
         outcome.ops,
         contenders.join(",\n"),
+    )
+}
+
+fn contender_json(figures: &Figures) -> String {
+    if figures.samples.is_empty() {
+        return format!(
+            "      {{\"name\": {}, \"ours\": {}, \"ns_per_op\": []}}",
+            quoted(figures.name),
+            figures.ours,
+        );
+    }
+    let extras: Vec<String> = figures
+        .extras
+        .iter()
+        .map(|(name, values)| format!("{}: {}", quoted(name), list(values)))
+        .collect();
+    format!(
+        "      {{\"name\": {}, \"ours\": {}, \"ns_per_op_median\": {}, \"ratio_median\": {}, \"ns_per_op_spread\": {}, \"ratio_spread\": {}, \"ns_per_op\": {}, \"ratio\": {}, \"extras\": {{{}}}}}",
+        quoted(figures.name),
+        figures.ours,
+        figures.ns().median,
+        figures.ratio().median,
+        spread_json(figures.ns()),
+        spread_json(figures.ratio()),
+        list(&figures.samples),
+        list(&figures.ratios),
+        extras.join(", "),
     )
 }
 
@@ -192,7 +261,6 @@ pub(crate) fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::Figures;
 
     fn outcome() -> Outcome {
         let figures = |name, ours, ns| Figures {
@@ -206,6 +274,7 @@ mod tests {
             layer: "queue",
             name: "spsc",
             ops: 10,
+            tried: Some(3),
             figures: vec![figures("rast", true, 2.0), figures("rival", false, 5.0)],
         }
     }
@@ -223,6 +292,32 @@ mod tests {
     fn further_figures_have_their_own_table() {
         let rows = extras_rows(&outcome());
         assert!(rows.starts_with("| spsc | rast | p99 ns 50 [40..60] |\n|  | rival |"));
+    }
+
+    #[test]
+    fn a_hand_over_is_better_where_it_is_lower() {
+        let mut outcome = outcome();
+        outcome.figures[0].extras = vec![("p50 ns", vec![1.0, 2.0]), ("p99 ns", vec![6.0, 6.0])];
+        outcome.figures[1].extras = vec![("p50 ns", vec![4.0, 4.0]), ("p99 ns", vec![3.0, 3.0])];
+        let text = hand_over(&[outcome]);
+        assert!(
+            text.ends_with("| spsc | rival | 0.38 [0.25..0.50] | 2.00 [2.00..2.00] |\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn rounds_are_reported_kept_and_tried() {
+        assert!(rounds(&[outcome()]).ends_with("| spsc | 2 | 3 |\n"));
+        let mut none = outcome();
+        for figures in &mut none.figures {
+            (figures.samples, figures.ratios) = (Vec::new(), Vec::new());
+            figures.extras = Vec::new();
+        }
+        assert_eq!(rows(&none), "| spsc | no quiet round | | |\n");
+        let options = Options::parse(std::iter::empty()).unwrap();
+        let text = json(&[none], &options);
+        assert!(text.contains("\"rounds_tried\": 3"), "{text}");
     }
 
     #[test]

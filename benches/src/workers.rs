@@ -20,6 +20,8 @@ pub struct Sample {
     pub elapsed: Duration,
     /// Further figures of the run by name: percentiles, shares, counts.
     pub extras: Vec<(&'static str, f64)>,
+    /// How many threads did it at once.
+    pub threads: usize,
     judged: Option<f64>,
 }
 
@@ -30,6 +32,7 @@ impl Sample {
             done,
             elapsed,
             extras: Vec::new(),
+            threads: 1,
             judged: None,
         }
     }
@@ -70,7 +73,12 @@ pub fn alone(work: impl FnOnce() -> u64) -> Sample {
 }
 
 /// Runs each job on a thread of its own and sums what they count.
+///
+/// Two threads run on two processors, as by [`apart`]; more run where the system puts them.
 pub fn together(jobs: Vec<Job<'_>>) -> Sample {
+    if jobs.len() == 2 {
+        return apart(jobs);
+    }
     on(&[], jobs)
 }
 
@@ -81,10 +89,11 @@ pub fn apart(jobs: Vec<Job<'_>>) -> Sample {
 
 /// Runs the jobs on threads of their own, by turns on these processors if there are any.
 fn on(processors: &[usize], jobs: Vec<Job<'_>>) -> Sample {
-    let awaited = AtomicUsize::new(jobs.len());
+    let threads = jobs.len();
+    let awaited = AtomicUsize::new(threads);
     let spans: Vec<(Instant, Instant, u64)> = thread::scope(|scope| {
         let awaited = &awaited;
-        let threads: Vec<_> = jobs
+        let running: Vec<_> = jobs
             .into_iter()
             .enumerate()
             .map(|(index, job)| {
@@ -103,14 +112,16 @@ fn on(processors: &[usize], jobs: Vec<Job<'_>>) -> Sample {
                 })
             })
             .collect();
-        threads
+        running
             .into_iter()
             .map(|thread| thread.join().expect("a bench worker does not panic"))
             .collect()
     });
     let first = spans.iter().map(|span| span.0).min().expect("one job");
     let last = spans.iter().map(|span| span.1).max().expect("one job");
-    Sample::new(spans.iter().map(|span| span.2).sum(), last - first)
+    let mut sample = Sample::new(spans.iter().map(|span| span.2).sum(), last - first);
+    sample.threads = threads;
+    sample
 }
 
 /// The one way in which every contender waits on a full or an empty queue: spin, then yield.
@@ -184,7 +195,7 @@ mod tests {
     #[test]
     fn counts_are_summed_and_time_passes() {
         let sample = together(vec![Box::new(|| 2), Box::new(|| 3)]);
-        assert_eq!(sample.done, 5);
+        assert_eq!((sample.done, sample.threads), (5, 2));
         assert!(sample.ns_per_op() > 0.0);
         assert_eq!(alone(|| 7).done, 7);
     }

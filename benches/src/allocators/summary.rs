@@ -264,6 +264,7 @@ mod tests {
             layer,
             name: "work",
             ops: 1,
+            tried: None,
             figures: vec![
                 figures("ours", true, 2.0, 12.0),
                 figures("rival", false, 4.0, 6.0),

@@ -11,6 +11,7 @@ mod latency;
 mod mpmc;
 #[cfg(all(rast_rivals, feature = "rivals"))]
 mod rivals;
+mod sleeping;
 mod source;
 mod spsc;
 #[cfg(unix)]
@@ -29,6 +30,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         batch::scenarios(),
         halves::scenarios(),
         latency::scenarios(),
+        sleeping::scenarios(),
         fairness::scenarios(),
         source::scenarios(),
     ]

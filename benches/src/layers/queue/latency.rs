@@ -6,13 +6,81 @@
 //! A run is judged by its median; the higher percentiles stand beside it and contain the machine's
 //! own pauses.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::LAYER;
 use super::contenders::{Handle, Mpmc, Work, nearest, others, ours};
 use crate::harness::Scenario;
 use crate::histogram::Histogram;
 use crate::workers::{Sample, together};
+
+/// A schedule of bursts, and the clock that stamps their items.
+pub(super) struct Schedule {
+    bursts: u64,
+    burst: u64,
+    period_ns: u64,
+    zero: Instant,
+}
+
+impl Schedule {
+    /// About `ops` items, `burst` of them every `period_us` microseconds.
+    pub(super) fn new(ops: u64, burst: u64, period_us: u64) -> Self {
+        Self {
+            bursts: (ops / burst).max(1),
+            burst,
+            period_ns: period_us * 1000,
+            zero: Instant::now(),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.zero.elapsed().as_nanos() as u64
+    }
+
+    /// The producer's work: spins until each burst is due, then pushes stamped items.
+    pub(super) fn send(&self, mut push: impl FnMut(u64)) -> u64 {
+        let mut due = self.now();
+        for _ in 0..self.bursts {
+            due += self.period_ns;
+            while self.now() < due {
+                std::hint::spin_loop();
+            }
+            for _ in 0..self.burst {
+                push(self.now());
+            }
+        }
+        0
+    }
+
+    /// The consumer's work: takes every item and records the time since its stamp.
+    pub(super) fn receive(
+        &self,
+        into: &mut Histogram,
+        mut pop: impl FnMut() -> Option<u64>,
+    ) -> u64 {
+        let mut taken = 0;
+        while taken < self.bursts * self.burst {
+            match pop() {
+                Some(sent) => {
+                    into.record(self.now().saturating_sub(sent));
+                    taken += 1;
+                }
+                None => std::hint::spin_loop(),
+            }
+        }
+        taken
+    }
+}
+
+/// What a run of a schedule came to: judged by its median.
+pub(super) fn judged(sample: Sample, of: &Histogram) -> Sample {
+    percentiles(sample.judged_by(of.quantile(0.5)), of)
+}
+
+/// The schedule that a program meets whose producer wakes by a timer: items and microseconds.
+pub(super) const BURST: (u64, u64) = (32, 100);
+/// Items of a run of it, and of a smoke.
+pub(super) const BURST_OPS: (u64, u64) = (12_800, 128);
 
 /// `BURST` items every `PERIOD_US` microseconds.
 struct Paced<const BURST: u64, const PERIOD_US: u64>;
@@ -21,44 +89,21 @@ impl<const BURST: u64, const PERIOD_US: u64> Work for Paced<BURST, PERIOD_US> {
     type Item = u64;
 
     fn run<Q: Mpmc<Item = u64>>(ops: u64) -> Sample {
-        let bursts = (ops / BURST).max(1);
         let queue = &Q::new(1024);
-        let zero = Instant::now();
-        let now = move || zero.elapsed().as_nanos() as u64;
+        let schedule = &Schedule::new(ops, BURST, PERIOD_US);
         let mut histogram = Histogram::new();
         let seen = &mut histogram;
         let sample = together(vec![
             Box::new(move || {
                 let mut handle = queue.handle();
-                let period = Duration::from_micros(PERIOD_US).as_nanos() as u64;
-                let mut due = now();
-                for _ in 0..bursts {
-                    due += period;
-                    while now() < due {
-                        std::hint::spin_loop();
-                    }
-                    for _ in 0..BURST {
-                        handle.push_patiently(now());
-                    }
-                }
-                0
+                schedule.send(|item| handle.push_patiently(item))
             }),
             Box::new(move || {
                 let mut handle = queue.handle();
-                let mut taken = 0;
-                while taken < bursts * BURST {
-                    match handle.pop() {
-                        Some(sent) => {
-                            seen.record(now().saturating_sub(sent));
-                            taken += 1;
-                        }
-                        None => std::hint::spin_loop(),
-                    }
-                }
-                taken
+                schedule.receive(seen, || handle.pop())
             }),
         ]);
-        percentiles(sample.judged_by(histogram.quantile(0.5)), &histogram)
+        judged(sample, &histogram)
     }
 }
 
@@ -81,6 +126,10 @@ fn all<W: Work>(name: &'static str, ops: u64, smoke_ops: u64) -> Scenario {
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         all::<Paced<1, 10>>("hand-over p50, one item per 10 us", 4000, 100),
-        all::<Paced<32, 100>>("hand-over p50, 32 items per 100 us", 12_800, 128),
+        all::<Paced<{ BURST.0 }, { BURST.1 }>>(
+            "hand-over p50, 32 items per 100 us",
+            BURST_OPS.0,
+            BURST_OPS.1,
+        ),
     ]
 }

@@ -11,8 +11,10 @@ use rast::queue::spsc::{self, segmented};
 
 use super::LAYER;
 use super::contenders::Payload;
+use super::latency::{BURST, Schedule, judged};
 use super::mpmc::sum_below;
 use crate::harness::Scenario;
+use crate::histogram::Histogram;
 use crate::workers::{Patience, Sample, alone, together};
 
 const CAPACITY: usize = 1024;
@@ -503,6 +505,25 @@ fn wait_for<R: Ring>(consumer: &mut R::Consumer) -> R::Item {
     }
 }
 
+/// A producer that pushes 32 items each 100 us, and a consumer that spins.
+fn hand_over<R: Ring<Item = u64>>(ops: u64) -> Sample {
+    let (mut producer, mut consumer) = R::ring(CAPACITY);
+    let schedule = &Schedule::new(ops, BURST.0, BURST.1);
+    let mut histogram = Histogram::new();
+    let seen = &mut histogram;
+    let sample = together(vec![
+        Box::new(move || {
+            schedule.send(|item| {
+                while !R::push(&mut producer, item) {
+                    std::hint::spin_loop();
+                }
+            })
+        }),
+        Box::new(move || schedule.receive(seen, || R::pop(&mut consumer))),
+    ]);
+    judged(sample, &histogram)
+}
+
 /// A scenario with every ring, by the name of a generic function.
 macro_rules! rings {
     ($name:literal, $ops:literal, $smoke:literal, $run:ident, $item:ty $(, $batch:literal)?) => {{
@@ -550,6 +571,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         rings!("spsc, 64 bytes, two threads, one by one", 5_000_000, 5000, cross_thread, Large),
         rings!("spsc, 64 bytes, two threads, batches of 8", 5_000_000, 5000, cross_thread_batch, Large, 8),
         rings!("spsc, 64 bytes, two threads, batches of 64", 5_000_000, 5000, cross_thread_batch, Large, 64),
+        rings!("hand-over p50, 32 items per 100 us, ring", 12_800, 128, hand_over, u64),
+        unbounded!("hand-over p50, 32 items per 100 us, segmented", 12_800, 128, hand_over, u64),
         unbounded!("spsc unbounded, one thread, one by one", 10_000_000, 1000, same_thread, u64),
         unbounded!("spsc unbounded, two threads, one by one", 5_000_000, 5000, cross_thread, u64),
         unbounded!("spsc unbounded, two threads, batches of 64", 10_000_000, 5000, cross_thread_batch, u64, 64),
