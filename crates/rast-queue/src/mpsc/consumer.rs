@@ -60,8 +60,6 @@ impl<T, A: Allocator> Consumer<T, A> {
     ///
     /// Wait-free but for the items that a take turns round, at most once each; one exchange per take, none per item.
     /// Never allocates; frees or hands back one block per block of items.
-    /// Where producers are busy and takes come out small, a take waits for some more, a few microseconds at most;
-    /// [`take_all`](Self::take_all) never does.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         // SAFETY: (1) this is the only consumer, and its inbox; (2) by the rules of the blocks a node is alive until

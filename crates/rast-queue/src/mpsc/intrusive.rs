@@ -450,8 +450,6 @@ impl<P: Pointer> Consumer<'_, P> {
     /// Pops the oldest node, or gives `None` if the queue is empty.
     ///
     /// Wait-free but for the nodes that a take turns round, at most once each; one exchange per take, none per node.
-    /// Where producers are busy and takes come out small, a take waits for some more, a few microseconds at most;
-    /// [`take_all`](Self::take_all) never does.
     #[inline]
     pub fn pop(&mut self) -> Option<P> {
         // SAFETY: (1) the claim makes this the consumer, and this is its inbox; (2) pushed nodes were given up.
