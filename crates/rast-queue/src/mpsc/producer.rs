@@ -12,7 +12,7 @@ use crate::{Closed, TryPushError};
 
 /// The pushing half of a [`queue`](super::queue); clone it for each thread that pushes.
 ///
-/// It keeps a block of nodes to itself (4 KiB for small items, from its first push on), which is why it is used by one
+/// It keeps one block of nodes to itself (4 KiB for small items, from its first push on), which is why it is used by one
 /// thread at a time: pushes take `&mut self`.
 /// Dropped, it leaves the block to the next producer.
 /// Blocks that the consumer has emptied come back to the producers; up to 1 MiB of them is kept, the rest freed.
@@ -53,7 +53,6 @@ pub struct Producer<T, A: Allocator = Global> {
     block: Block<T>,
     /// How many nodes of the block are used; `NODES` if there is no block.
     used: usize,
-    reserve: Reserve<T>,
 }
 
 // SAFETY: the blocks go with the handle; they hold items of type T, which are Send, and come from the shared allocator.
@@ -70,7 +69,6 @@ impl<T, A: Allocator> Producer<T, A> {
             shared,
             block: Block::dangling(),
             used: Block::<T>::NODES,
-            reserve: Reserve::new(),
         }
     }
 
@@ -189,15 +187,11 @@ impl<T, A: Allocator> Producer<T, A> {
     #[inline(never)]
     fn next_block_slow(&mut self) -> bool {
         let inside = self.shared.inside();
-        // SAFETY: the reserve is ours.
-        let mut block = unsafe { self.reserve.pop() };
-        if block.is_none() {
-            self.reserve = inside.spares.take();
-            // SAFETY: what was taken is ours.
-            block = unsafe { self.reserve.pop() };
-            // SAFETY: (1) the reserve is what was taken but for the one popped; (2) the rest stays ours.
-            unsafe { inside.spares.give_back(&mut self.reserve) };
-        }
+        let mut spares = inside.spares.take();
+        // SAFETY: what was taken is ours.
+        let block = unsafe { spares.pop() };
+        // SAFETY: (1) this is what was taken, without the one popped; (2) these blocks are ours, of this allocator.
+        unsafe { inside.spares.give_back(spares, &inside.alloc) };
         let Some(block) = block.or_else(|| Block::allocate(&inside.alloc).ok()) else {
             return false;
         };
@@ -231,17 +225,6 @@ impl<T, A: Allocator> Drop for Producer<T, A> {
             unsafe { self.block.set_used(self.used) };
             // SAFETY: as above; what is used is written.
             unsafe { spares.give(self.block) };
-        }
-        // SAFETY: the reserve is ours.
-        while let Some(block) = unsafe { self.reserve.pop() } {
-            // SAFETY: the block is ours.
-            if unsafe { block.used() } == 0 {
-                // SAFETY: as above; no node of it is used, and all blocks come from this allocator.
-                unsafe { spares.give_empty(block, &self.shared.inside().alloc) };
-            } else {
-                // SAFETY: as above; what is used was written by whoever gave it.
-                unsafe { spares.give(block) };
-            }
         }
     }
 }
@@ -339,11 +322,11 @@ impl<'a, T, A: Allocator> Chain<'a, T, A> {
         }
         // SAFETY: the newest node is in the producer's block, so that block is ours.
         self.producer.used = unsafe { self.producer.block.used() };
-        // SAFETY: the filled blocks are ours.
-        while let Some(block) = unsafe { self.filled.pop() } {
-            // SAFETY: as above; each remembers what was used before the chain.
-            unsafe { self.producer.reserve.push(block) };
-        }
+        let filled = core::mem::replace(&mut self.filled, Reserve::new());
+        let inside = self.producer.shared.inside();
+        // SAFETY: (1) the filled blocks are ours, of this allocator; (2) each says what was used before the chain, and
+        // the items of the chain are moved out.
+        unsafe { inside.spares.give_each(filled, &inside.alloc) };
     }
 }
 

@@ -207,6 +207,28 @@ fn a_panic_of_the_iterator_pushes_nothing() {
 }
 
 #[test]
+fn a_producer_keeps_one_block_of_a_batch_that_was_not_pushed() {
+    const ITEMS: u64 = if cfg!(miri) { 10_000 } else { 200_000 };
+    let alloc = Counting::default();
+    let (mut producer, mut consumer) = queue_in::<u64, _>(alloc.clone());
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        producer.push_many((0..=ITEMS).inspect(|&n| assert!(n < ITEMS, "enough")))
+    }));
+    assert!(panicked.is_err());
+    // The spares hold 1 MiB at most; beside them, the producer's block and what the halves share.
+    let bytes = alloc.bytes();
+    assert!(bytes <= (1 << 20) + 8192, "{bytes} bytes are kept");
+    // What is kept is there for other producers.
+    let before = alloc.allocations();
+    producer.clone().push_many(0..2000).unwrap();
+    assert_eq!(alloc.allocations(), before);
+    consumer.close();
+    assert!(producer.push_many(0..ITEMS).is_err());
+    let bytes = alloc.bytes();
+    assert!(bytes <= (1 << 20) + 8192, "{bytes} bytes are kept");
+}
+
+#[test]
 fn a_panic_of_a_drop_drops_the_others() {
     let (ledger, alloc) = (Ledger::default(), Counting::default());
     let (mut producer, mut consumer) = queue_in(alloc.clone());
