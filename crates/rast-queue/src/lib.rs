@@ -38,6 +38,7 @@
 //! - Nothing accepted is lost, whichever side closes first and whatever user code panics; what is refused is handed back.
 //! - All are first in, first out; `Queue` and `ListQueue` are linearizable. A protocol over several queues in which each
 //!   of two threads pushes to one and finds the other empty needs a `fence(SeqCst)` of its own, as with any atomics.
+//! - A panic of `A::deallocate` ends the program, since memory is freed in the middle of an operation.
 //! - The memory for items comes from the allocator `A`; a ring allocates once, at construction; no `pop` allocates.
 //!   From the global allocator come the line of those who wait at a [`Queue`], and the lists in which refused batches are
 //!   handed back.

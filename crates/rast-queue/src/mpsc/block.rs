@@ -31,6 +31,7 @@ use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
 use super::stack::RawLink;
+use crate::abort::deallocate;
 use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
@@ -173,7 +174,7 @@ impl<T> Block<T> {
             unsafe { self.header.drop_in_place() };
         }
         // SAFETY: by (1); the layout is that of `allocate`.
-        unsafe { alloc.deallocate(self.header.cast(), Self::LAYOUT) };
+        unsafe { deallocate(alloc, self.header.cast(), Self::LAYOUT) };
     }
 
     /// The node at `index`.
