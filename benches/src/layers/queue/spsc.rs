@@ -119,7 +119,7 @@ impl<T: Payload> Ring for Segmented<T> {
 
     #[inline]
     fn push_batch(producer: &mut Self::Producer, from: u64, count: usize) -> usize {
-        producer.push_iter(&mut items(from, count))
+        producer.push_batch(&mut items(from, count))
     }
 
     #[inline]

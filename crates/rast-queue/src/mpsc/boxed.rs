@@ -22,7 +22,7 @@ use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
 /// let mut second = producer.clone();
 /// assert!(producer.push(1).unwrap()); // it was empty: wake the consumer
-/// assert!(!second.push_many([2, 3]).unwrap());
+/// assert!(!second.push_batch([2, 3]).unwrap());
 /// assert_eq!(consumer.pop(), Some(1));
 /// assert_eq!(consumer.take_all().collect::<Vec<_>>(), [2, 3]);
 /// ```

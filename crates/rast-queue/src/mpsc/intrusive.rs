@@ -248,7 +248,7 @@ impl<P: Pointer> Queue<P> {
     /// # Errors
     ///
     /// [`Closed`] with all of the nodes if the queue is closed.
-    pub fn push_many<I>(&self, nodes: I) -> Result<bool, Closed<Batch<P>>>
+    pub fn push_batch<I>(&self, nodes: I) -> Result<bool, Closed<Batch<P>>>
     where
         I: IntoIterator<Item = P>,
         P: UniquePointer,
@@ -491,6 +491,11 @@ impl<P: Pointer> Consumer<'_, P> {
     pub fn is_closed(&self) -> bool {
         self.queue.is_closed()
     }
+
+    /// Returns `true` if the queue is closed and drained: no pop gives a node again. Wait-free, two loads at most.
+    pub fn is_finished(&self) -> bool {
+        self.is_closed() && self.is_empty()
+    }
 }
 
 impl<P: Pointer> Drop for Consumer<'_, P> {
@@ -567,14 +572,11 @@ impl<P: Pointer> Iterator for Batch<P> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        if self.is_empty() {
-            (0, Some(0))
-        } else {
-            (1, None)
-        }
+        (self.fifo.len(), Some(self.fifo.len()))
     }
 }
 
+impl<P: Pointer> ExactSizeIterator for Batch<P> {}
 impl<P: Pointer> FusedIterator for Batch<P> {}
 
 impl<P: Pointer> Drop for Batch<P> {

@@ -135,7 +135,7 @@ impl<T, A: Allocator> Producer<T, A> {
     /// # Errors
     ///
     /// [`Closed`] with all of the items if the queue is closed.
-    pub fn push_many<I>(&mut self, items: I) -> Result<bool, Closed<Vec<T>>>
+    pub fn push_batch<I>(&mut self, items: I) -> Result<bool, Closed<Vec<T>>>
     where
         I: IntoIterator<Item = T>,
     {
@@ -147,6 +147,29 @@ impl<T, A: Allocator> Producer<T, A> {
             chain.add(item);
         }
         chain.push()
+    }
+
+    /// Pushes copies of all `items` at the back, as [`push_batch`](Self::push_batch) does.
+    ///
+    /// # Panics
+    ///
+    /// Calls `handle_alloc_error` on lack of memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] with the slice if the queue is closed.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
+    /// assert!(producer.push_slice(b"hello").unwrap());
+    /// assert_eq!(consumer.len(), 5);
+    /// ```
+    pub fn push_slice<'a>(&mut self, items: &'a [T]) -> Result<bool, Closed<&'a [T]>>
+    where
+        T: Copy,
+    {
+        self.push_batch(items.iter().copied())
+            .map_err(|_| Closed(items))
     }
 
     /// Returns whether the queue is closed, by the consumer or by its end; what it did before is then visible.

@@ -199,6 +199,7 @@ pub(super) struct Fifo {
     head: *mut RawLink,
     /// Means something if there are some.
     tail: *mut RawLink,
+    len: usize,
 }
 
 impl Fifo {
@@ -206,6 +207,7 @@ impl Fifo {
         Self {
             head: ptr::null_mut(),
             tail: ptr::null_mut(),
+            len: 0,
         }
     }
 
@@ -224,6 +226,7 @@ impl Fifo {
         let link = NonNull::new(self.head)?;
         // SAFETY: alive by the caller; it is this list's alone.
         self.head = unsafe { next(link) };
+        self.len -= 1;
         Some(link)
     }
 
@@ -242,6 +245,7 @@ impl Fifo {
             // SAFETY: by the caller.
             unsafe { set_next(link, head) };
             head = link.as_ptr();
+            self.len += 1;
         }
         if head.is_null() {
             return;
@@ -253,6 +257,12 @@ impl Fifo {
             self.head = head;
         }
         self.tail = tail;
+    }
+
+    /// How many links.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
     }
 
     /// Takes all out.
@@ -325,6 +335,12 @@ impl Inbox {
     #[inline]
     pub(super) fn is_empty(&self, stack: &Stack) -> bool {
         self.fifo.is_empty() && stack.is_empty()
+    }
+
+    /// How many links the inbox holds.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.fifo.len()
     }
 
     /// What the inbox holds.

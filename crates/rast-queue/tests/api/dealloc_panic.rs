@@ -40,7 +40,7 @@ fn free(kind: &str) {
         "mpsc" => Box::new(|| {
             let (mut producer, mut consumer) = mpsc::queue_in(Keeps);
             // More blocks than are kept as spares.
-            producer.push_many((0..ITEMS).map(|n| [n; 256])).unwrap();
+            producer.push_batch((0..ITEMS).map(|n| [n; 256])).unwrap();
             (0..ITEMS).for_each(|n| assert_eq!(consumer.pop(), Some([n; 256])));
         }),
         "spmc" => Box::new(|| {
