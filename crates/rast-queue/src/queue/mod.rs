@@ -285,6 +285,23 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
+    /// Returns `true` if the queue is closed and drained: no pop gives an item again.
+    ///
+    /// The one exception is a [`pop_batch`](Self::pop_batch) under way whose closure then panics: it gives its items
+    /// back. Lock-free, some loads.
+    ///
+    /// ```
+    /// let queue: rast_queue::Queue<_> = (1..=2).collect();
+    /// queue.close();
+    /// assert!(!queue.is_finished());
+    /// assert_eq!(queue.drain().count(), 2);
+    /// assert!(queue.is_finished());
+    /// ```
+    pub fn is_finished(&self) -> bool {
+        // The order matters: what was pushed before the close is seen by the look that follows.
+        self.is_closed() && self.is_empty()
+    }
+
     /// Returns how many items stand: exact while nobody pushes or pops.
     ///
     /// While others are at work it is a figure of about that moment, in which pushes and pops that are under way may
