@@ -1,6 +1,9 @@
-//! The end of the program, for counts that would run over: nothing may unwind past them and go on.
+//! The end of the program, where nothing may unwind and go on: counts that would run over, and memory that is freed.
 
 use core::fmt;
+use core::ptr::NonNull;
+
+use crate::alloc::{Allocator, Layout};
 
 /// Prints `message` and aborts, by a panic within a panic: without `std` there is no other way.
 #[cold]
@@ -14,4 +17,26 @@ pub(crate) fn abort(message: fmt::Arguments<'_>) -> ! {
     }
     let _abort = Abort;
     panic!("{message}");
+}
+
+/// Gives memory back to `alloc`; aborts if that panics.
+///
+/// Memory is freed in the middle of an operation: the item of a push is in the queue already, and its waiter is not woken;
+/// the item of a pop is out of it, and not returned. A panic that went up from here would lose the wake-up or the item,
+/// and a batch would push an item again that the queue has.
+///
+/// # Safety
+///
+/// 1. The memory is from `alloc`, was taken with this layout, and is not used again.
+pub(crate) unsafe fn deallocate<A: Allocator>(alloc: &A, memory: NonNull<u8>, layout: Layout) {
+    struct Unwinding;
+    impl Drop for Unwinding {
+        fn drop(&mut self) {
+            panic!("queue: the allocator's deallocate panicked");
+        }
+    }
+    let unwinding = Unwinding;
+    // SAFETY: by (1).
+    unsafe { alloc.deallocate(memory, layout) };
+    core::mem::forget(unwinding);
 }

@@ -31,6 +31,17 @@ pub struct Full<T>(pub T);
 pub struct Closed<T>(pub T);
 
 /// Why a `try_push` refused, such as [`Queue::try_push`](crate::Queue::try_push); the item is handed back.
+///
+/// ```
+/// use rast_queue::{TryPushError, spmc};
+///
+/// let (mut producer, _consumer) = spmc::queue();
+/// match producer.try_push("task") {
+///     Ok(()) => {}
+///     Err(TryPushError::NoMemory(task)) => println!("{task} has to wait"),
+///     Err(TryPushError::Closed(task)) => println!("{task} is not wanted"),
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TryPushError<T> {
     /// The queue is closed.
@@ -38,20 +49,6 @@ pub enum TryPushError<T> {
     /// The item needs another segment, block or node of the queue, and the allocator gave no memory for it.
     NoMemory(T),
 }
-
-/// The allocator gave no memory for the item; the item is handed back.
-///
-/// ```
-/// use rast_queue::{NoMemory, spmc};
-///
-/// let (mut producer, _consumer) = spmc::queue();
-/// match producer.try_push("task") {
-///     Ok(()) => {}
-///     Err(NoMemory(task)) => println!("{task} has to wait"),
-/// }
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct NoMemory<T>(pub T);
 
 impl<T> Full<T> {
     /// Returns the item that was refused.
@@ -61,13 +58,6 @@ impl<T> Full<T> {
 }
 
 impl<T> Closed<T> {
-    /// Returns the item that was refused.
-    pub fn into_inner(self) -> T {
-        self.0
-    }
-}
-
-impl<T> NoMemory<T> {
     /// Returns the item that was refused.
     pub fn into_inner(self) -> T {
         self.0
@@ -95,12 +85,6 @@ impl<T> fmt::Debug for Closed<T> {
     }
 }
 
-impl<T> fmt::Debug for NoMemory<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NoMemory(..)")
-    }
-}
-
 impl<T> fmt::Debug for TryPushError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -122,12 +106,6 @@ impl<T> fmt::Display for Closed<T> {
     }
 }
 
-impl<T> fmt::Display for NoMemory<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no memory for the item")
-    }
-}
-
 impl<T> fmt::Display for TryPushError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -139,7 +117,6 @@ impl<T> fmt::Display for TryPushError<T> {
 
 impl<T> Error for Full<T> {}
 impl<T> Error for Closed<T> {}
-impl<T> Error for NoMemory<T> {}
 impl<T> Error for TryPushError<T> {}
 
 impl<T> From<Closed<T>> for TryPushError<T> {

@@ -22,7 +22,7 @@
 //!
 //! let (mut producer, mut consumer) = spsc::ring::<u32>(4);
 //! producer.push(1).unwrap();
-//! assert_eq!(producer.push_iter(&mut (2..10)), 3); // three more fit
+//! assert_eq!(producer.push_batch(&mut (2..10)), 3); // three more fit
 //! let mut sum = 0;
 //! assert_eq!(consumer.pop_batch(usize::MAX, |n| sum += n), 4);
 //! assert_eq!(sum, 10);
@@ -34,11 +34,33 @@
 //! assert_eq!(QUEUE.push("late").unwrap_err().into_inner(), "late");
 //! ```
 //!
+//! # Names
+//!
+//! The same names mean the same in every structure:
+//!
+//! | call | takes | gives |
+//! | --- | --- | --- |
+//! | `push` | one item | the item back in [`Full`] or [`Closed`]; aborts on lack of memory |
+//! | `try_push` | one item | the item back in [`TryPushError`]; never aborts. A ring has none: its `push` never allocates |
+//! | `push_batch` | an iterator | all items are published by one store or exchange, or one per segment |
+//! | `push_slice` | a slice of `Copy` items | as `push_batch` |
+//! | `pop` | | one item, or `None` |
+//! | `pop_batch(max, each)` | a closure | how many it was called for |
+//! | `pop_into(out, max)` | a collection | how many were added |
+//! | `pop_slice(out)` | a slice of `Copy` items | how many were written |
+//! | `len`, `is_empty` | | what is queued |
+//! | `is_closed` | | `true` if the other side is gone, or closed the queue |
+//! | `is_finished` | | `true` if the queue is closed and drained: no pop gives an item again |
+//!
+//! A push that can be refused hands its items back. A batch that a ring or a segmented queue takes in part leaves the
+//! rest in the iterator: lend it by `&mut`.
+//!
 //! # Guarantees
 //!
 //! - Nothing accepted is lost, whichever side closes first and whatever user code panics; what is refused is handed back.
 //! - All are first in, first out; `Queue` and `ListQueue` are linearizable. A protocol over several queues in which each
 //!   of two threads pushes to one and finds the other empty needs a `fence(SeqCst)` of its own, as with any atomics.
+//! - A panic of `A::deallocate` ends the program, since memory is freed in the middle of an operation.
 //! - The memory for items comes from the allocator `A`; a ring allocates once, at construction; no `pop` allocates.
 //!   From the global allocator come the wait list of a [`Queue`], and the lists in which refused batches are
 //!   handed back.
@@ -70,7 +92,7 @@ mod queue;
 pub mod spmc;
 pub mod spsc;
 
-pub use error::{Closed, Full, NoMemory, TryPushError};
+pub use error::{Closed, Full, TryPushError};
 #[cfg(feature = "std")]
 pub use queue::PopError;
 pub use queue::{Drain, IntoIter, Queue, Rest};

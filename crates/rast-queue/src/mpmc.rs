@@ -144,7 +144,6 @@ impl<T, A: Allocator> Producer<T, A> {
     pub fn push_batch<I>(&self, items: I) -> Result<usize, Closed<Rest<I::IntoIter>>>
     where
         I: IntoIterator<Item = T>,
-        I::IntoIter: ExactSizeIterator,
     {
         self.shared.queue.push_batch(items)
     }

@@ -5,6 +5,8 @@ mod support;
 
 #[path = "api/spsc_chunk.rs"]
 mod chunk;
+#[path = "api/dealloc_panic.rs"]
+mod dealloc_panic;
 #[path = "api/list.rs"]
 mod list;
 #[path = "api/mpmc.rs"]

@@ -19,7 +19,7 @@ fn main() {
         let backoff = Backoff::new();
         while numbers.peek().is_some() {
             // Takes as many as there is room for and publishes them with one store.
-            if producer.push_iter(&mut numbers) == 0 {
+            if producer.push_batch(&mut numbers) == 0 {
                 backoff.snooze(); // full: the consumer is behind
             } else {
                 backoff.reset();

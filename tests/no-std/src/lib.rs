@@ -85,7 +85,7 @@ fn allocator() -> Result<(), &'static str> {
 fn queue() -> Result<(), &'static str> {
     let (mut producer, mut consumer) = spsc::ring::<u32>(4);
     ensure(
-        producer.push_iter(&mut (0..9)) == 4,
+        producer.push_batch(&mut (0..9)) == 4,
         "queue: the ring's bound",
     )?;
     ensure(producer.push(9).is_err(), "queue: a full ring")?;

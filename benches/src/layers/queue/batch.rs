@@ -34,9 +34,7 @@ impl Batches for Queue<u64> {
 
     #[inline]
     fn push_batch(&self, items: Range<u64>) {
-        // The numbers of a range of `u64` have no exact size, those of `usize` do.
-        let items = items.start as usize..items.end as usize;
-        let pushed = Queue::push_batch(self, items.map(|item| item as u64));
+        let pushed = Queue::push_batch(self, items);
         assert!(pushed.is_ok(), "nobody closes it");
     }
 

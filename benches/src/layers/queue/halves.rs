@@ -130,7 +130,7 @@ impl Halves for Boxed {
 
     #[inline]
     fn push_batch(producer: &mut Self::Producer, items: std::ops::Range<u64>) {
-        assert!(producer.push_many(items).is_ok(), "nobody closes it");
+        assert!(producer.push_batch(items).is_ok(), "nobody closes it");
     }
 
     #[inline]

@@ -70,6 +70,28 @@ impl Schedule {
         }
         taken
     }
+
+    /// As [`receive`](Self::receive), by batches: `pop` adds the stamps of those that it took and tells how many.
+    /// Each item of a batch counts with the batch's mean.
+    pub(super) fn receive_batches(
+        &self,
+        into: &mut Histogram,
+        mut pop: impl FnMut(&mut u64) -> usize,
+    ) -> u64 {
+        let mut taken = 0;
+        while taken < self.bursts * self.burst {
+            let mut sent = 0;
+            let count = pop(&mut sent) as u64;
+            if count == 0 {
+                std::hint::spin_loop();
+                continue;
+            }
+            let mean = (self.now() * count).saturating_sub(sent) / count;
+            (0..count).for_each(|_| into.record(mean));
+            taken += count;
+        }
+        taken
+    }
 }
 
 /// What a run of a schedule came to: judged by its median.

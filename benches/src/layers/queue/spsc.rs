@@ -119,7 +119,7 @@ impl<T: Payload> Ring for Segmented<T> {
 
     #[inline]
     fn push_batch(producer: &mut Self::Producer, from: u64, count: usize) -> usize {
-        producer.push_iter(&mut items(from, count))
+        producer.push_batch(&mut items(from, count))
     }
 
     #[inline]
@@ -524,6 +524,27 @@ fn hand_over<R: Ring<Item = u64>>(ops: u64) -> Sample {
     judged(sample, &histogram)
 }
 
+/// As [`hand_over`], with a consumer that takes batches.
+fn hand_over_batches<R: Ring<Item = u64>, const BATCH: usize>(ops: u64) -> Sample {
+    let (mut producer, mut consumer) = R::ring(CAPACITY);
+    let schedule = &Schedule::new(ops, BURST.0, BURST.1);
+    let mut histogram = Histogram::new();
+    let seen = &mut histogram;
+    let sample = together(vec![
+        Box::new(move || {
+            schedule.send(|item| {
+                while !R::push(&mut producer, item) {
+                    std::hint::spin_loop();
+                }
+            })
+        }),
+        Box::new(move || {
+            schedule.receive_batches(seen, |sum| R::pop_batch(&mut consumer, BATCH, sum))
+        }),
+    ]);
+    judged(sample, &histogram)
+}
+
 /// A scenario with every ring, by the name of a generic function.
 macro_rules! rings {
     ($name:literal, $ops:literal, $smoke:literal, $run:ident, $item:ty $(, $batch:literal)?) => {{
@@ -572,6 +593,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         rings!("spsc, 64 bytes, two threads, batches of 8", 5_000_000, 5000, cross_thread_batch, Large, 8),
         rings!("spsc, 64 bytes, two threads, batches of 64", 5_000_000, 5000, cross_thread_batch, Large, 64),
         rings!("hand-over p50, 32 items per 100 us, ring", 12_800, 128, hand_over, u64),
+        rings!("hand-over p50, 32 items per 100 us, ring, batches of 32", 12_800, 128, hand_over_batches, u64, 32),
         unbounded!("hand-over p50, 32 items per 100 us, segmented", 12_800, 128, hand_over, u64),
         unbounded!("spsc unbounded, one thread, one by one", 10_000_000, 1000, same_thread, u64),
         unbounded!("spsc unbounded, two threads, one by one", 5_000_000, 5000, cross_thread, u64),

@@ -5,6 +5,7 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
+use crate::abort::deallocate;
 use crate::alloc::{Allocator, Layout};
 
 /// Owns a `V` in memory of `A`, until it is leaked to the other threads.
@@ -69,7 +70,7 @@ impl<'a, V, A: Allocator> Block<'a, V, A> {
         // SAFETY: the block owns the value, which is not touched again: the block is not dropped.
         let value = unsafe { this.at.read() };
         // SAFETY: `new` took the memory from this allocator with this layout, and the value was moved out.
-        unsafe { this.alloc.deallocate(this.at.cast(), Self::LAYOUT) };
+        unsafe { deallocate(this.alloc, this.at.cast(), Self::LAYOUT) };
         value
     }
 }
@@ -88,7 +89,7 @@ impl<V, A: Allocator> Drop for Block<'_, V, A> {
         // SAFETY: the block owns the value, which is not touched again.
         let value = unsafe { self.at.read() };
         // SAFETY: `new` took the memory from this allocator with this layout, and the value was moved out.
-        unsafe { self.alloc.deallocate(self.at.cast(), Self::LAYOUT) };
+        unsafe { deallocate(self.alloc, self.at.cast(), Self::LAYOUT) };
         // Last, because the drop of an item may panic.
         drop(value);
     }

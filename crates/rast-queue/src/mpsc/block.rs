@@ -15,8 +15,8 @@
 //!
 //! Rules:
 //!
-//! 1. A block is in one of three places: at a producer, as its current block or in its reserve; in the spares; or
-//!    exhausted: all of its nodes were pushed, and nobody has it.
+//! 1. A block is in one of three places: at a producer, as its current block or under a batch that is not pushed yet;
+//!    in the spares; or exhausted: all of its nodes were pushed, and nobody has it.
 //! 2. A producer uses each node once. When it leaves, its blocks go to the spares with `used` written, so that the next
 //!    producer goes on where it stopped.
 //! 3. Whoever consumes the last node of a block (`consumed == N`) finds it exhausted by rule 2, so it is his alone: he
@@ -31,6 +31,7 @@ use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
 use super::stack::RawLink;
+use crate::abort::deallocate;
 use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
@@ -173,7 +174,7 @@ impl<T> Block<T> {
             unsafe { self.header.drop_in_place() };
         }
         // SAFETY: by (1); the layout is that of `allocate`.
-        unsafe { alloc.deallocate(self.header.cast(), Self::LAYOUT) };
+        unsafe { deallocate(alloc, self.header.cast(), Self::LAYOUT) };
     }
 
     /// The node at `index`.
@@ -466,13 +467,13 @@ impl<T> Spares<T> {
         }
     }
 
-    /// Gives back the rest of what was taken, unless others were given since. Wait-free.
+    /// Gives back the rest of what was taken: at once if no block was given since, else one by one. Lock-free.
     ///
     /// # Safety
     ///
     /// 1. `rest` is from [`take`](Self::take), and its blocks were not touched since.
-    /// 2. The caller has those that `rest` holds on return, and no other of them.
-    pub(super) unsafe fn give_back(&self, rest: &mut Reserve<T>) {
+    /// 2. The caller has these blocks, and has them no more; they came from `alloc`.
+    pub(super) unsafe fn give_back<A: Allocator>(&self, rest: Reserve<T>, alloc: &A) {
         if rest.word.is_null() {
             return;
         }
@@ -484,8 +485,60 @@ impl<T> Spares<T> {
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
-        if given.is_ok() {
-            rest.word = ptr::null_mut();
+        if given.is_err() {
+            // SAFETY: by (2); what is used of a block was written when it was given.
+            unsafe { self.give_each(rest, alloc) };
+        }
+    }
+
+    /// Gives blocks one by one; an empty one is freed if there are many. Lock-free.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller has these blocks, and has them no more; they came from `alloc`.
+    /// 2. Each says how many of its nodes are used, and one that says none holds no item.
+    pub(super) unsafe fn give_each<A: Allocator>(&self, mut blocks: Reserve<T>, alloc: &A) {
+        // SAFETY: by (1).
+        while let Some(block) = unsafe { blocks.pop() } {
+            // SAFETY: by (1).
+            if unsafe { block.used() } == 0 {
+                // SAFETY: by (1) and (2).
+                unsafe { self.give_empty(block, alloc) };
+            } else {
+                // SAFETY: by (1) and (2).
+                unsafe { self.give(block) };
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::alloc::Global;
+
+    /// What a producer does for a block while the consumer gives one in between.
+    #[test]
+    fn the_rest_goes_back_though_a_block_was_given_meanwhile() {
+        let spares = Spares::<u64>::new();
+        for _ in 0..3 {
+            let block = Block::allocate(&Global).unwrap();
+            // SAFETY: it is new, and ours.
+            unsafe { spares.give_empty(block, &Global) };
+        }
+        let rest = spares.take();
+        let block = Block::allocate(&Global).unwrap();
+        // SAFETY: it is new, and ours.
+        unsafe { spares.give_empty(block, &Global) };
+        // SAFETY: (1) just taken; (2) all came from the global allocator.
+        unsafe { spares.give_back(rest, &Global) };
+
+        let mut all = spares.take();
+        assert_eq!(Reserve::<u64>::count(all.word), 4);
+        // SAFETY: they were just taken.
+        while let Some(block) = unsafe { all.pop() } {
+            // SAFETY: it is ours, from that allocator, and holds nothing.
+            unsafe { block.deallocate(&Global) };
         }
     }
 }

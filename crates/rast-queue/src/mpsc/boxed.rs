@@ -11,7 +11,7 @@ use super::block::Spares;
 use super::consumer::Consumer;
 use super::producer::Producer;
 use super::stack::Stack;
-use crate::abort::abort;
+use crate::abort::{abort, deallocate};
 use crate::alloc::{AllocError, Allocator, Global, Layout};
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
 /// let mut second = producer.clone();
 /// assert!(producer.push(1).unwrap()); // it was empty: wake the consumer
-/// assert!(!second.push_many([2, 3]).unwrap());
+/// assert!(!second.push_batch([2, 3]).unwrap());
 /// assert_eq!(consumer.pop(), Some(1));
 /// assert_eq!(consumer.take_all().collect::<Vec<_>>(), [2, 3]);
 /// ```
@@ -148,7 +148,7 @@ impl<T, A: Allocator> Drop for Shared<T, A> {
         let inside = unsafe { self.inside.read() };
         let alloc = inside.alloc;
         // SAFETY: the memory came from this allocator with this layout.
-        unsafe { alloc.deallocate(self.inside.cast(), Layout::new::<Inside<T, A>>()) };
+        unsafe { deallocate(&alloc, self.inside.cast(), Layout::new::<Inside<T, A>>()) };
     }
 }
 

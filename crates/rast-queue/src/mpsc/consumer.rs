@@ -1,7 +1,7 @@
 //! The half that pops.
 
 use core::fmt;
-use core::iter::FusedIterator;
+use core::iter::{self, FusedIterator};
 use core::ptr::NonNull;
 
 use super::block::{Block, BoxedNode};
@@ -16,7 +16,7 @@ use crate::alloc::{Allocator, Global};
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
-/// producer.push_many(1..=4).unwrap();
+/// producer.push_batch(1..=4).unwrap();
 /// drop(producer);
 /// assert_eq!(consumer.pop(), Some(1));
 /// assert_eq!(consumer.take_all().take(2).collect::<Vec<_>>(), [2, 3]); // and drops 4
@@ -60,8 +60,6 @@ impl<T, A: Allocator> Consumer<T, A> {
     ///
     /// Wait-free but for the items that a take turns round, at most once each; one exchange per take, none per item.
     /// Never allocates; frees or hands back one block per block of items.
-    /// Where producers are busy and takes come out small, a take waits for some more, a few microseconds at most;
-    /// [`take_all`](Self::take_all) never does.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         // SAFETY: (1) this is the only consumer, and its inbox; (2) by the rules of the blocks a node is alive until
@@ -80,6 +78,78 @@ impl<T, A: Allocator> Consumer<T, A> {
         // SAFETY: as in `pop`.
         unsafe { self.inbox.take_all(&self.shared.inside().stack) };
         Batch { consumer: self }
+    }
+
+    /// Pops up to `max` of the queued items, gives each to `each`, and returns how many.
+    ///
+    /// Items pushed meanwhile are left for the next call, so a call is bounded by what was queued at its start.
+    /// If `each` panics, the item that it was given is its own, the ones before are popped, and the ones after stay.
+    /// One exchange, if fewer than `max` items were taken before.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
+    /// producer.push_batch(["a", "b", "c"]).unwrap();
+    /// let mut text = String::new();
+    /// assert_eq!(consumer.pop_batch(2, |s| text += s), 2);
+    /// assert_eq!(text, "ab");
+    /// assert_eq!(consumer.len(), 1);
+    /// ```
+    pub fn pop_batch(&mut self, max: usize, each: impl FnMut(T)) -> usize {
+        let count = self.queued(max);
+        iter::from_fn(|| self.pop_taken())
+            .take(count)
+            .for_each(each);
+        count
+    }
+
+    /// Pops up to `max` of the queued items to the end of `out`, and returns how many.
+    ///
+    /// `out` is a `Vec`, a `VecDeque` or whatever else can be extended; if it stops early or panics, the items that it
+    /// did not take stay. One exchange, if fewer than `max` items were taken before.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
+    /// producer.push_batch(0..5).unwrap();
+    /// let mut out = Vec::new();
+    /// assert_eq!(consumer.pop_into(&mut out, 3), 3);
+    /// assert_eq!(out, [0, 1, 2]);
+    /// ```
+    pub fn pop_into<E: Extend<T>>(&mut self, out: &mut E, max: usize) -> usize {
+        let count = self.queued(max);
+        let before = self.inbox.len();
+        out.extend(iter::from_fn(|| self.pop_taken()).take(count));
+        before - self.inbox.len()
+    }
+
+    /// Pops as many items as are queued and fit to the front of `out`, and returns how many.
+    ///
+    /// One exchange, if fewer items than fit were taken before.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
+    /// producer.push_slice(&[1, 2, 3]).unwrap();
+    /// let mut out = [0; 2];
+    /// assert_eq!(consumer.pop_slice(&mut out), 2);
+    /// assert_eq!(out, [1, 2]);
+    /// ```
+    pub fn pop_slice(&mut self, out: &mut [T]) -> usize
+    where
+        T: Copy,
+    {
+        let mut places = out.iter_mut();
+        self.pop_batch(places.len(), |item| {
+            if let Some(place) = places.next() {
+                *place = item;
+            }
+        })
+    }
+
+    /// Returns how many items are queued; it takes them from the producers, and counts what it took.
+    ///
+    /// Producers can only make it more, so this many pops will succeed.
+    /// One exchange, and a walk over the items that it takes. The next push finds the queue empty, and says so.
+    pub fn len(&mut self) -> usize {
+        self.queued(usize::MAX)
     }
 
     /// Returns whether nothing stands. Wait-free, one load at most.
@@ -132,6 +202,15 @@ impl<T, A: Allocator> Consumer<T, A> {
             unsafe { inside.spares.give_empty(block, &inside.alloc) };
         }
         item
+    }
+
+    /// How many items are queued, at most `max`; takes those of the producers if it has fewer.
+    fn queued(&mut self, max: usize) -> usize {
+        if self.inbox.len() < max {
+            // SAFETY: as in `pop`.
+            unsafe { self.inbox.take_all(&self.shared.inside().stack) };
+        }
+        self.inbox.len().min(max)
     }
 
     /// Pops what the inbox holds.
@@ -191,8 +270,15 @@ impl<T, A: Allocator> Iterator for Batch<'_, T, A> {
     fn next(&mut self) -> Option<T> {
         self.consumer.pop_taken()
     }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let len = self.consumer.inbox.len();
+        (len, Some(len))
+    }
 }
 
+impl<T, A: Allocator> ExactSizeIterator for Batch<'_, T, A> {}
 impl<T, A: Allocator> FusedIterator for Batch<'_, T, A> {}
 
 impl<T, A: Allocator> Drop for Batch<'_, T, A> {

@@ -248,7 +248,7 @@ impl<P: Pointer> Queue<P> {
     /// # Errors
     ///
     /// [`Closed`] with all of the nodes if the queue is closed.
-    pub fn push_many<I>(&self, nodes: I) -> Result<bool, Closed<Batch<P>>>
+    pub fn push_batch<I>(&self, nodes: I) -> Result<bool, Closed<Batch<P>>>
     where
         I: IntoIterator<Item = P>,
         P: UniquePointer,
@@ -450,8 +450,6 @@ impl<P: Pointer> Consumer<'_, P> {
     /// Pops the oldest node, or gives `None` if the queue is empty.
     ///
     /// Wait-free but for the nodes that a take turns round, at most once each; one exchange per take, none per node.
-    /// Where producers are busy and takes come out small, a take waits for some more, a few microseconds at most;
-    /// [`take_all`](Self::take_all) never does.
     #[inline]
     pub fn pop(&mut self) -> Option<P> {
         // SAFETY: (1) the claim makes this the consumer, and this is its inbox; (2) pushed nodes were given up.
@@ -492,6 +490,11 @@ impl<P: Pointer> Consumer<'_, P> {
     /// Returns whether the queue is closed. Wait-free, one load.
     pub fn is_closed(&self) -> bool {
         self.queue.is_closed()
+    }
+
+    /// Returns `true` if the queue is closed and drained: no pop gives a node again. Wait-free, two loads at most.
+    pub fn is_finished(&self) -> bool {
+        self.is_closed() && self.is_empty()
     }
 }
 
@@ -569,14 +572,11 @@ impl<P: Pointer> Iterator for Batch<P> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        if self.is_empty() {
-            (0, Some(0))
-        } else {
-            (1, None)
-        }
+        (self.fifo.len(), Some(self.fifo.len()))
     }
 }
 
+impl<P: Pointer> ExactSizeIterator for Batch<P> {}
 impl<P: Pointer> FusedIterator for Batch<P> {}
 
 impl<P: Pointer> Drop for Batch<P> {

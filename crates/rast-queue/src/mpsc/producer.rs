@@ -12,7 +12,7 @@ use crate::{Closed, TryPushError};
 
 /// The pushing half of a [`queue`](super::queue); clone it for each thread that pushes.
 ///
-/// It keeps a block of nodes to itself (4 KiB for small items, from its first push on), which is why it is used by one
+/// It keeps one block of nodes to itself (4 KiB for small items, from its first push on), which is why it is used by one
 /// thread at a time: pushes take `&mut self`.
 /// Dropped, it leaves the block to the next producer.
 /// Blocks that the consumer has emptied come back to the producers; up to 1 MiB of them is kept, the rest freed.
@@ -53,7 +53,6 @@ pub struct Producer<T, A: Allocator = Global> {
     block: Block<T>,
     /// How many nodes of the block are used; `NODES` if there is no block.
     used: usize,
-    reserve: Reserve<T>,
 }
 
 // SAFETY: the blocks go with the handle; they hold items of type T, which are Send, and come from the shared allocator.
@@ -70,7 +69,6 @@ impl<T, A: Allocator> Producer<T, A> {
             shared,
             block: Block::dangling(),
             used: Block::<T>::NODES,
-            reserve: Reserve::new(),
         }
     }
 
@@ -137,7 +135,7 @@ impl<T, A: Allocator> Producer<T, A> {
     /// # Errors
     ///
     /// [`Closed`] with all of the items if the queue is closed.
-    pub fn push_many<I>(&mut self, items: I) -> Result<bool, Closed<Vec<T>>>
+    pub fn push_batch<I>(&mut self, items: I) -> Result<bool, Closed<Vec<T>>>
     where
         I: IntoIterator<Item = T>,
     {
@@ -149,6 +147,29 @@ impl<T, A: Allocator> Producer<T, A> {
             chain.add(item);
         }
         chain.push()
+    }
+
+    /// Pushes copies of all `items` at the back, as [`push_batch`](Self::push_batch) does.
+    ///
+    /// # Panics
+    ///
+    /// Calls `handle_alloc_error` on lack of memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] with the slice if the queue is closed.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
+    /// assert!(producer.push_slice(b"hello").unwrap());
+    /// assert_eq!(consumer.len(), 5);
+    /// ```
+    pub fn push_slice<'a>(&mut self, items: &'a [T]) -> Result<bool, Closed<&'a [T]>>
+    where
+        T: Copy,
+    {
+        self.push_batch(items.iter().copied())
+            .map_err(|_| Closed(items))
     }
 
     /// Returns whether the queue is closed, by the consumer or by its end; what it did before is then visible.
@@ -189,15 +210,11 @@ impl<T, A: Allocator> Producer<T, A> {
     #[inline(never)]
     fn next_block_slow(&mut self) -> bool {
         let inside = self.shared.inside();
-        // SAFETY: the reserve is ours.
-        let mut block = unsafe { self.reserve.pop() };
-        if block.is_none() {
-            self.reserve = inside.spares.take();
-            // SAFETY: what was taken is ours.
-            block = unsafe { self.reserve.pop() };
-            // SAFETY: (1) the reserve is what was taken but for the one popped; (2) the rest stays ours.
-            unsafe { inside.spares.give_back(&mut self.reserve) };
-        }
+        let mut spares = inside.spares.take();
+        // SAFETY: what was taken is ours.
+        let block = unsafe { spares.pop() };
+        // SAFETY: (1) this is what was taken, without the one popped; (2) these blocks are ours, of this allocator.
+        unsafe { inside.spares.give_back(spares, &inside.alloc) };
         let Some(block) = block.or_else(|| Block::allocate(&inside.alloc).ok()) else {
             return false;
         };
@@ -231,17 +248,6 @@ impl<T, A: Allocator> Drop for Producer<T, A> {
             unsafe { self.block.set_used(self.used) };
             // SAFETY: as above; what is used is written.
             unsafe { spares.give(self.block) };
-        }
-        // SAFETY: the reserve is ours.
-        while let Some(block) = unsafe { self.reserve.pop() } {
-            // SAFETY: the block is ours.
-            if unsafe { block.used() } == 0 {
-                // SAFETY: as above; no node of it is used, and all blocks come from this allocator.
-                unsafe { spares.give_empty(block, &self.shared.inside().alloc) };
-            } else {
-                // SAFETY: as above; what is used was written by whoever gave it.
-                unsafe { spares.give(block) };
-            }
         }
     }
 }
@@ -339,11 +345,11 @@ impl<'a, T, A: Allocator> Chain<'a, T, A> {
         }
         // SAFETY: the newest node is in the producer's block, so that block is ours.
         self.producer.used = unsafe { self.producer.block.used() };
-        // SAFETY: the filled blocks are ours.
-        while let Some(block) = unsafe { self.filled.pop() } {
-            // SAFETY: as above; each remembers what was used before the chain.
-            unsafe { self.producer.reserve.push(block) };
-        }
+        let filled = core::mem::replace(&mut self.filled, Reserve::new());
+        let inside = self.producer.shared.inside();
+        // SAFETY: (1) the filled blocks are ours, of this allocator; (2) each says what was used before the chain, and
+        // the items of the chain are moved out.
+        unsafe { inside.spares.give_each(filled, &inside.alloc) };
     }
 }
 

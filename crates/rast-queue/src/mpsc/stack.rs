@@ -20,13 +20,13 @@
 //!    compares the top and stores it, and what it stores is true of whatever is on top when the exchange succeeds.
 //! 3. Only the consumer takes and closes.
 //!
-//! The form is the front queue of the task scheduler (Shpilevoy, "Task scheduling"); ours can be closed, and pauses a
-//! little before it takes from a producer that is busy, which is what makes it fast (see [`Inbox`]).
+//! The form is the front queue of the task scheduler (Shpilevoy, "Task scheduling"); ours can be closed.
+//! A consumer never waits before it takes: a pause that lets more items come was measured, and it costs the hand-over of
+//! a burst far more than it gains in throughput (`docs/performance.md`).
 
 use core::ptr::{self, NonNull};
 
 use crate::primitive::cell::UnsafeCell;
-use crate::primitive::hint;
 use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
 
 /// The place of a node in a stack.
@@ -199,6 +199,7 @@ pub(super) struct Fifo {
     head: *mut RawLink,
     /// Means something if there are some.
     tail: *mut RawLink,
+    len: usize,
 }
 
 impl Fifo {
@@ -206,6 +207,7 @@ impl Fifo {
         Self {
             head: ptr::null_mut(),
             tail: ptr::null_mut(),
+            len: 0,
         }
     }
 
@@ -224,6 +226,7 @@ impl Fifo {
         let link = NonNull::new(self.head)?;
         // SAFETY: alive by the caller; it is this list's alone.
         self.head = unsafe { next(link) };
+        self.len -= 1;
         Some(link)
     }
 
@@ -242,6 +245,7 @@ impl Fifo {
             // SAFETY: by the caller.
             unsafe { set_next(link, head) };
             head = link.as_ptr();
+            self.len += 1;
         }
         if head.is_null() {
             return;
@@ -255,42 +259,26 @@ impl Fifo {
         self.tail = tail;
     }
 
+    /// How many links.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Takes all out.
     pub(super) fn take(&mut self) -> Self {
         core::mem::replace(self, Self::new())
     }
 }
 
-/// First and longest pause before a take, in turns of the spin hint; the pauses double in between.
-const PAUSE: u32 = 4;
-const PAUSE_MAX: u32 = 32;
-/// So many takes go without a pause, at most, after pauses were in vain.
-const CALM_MAX: u32 = 64;
-
 /// The consumer's side: what it took and did not yet hand out.
-///
-/// [`pop`](Self::pop) is patient. A consumer that is faster than its producer would take each item by itself, and each
-/// take costs the producer the line of the top; so where the top moves while it pauses it lets some more items come,
-/// for at most 4 + 8 + 16 + 32 spin hints (a few microseconds at most), and takes them at once.
-/// Where the pauses are in vain it stops making them, for 1, 2, 4 up to 64 takes, so one thread that pushes and pops by
-/// turns, or a trickle, pays next to nothing.
-/// Measured on two cores (KVM guest, 2026-11), `u64`, one producer: 87 million pushes and pops per second without, 323
-/// with.
 pub(super) struct Inbox {
     fifo: Fifo,
-    /// Takes still to be made without a pause.
-    calm: u32,
-    /// How many they were the last time.
-    calm_last: u32,
 }
 
 impl Inbox {
     pub(super) const fn new() -> Self {
-        Self {
-            fifo: Fifo::new(),
-            calm: 0,
-            calm_last: 0,
-        }
+        Self { fifo: Fifo::new() }
     }
 
     /// The oldest link.
@@ -312,39 +300,8 @@ impl Inbox {
     #[cold]
     #[inline(never)]
     unsafe fn refill_slow(&mut self, stack: &Stack) {
-        if stack.is_empty() {
-            return;
-        }
-        self.pause(stack);
         // SAFETY: as ours.
         unsafe { self.take_all(stack) };
-    }
-
-    /// Lets a producer that is busy add some more.
-    fn pause(&mut self, stack: &Stack) {
-        if cfg!(rast_loom) {
-            return;
-        }
-        if self.calm != 0 {
-            self.calm -= 1;
-            return;
-        }
-        let mut top = stack.peek();
-        let mut pause = PAUSE;
-        while pause <= PAUSE_MAX {
-            for _ in 0..pause {
-                hint::spin_loop();
-            }
-            let now = stack.peek();
-            if now == top {
-                self.calm_last = (self.calm_last * 2).clamp(1, CALM_MAX);
-                self.calm = self.calm_last;
-                return;
-            }
-            self.calm_last = 0;
-            top = now;
-            pause *= 2;
-        }
     }
 
     /// Takes all that stands to the end of the inbox.
@@ -378,6 +335,12 @@ impl Inbox {
     #[inline]
     pub(super) fn is_empty(&self, stack: &Stack) -> bool {
         self.fifo.is_empty() && stack.is_empty()
+    }
+
+    /// How many links the inbox holds.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.fifo.len()
     }
 
     /// What the inbox holds.

@@ -44,7 +44,6 @@ impl<T, A: Allocator> Queue<T, A> {
     pub fn push_batch<I>(&self, items: I) -> Result<usize, Closed<Rest<I::IntoIter>>>
     where
         I: IntoIterator<Item = T>,
-        I::IntoIter: ExactSizeIterator,
     {
         // What has ended is asked no more, by the rest of it either.
         let mut items = items.into_iter().fuse();

@@ -449,6 +449,28 @@ impl<T, A: Allocator> Queue<T, A> {
     pub fn pop_into<E: Extend<T>>(&self, out: &mut E, max: usize) -> usize {
         self.pop_batch(max, |item| out.extend(Some(item)))
     }
+
+    /// Pops as many items as are queued and fit to the front of `out`, in order; returns how many.
+    ///
+    /// As [`pop_batch`](Self::pop_batch).
+    ///
+    /// ```
+    /// let queue: rast_queue::Queue<_> = (1..=5).collect();
+    /// let mut out = [0; 3];
+    /// assert_eq!(queue.pop_slice(&mut out), 3);
+    /// assert_eq!(out, [1, 2, 3]);
+    /// ```
+    pub fn pop_slice(&self, out: &mut [T]) -> usize
+    where
+        T: Copy,
+    {
+        let mut places = out.iter_mut();
+        self.pop_batch(places.len(), |item| {
+            if let Some(place) = places.next() {
+                *place = item;
+            }
+        })
+    }
 }
 
 /// The index below which a consumer claims, `standing` tickets being there from `index` on.

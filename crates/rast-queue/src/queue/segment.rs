@@ -252,7 +252,7 @@ impl<T> Segment<T> {
             unreachable!("a segment that was allocated is not null and has a layout");
         };
         // SAFETY: by (1).
-        unsafe { alloc.deallocate(block, layout) };
+        unsafe { crate::abort::deallocate(alloc, block, layout) };
     }
 
     /// The slot of a ticket. It was initialised by `allocate`, and is shared from then on.

@@ -8,7 +8,7 @@ use std_alloc::alloc::handle_alloc_error;
 
 use super::Consumer;
 use super::raw::{Block, Handle, Slot};
-use crate::NoMemory;
+use crate::TryPushError;
 use crate::alloc::{AllocError, Allocator, Global};
 
 /// The pushing half of a queue for many consumers.
@@ -118,9 +118,9 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Errors
     ///
-    /// [`NoMemory`] with the item if the allocator gave no block for it.
+    /// [`TryPushError::NoMemory`] with the item if the allocator gave no block for it; nothing closes the queue.
     #[inline]
-    pub fn try_push(&mut self, item: T) -> Result<(), NoMemory<T>> {
+    pub fn try_push(&mut self, item: T) -> Result<(), TryPushError<T>> {
         self.try_push_pending(item)?;
         self.publish_quietly();
         Ok(())
@@ -143,11 +143,11 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Errors
     ///
-    /// [`NoMemory`] with the item if the allocator gave no block for it.
+    /// [`TryPushError::NoMemory`] with the item if the allocator gave no block for it; nothing closes the queue.
     #[inline]
-    pub fn try_push_pending(&mut self, item: T) -> Result<(), NoMemory<T>> {
+    pub fn try_push_pending(&mut self, item: T) -> Result<(), TryPushError<T>> {
         if self.written == self.capacity && self.grow().is_err() {
-            return Err(NoMemory(item));
+            return Err(TryPushError::NoMemory(item));
         }
         // SAFETY: the last block has room.
         unsafe { self.write_next(item) };

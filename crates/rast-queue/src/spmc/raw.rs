@@ -7,6 +7,7 @@ use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
+use crate::abort::deallocate;
 use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
@@ -575,7 +576,7 @@ unsafe fn free_block<T, A: Allocator>(block: NonNull<Block<T>>, slots: usize, al
     // SAFETY: the header was initialised when the block was made and is not used again.
     unsafe { ptr::drop_in_place(block.as_ptr()) };
     // SAFETY: the memory came from this allocator with this layout.
-    unsafe { alloc.deallocate(block.cast(), Block::<T>::layout(slots)) };
+    unsafe { deallocate(alloc, block.cast(), Block::<T>::layout(slots)) };
 }
 
 fn allocate_block<T, A: Allocator>(
@@ -586,7 +587,7 @@ fn allocate_block<T, A: Allocator>(
     let block = alloc.allocate(layout)?.cast::<Block<T>>();
     if let Err(refused) = TaggedPtr::try_new(block.as_ptr(), 0) {
         // SAFETY: the memory came from this allocator with this layout, and is not used.
-        unsafe { alloc.deallocate(block.cast(), layout) };
+        unsafe { deallocate(alloc, block.cast(), layout) };
         panic!("spmc: {refused}");
     }
     let value = Block {
@@ -661,7 +662,13 @@ impl<T, A: Allocator> Drop for Rest<'_, T, A> {
         let shared = unsafe { self.handle.shared.read() };
         let alloc = shared.cold.into_inner().alloc;
         // SAFETY: the memory came from this allocator with this layout, and nothing points into it any more.
-        unsafe { alloc.deallocate(self.handle.shared.cast(), Layout::new::<Shared<T, A>>()) };
+        unsafe {
+            deallocate(
+                &alloc,
+                self.handle.shared.cast(),
+                Layout::new::<Shared<T, A>>(),
+            )
+        };
     }
 }
 

@@ -125,7 +125,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
-    /// producer.push_iter(&mut ["a", "b", "c"].into_iter());
+    /// producer.push_batch(&mut ["a", "b", "c"].into_iter());
     /// let mut text = String::new();
     /// assert_eq!(consumer.pop_batch(2, |s| text += s), 2);
     /// assert_eq!(text, "ab");

@@ -119,20 +119,24 @@ impl<T, A: Allocator> Producer<T, A> {
     /// Pushes items of `items` until the ring is full or the iterator ends, publishes them once, and returns how many.
     ///
     /// Room is found first and the iterator is asked for no more than fits, so no item is taken that cannot be pushed.
+    /// Lend the iterator by `&mut` to keep the items that did not fit; one that is given away drops them.
     /// If the iterator panics, the items that it gave before are pushed.
+    ///
+    /// Wait-free; one atomic store for all items.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
     /// let mut numbers = 0..6;
-    /// assert_eq!(producer.push_iter(&mut numbers), 4);
+    /// assert_eq!(producer.push_batch(&mut numbers), 4);
     /// assert_eq!(numbers, 4..6);
     /// assert_eq!(consumer.pop(), Some(0));
     /// ```
     #[inline]
-    pub fn push_iter<I>(&mut self, items: &mut I) -> usize
+    pub fn push_batch<I>(&mut self, items: I) -> usize
     where
-        I: Iterator<Item = T> + ?Sized,
+        I: IntoIterator<Item = T>,
     {
+        let items = items.into_iter();
         let wanted = items.size_hint().1.unwrap_or(usize::MAX);
         self.write_chunk(wanted).fill(items)
     }
@@ -185,6 +189,20 @@ impl<T, A: Allocator> Producer<T, A> {
         let head = self.block.load_head();
         self.limit.set(head.wrapping_add(self.capacity()));
         self.cached_room()
+    }
+
+    /// Returns how many items are queued at most, by a fresh look at the consumer's index.
+    ///
+    /// The consumer can only make it fewer.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.capacity() - self.room()
+    }
+
+    /// Returns `true` if every item was popped; the ring stays empty until this half pushes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Returns whether `count` items fit; looks at the consumer's index only if the copy kept of it does not say so.

@@ -9,6 +9,7 @@ use core::ptr::{self, NonNull};
 
 use core::alloc::LayoutError;
 
+use crate::abort::deallocate;
 use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
@@ -514,6 +515,12 @@ impl<T, A: Allocator> Drop for Rest<T, A> {
         let header = unsafe { self.block.header.read() };
         let alloc = header.cold.into_inner().alloc;
         // SAFETY: the block came from this allocator with this layout, and nothing points into it any more.
-        unsafe { alloc.deallocate(self.block.header.cast(), Block::<T, A>::layout(capacity).0) };
+        unsafe {
+            deallocate(
+                &alloc,
+                self.block.header.cast(),
+                Block::<T, A>::layout(capacity).0,
+            )
+        };
     }
 }

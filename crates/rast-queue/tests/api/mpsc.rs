@@ -50,8 +50,8 @@ fn the_first_push_after_a_take_tells() {
         assert_eq!(second.push(2), Ok(false));
         assert_eq!(consumer.pop(), Some(1));
         // The consumer took both.
-        assert_eq!(producer.push_many([3, 4]), Ok(true));
-        assert_eq!(second.push_many([]), Ok(false));
+        assert_eq!(producer.push_batch([3, 4]), Ok(true));
+        assert_eq!(second.push_batch([]), Ok(false));
         assert_eq!(consumer.take_all().collect::<Vec<_>>(), [2, 3, 4]);
         assert_eq!(consumer.pop(), None);
         assert!(consumer.is_empty() && producer.is_empty());
@@ -73,7 +73,7 @@ fn order_is_kept_over_many_blocks() {
             producer.push(next + n).unwrap();
         }
         next += 20 * round;
-        producer.push_many(next..next + 300).unwrap();
+        producer.push_batch(next..next + 300).unwrap();
         next += 300;
     }
     for n in 0..next / 2 {
@@ -100,7 +100,7 @@ fn memory_goes_round_and_back() {
     }
     assert!(alloc.allocations() <= 5, "blocks are used again");
     // A burst is given back but for a bounded rest.
-    producer.push_many(0..1_000_000).unwrap();
+    producer.push_batch(0..1_000_000).unwrap();
     assert_eq!(consumer.take_all().count(), 1_000_000);
     assert!(alloc.bytes() < (1 << 20) + 5 * 4096);
     drop((producer, second));
@@ -146,7 +146,7 @@ fn what_is_refused_is_handed_back() {
     assert!(producer.is_closed() && consumer.is_closed() && !consumer.is_finished());
     let refused = producer.try_push("c".into());
     assert_eq!(refused, Err(TryPushError::Closed("c".into())));
-    let refused = producer.push_many(["d".into(), "e".into()]).unwrap_err();
+    let refused = producer.push_batch(["d".into(), "e".into()]).unwrap_err();
     assert_eq!(refused.into_inner(), ["d", "e"]);
     assert_eq!(
         producer.clone().push("f".into()).unwrap_err().into_inner(),
@@ -172,7 +172,7 @@ fn a_chain_that_meets_the_close_comes_back() {
             }
             ledger.payload(n)
         });
-        let refused = producer.push_many(items).unwrap_err().into_inner();
+        let refused = producer.push_batch(items).unwrap_err().into_inner();
         assert!(refused.iter().map(|item| item.value).eq(0..1000));
         assert!(producer.push(ledger.payload(0)).is_err());
         drop(refused);
@@ -190,7 +190,7 @@ fn a_panic_of_the_iterator_pushes_nothing() {
     let (mut producer, mut consumer) = queue_in(alloc.clone());
     producer.push(ledger.payload(0)).unwrap();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        producer.push_many((0..1000).map(|n| {
+        producer.push_batch((0..1000).map(|n| {
             assert!(n < 800, "enough");
             ledger.payload(n)
         }))
@@ -198,12 +198,34 @@ fn a_panic_of_the_iterator_pushes_nothing() {
     assert!(outcome.is_err());
     assert_eq!(ledger.made() - ledger.dropped(), 1);
     producer
-        .push_many((1..500).map(|n| ledger.payload(n)))
+        .push_batch((1..500).map(|n| ledger.payload(n)))
         .unwrap();
     assert!(consumer.take_all().map(|item| item.value).eq(0..500));
     drop((producer, consumer));
     ledger.assert_settled();
     assert_eq!(alloc.blocks(), 0);
+}
+
+#[test]
+fn a_producer_keeps_one_block_of_a_batch_that_was_not_pushed() {
+    const ITEMS: u64 = if cfg!(miri) { 10_000 } else { 200_000 };
+    let alloc = Counting::default();
+    let (mut producer, mut consumer) = queue_in::<u64, _>(alloc.clone());
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        producer.push_batch((0..=ITEMS).inspect(|&n| assert!(n < ITEMS, "enough")))
+    }));
+    assert!(panicked.is_err());
+    // The spares hold 1 MiB at most; beside them, the producer's block and what the halves share.
+    let bytes = alloc.bytes();
+    assert!(bytes <= (1 << 20) + 8192, "{bytes} bytes are kept");
+    // What is kept is there for other producers.
+    let before = alloc.allocations();
+    producer.clone().push_batch(0..2000).unwrap();
+    assert_eq!(alloc.allocations(), before);
+    consumer.close();
+    assert!(producer.push_batch(0..ITEMS).is_err());
+    let bytes = alloc.bytes();
+    assert!(bytes <= (1 << 20) + 8192, "{bytes} bytes are kept");
 }
 
 #[test]
@@ -215,7 +237,7 @@ fn a_panic_of_a_drop_drops_the_others() {
             7 => ledger.bomb(n),
             _ => ledger.payload(n),
         });
-        producer.push_many(items).unwrap()
+        producer.push_batch(items).unwrap()
     };
     fill(&mut producer);
     assert!(catch_unwind(AssertUnwindSafe(|| drop(consumer.take_all()))).is_err());
@@ -230,13 +252,91 @@ fn a_panic_of_a_drop_drops_the_others() {
 #[test]
 fn a_batch_that_is_dropped_or_forgotten_leaves_the_queue_whole() {
     let (mut producer, mut consumer) = queue();
-    producer.push_many(0..5).unwrap();
+    producer.push_batch(0..5).unwrap();
     assert_eq!(consumer.take_all().next(), Some(0));
     assert!(consumer.is_empty());
-    producer.push_many(5..10).unwrap();
+    producer.push_batch(5..10).unwrap();
     std::mem::forget(consumer.take_all());
     producer.push(10).unwrap();
     assert_eq!(consumer.take_all().collect::<Vec<_>>(), [5, 6, 7, 8, 9, 10]);
+}
+
+#[test]
+fn batches_of_pops_take_what_is_queued() {
+    let ledger = Ledger::default();
+    let (mut producer, mut consumer) = queue();
+    assert_eq!(consumer.pop_batch(9, drop), 0);
+    let payloads = |from: u64, to: u64| (from..to).map(|n| ledger.payload(n));
+    producer.push_batch(payloads(0, 5)).unwrap();
+    assert_eq!(consumer.pop().map(|item| item.value), Some(0));
+    producer.push_batch(payloads(5, 700)).unwrap();
+    // What was taken before comes first, and the taken and the new items count.
+    assert_eq!(consumer.len(), 699);
+    let mut seen = Vec::new();
+    assert_eq!(consumer.pop_batch(2, |item| seen.push(item.value)), 2);
+    assert_eq!(consumer.pop_batch(0, |item| seen.push(item.value)), 0);
+    assert_eq!(seen, [1, 2]);
+    // A closure that panics keeps its item, and the others stay.
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        consumer.pop_batch(9, |item| assert_eq!(item.value, 3, "enough"))
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(consumer.len(), 695);
+    let mut out = std::collections::VecDeque::new();
+    assert_eq!(consumer.pop_into(&mut out, 600), 600);
+    assert!(out.iter().map(|item| item.value).eq(5..605));
+    let batch = consumer.take_all();
+    assert_eq!(batch.len(), 95);
+    drop(batch);
+    assert_eq!(consumer.pop_into(&mut out, usize::MAX), 0);
+    assert_eq!(consumer.len(), 0);
+    drop(out);
+    ledger.assert_settled();
+}
+
+/// Takes one item and panics at the next.
+struct Stops(Vec<u64>);
+
+impl Extend<u64> for Stops {
+    fn extend<I: IntoIterator<Item = u64>>(&mut self, items: I) {
+        let mut items = items.into_iter();
+        self.0.extend(items.next());
+        assert!(self.0.len() < 2, "full");
+    }
+}
+
+#[test]
+fn a_collection_that_stops_leaves_the_rest() {
+    let (mut producer, mut consumer) = queue();
+    assert_eq!(producer.push_slice(&[1, 2, 3, 4, 5]), Ok(true));
+    let mut out = Stops(Vec::new());
+    assert_eq!(consumer.pop_into(&mut out, 4), 1);
+    assert!(catch_unwind(AssertUnwindSafe(|| consumer.pop_into(&mut out, 4))).is_err());
+    assert_eq!(out.0, [1, 2]);
+    let mut two = [0; 2];
+    assert_eq!(consumer.pop_slice(&mut two), 2);
+    assert_eq!((two, consumer.len()), ([3, 4], 1));
+    assert_eq!(consumer.pop_slice(&mut two), 1);
+    assert_eq!(two, [5, 4]);
+    consumer.close();
+    let refused = producer.push_slice(&[6, 7]).unwrap_err();
+    assert_eq!(refused.into_inner(), [6, 7]);
+    assert!(consumer.is_finished());
+}
+
+#[test]
+fn an_intrusive_queue_is_finished_when_closed_and_drained() {
+    let queue = Queue::new();
+    queue.push_batch((0..3).map(task)).ok().unwrap();
+    let mut consumer = queue.consumer().unwrap();
+    assert_eq!(consumer.pop().unwrap().value, 0);
+    assert!(!consumer.is_finished());
+    consumer.close();
+    assert!(!consumer.is_finished());
+    let batch = consumer.take_all();
+    assert_eq!(batch.len(), 2);
+    drop(batch);
+    assert!(consumer.is_finished());
 }
 
 #[test]
@@ -276,7 +376,7 @@ fn order_per_producer_under_stress() {
                 while n < count {
                     let was_empty = if n % 7 == 0 {
                         n += 3;
-                        producer.push_many((n - 3..n).map(|n| (id, n))).unwrap()
+                        producer.push_batch((n - 3..n).map(|n| (id, n))).unwrap()
                     } else {
                         n += 1;
                         producer.push((id, n - 1)).unwrap()
@@ -372,7 +472,7 @@ fn generic_and_tuple_nodes() {
     let sum = AtomicU64::new(0);
     let queue = Queue::new();
     queue
-        .push_many((1..=3).map(|n| {
+        .push_batch((1..=3).map(|n| {
             let sum = &sum;
             Box::new(Job(
                 move || sum.fetch_add(n, Ordering::Relaxed),
@@ -389,7 +489,7 @@ fn generic_and_tuple_nodes() {
 #[test]
 fn one_consumes_at_a_time_and_leaves_the_rest_in_order() {
     let queue = Queue::new();
-    queue.push_many((0..5).map(task)).unwrap();
+    queue.push_batch((0..5).map(task)).unwrap();
     let mut consumer = queue.consumer().unwrap();
     assert!(queue.consumer().is_none());
     assert_eq!(consumer.pop().unwrap().value, 0);
@@ -426,14 +526,14 @@ fn nodes_are_dropped_once() {
         })
     };
     let queue = Queue::new();
-    queue.push_many((0..10).map(|n| node(n, n == 3))).unwrap();
+    queue.push_batch((0..10).map(|n| node(n, n == 3))).unwrap();
     let mut batch = queue.consumer().unwrap().take_all();
     assert_eq!(batch.next().unwrap().note.value, 0);
     assert!(catch_unwind(AssertUnwindSafe(|| drop(batch))).is_err());
     ledger.assert_settled();
 
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        queue.push_many((0..10).map(|n| {
+        queue.push_batch((0..10).map(|n| {
             assert!(n < 5, "enough");
             node(n, false)
         }))
@@ -443,7 +543,7 @@ fn nodes_are_dropped_once() {
 
     queue.push(node(0, false)).unwrap();
     drop(queue.consumer().unwrap().pop());
-    queue.push_many((0..3).map(|n| node(n, false))).unwrap();
+    queue.push_batch((0..3).map(|n| node(n, false))).unwrap();
     drop(queue.consumer().unwrap().pop());
     queue.push(node(9, true)).unwrap();
     assert!(catch_unwind(AssertUnwindSafe(|| drop(queue))).is_err());
@@ -453,10 +553,10 @@ fn nodes_are_dropped_once() {
 #[test]
 fn intrusive_chain_is_refused_whole() {
     let queue = Queue::new();
-    queue.push_many([task(1), task(2)]).unwrap();
+    queue.push_batch([task(1), task(2)]).unwrap();
     queue.consumer().unwrap().close();
     assert!(queue.is_closed() && queue.is_empty());
-    let refused = queue.push_many((3..6).map(task)).unwrap_err().into_inner();
+    let refused = queue.push_batch((3..6).map(task)).unwrap_err().into_inner();
     assert!(refused.map(|task| task.value).eq(3..6));
     assert_eq!(queue.push(task(6)).unwrap_err().into_inner().value, 6);
     assert_eq!(queue.consumer().unwrap().take_all().count(), 2);

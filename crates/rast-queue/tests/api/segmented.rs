@@ -64,9 +64,9 @@ fn order_and_len_over_segments_and_the_wrap() {
 fn batches_cross_segments() {
     let (mut producer, mut consumer) = queue_at(4, usize::MAX - 2);
     assert_eq!(producer.push_slice(&[0, 1, 2, 3, 4, 5]), 6);
-    assert_eq!(producer.push_iter(&mut (6..17)), 11);
+    assert_eq!(producer.push_batch(&mut (6..17)), 11);
     assert_eq!(producer.push_slice(&[]), 0);
-    assert_eq!(producer.push_iter(&mut std::iter::empty()), 0);
+    assert_eq!(producer.push_batch(&mut std::iter::empty()), 0);
     let mut seen = Vec::new();
     assert_eq!(
         consumer.pop_batch(0, |_| panic!("nothing was asked for")),
@@ -104,7 +104,7 @@ fn an_odd_iterator_is_asked_to_its_first_end() {
         let mut items: Vec<_> = (0..9).map(Some).collect();
         items.insert(end, None);
         let mut odd = Odd(items.into_iter());
-        assert_eq!(producer.push_iter(&mut odd), end);
+        assert_eq!(producer.push_batch(&mut odd), end);
         assert_eq!(odd.0.len(), 9 - end);
         let mut out = Vec::new();
         assert_eq!(consumer.pop_into(&mut out, 99), end);
@@ -120,7 +120,7 @@ fn an_iterator_may_reach_the_queue_that_it_is_pushed_to() {
             let (mut producer, mut consumer) = queue_in(slots, alloc.clone());
             let made = |n: i32| Box::new(n);
             assert_eq!(
-                producer.push_iter(&mut (0..ahead).map(made)),
+                producer.push_batch(&mut (0..ahead).map(made)),
                 ahead as usize
             );
             // Segments are left, kept as the spare and freed while the producer fills another.
@@ -129,7 +129,7 @@ fn an_iterator_may_reach_the_queue_that_it_is_pushed_to() {
                 popped.extend(consumer.pop());
                 made(n)
             });
-            assert_eq!(producer.push_iter(&mut items), 20);
+            assert_eq!(producer.push_batch(&mut items), 20);
             consumer.pop_into(&mut popped, usize::MAX);
             assert!(popped.into_iter().map(|n| *n).eq(0..ahead + 20));
             drop((producer, consumer));
@@ -178,14 +178,14 @@ fn memory_is_recycled_and_given_back() {
         "who keeps up allocates nothing"
     );
 
-    producer.push_iter(&mut (0..800).map(|n| n.to_string()));
+    producer.push_batch(&mut (0..800).map(|n| n.to_string()));
     assert!((100..=104).contains(&alloc.blocks()));
     consumer.pop_batch(usize::MAX, drop);
     assert!(
         alloc.blocks() <= 4,
         "what fell behind gives back as it catches up"
     );
-    producer.push_iter(&mut (0..80).map(|n| n.to_string()));
+    producer.push_batch(&mut (0..80).map(|n| n.to_string()));
     drop((producer, consumer));
     assert_eq!((alloc.bytes(), alloc.blocks()), (0, 0));
 }
@@ -194,8 +194,8 @@ fn memory_is_recycled_and_given_back() {
 fn a_batch_takes_no_segment_in_advance() {
     let alloc = Counting::default();
     let (mut producer, _consumer) = queue_in(4, alloc.clone());
-    producer.push_iter(&mut (0..4));
-    producer.push_iter(&mut std::iter::empty());
+    producer.push_batch(&mut (0..4));
+    producer.push_batch(&mut std::iter::empty());
     assert_eq!(alloc.blocks(), 2);
     producer.push_slice(&[4]);
     assert_eq!(alloc.blocks(), 3);
@@ -287,7 +287,7 @@ fn nothing_is_lost_on_close() {
         Err(TryPushError::Closed(_))
     ));
     let mut items = (4..6).map(|n| ledger.payload(n));
-    assert_eq!(producer.push_iter(&mut items), 0);
+    assert_eq!(producer.push_batch(&mut items), 0);
     assert_eq!(items.count(), 2, "none was asked for");
     drop(producer);
     ledger.assert_settled();
@@ -305,7 +305,7 @@ fn panics_lose_nothing() {
         assert!(n != 5, "no more");
         ledger.payload(n)
     });
-    let result = catch_unwind(AssertUnwindSafe(|| producer.push_iter(&mut items)));
+    let result = catch_unwind(AssertUnwindSafe(|| producer.push_batch(&mut items)));
     assert!(result.is_err());
     assert_eq!(consumer.len(), 5);
     let mut values = Vec::new();
@@ -350,7 +350,10 @@ fn a_panicking_drop_drops_the_rest_and_frees() {
 #[test]
 fn items_of_no_size_and_of_great_alignment() {
     let (mut producer, mut consumer) = queue_at(4, usize::MAX);
-    assert_eq!(producer.push_iter(&mut std::iter::repeat_n((), 1000)), 1000);
+    assert_eq!(
+        producer.push_batch(&mut std::iter::repeat_n((), 1000)),
+        1000
+    );
     assert_eq!(consumer.pop_batch(usize::MAX, |()| {}), 1000);
     assert!(consumer.pop().is_none());
 
@@ -400,7 +403,7 @@ fn stream(slots: usize, count: u64, batch: usize) {
             if batch == 1 {
                 producer.push(numbers.next().unwrap()).unwrap();
             } else {
-                producer.push_iter(&mut numbers.by_ref().take(batch));
+                producer.push_batch(&mut numbers.by_ref().take(batch));
             }
         }
     });

@@ -5,7 +5,7 @@ use rast_queue::spmc::{
     Consumer, Producer, default_block_slots, queue, queue_in, try_with_block_slots_in,
     with_block_slots, with_block_slots_in,
 };
-use rast_queue::{NoMemory, alloc::Global};
+use rast_queue::{TryPushError, alloc::Global};
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Barrier;
@@ -252,7 +252,7 @@ fn lack_of_memory_gives_the_item_back() {
     alloc.set_refuses(true);
     assert_eq!(producer.try_push(0), Ok(()));
     assert_eq!(producer.try_push_pending(1), Ok(()));
-    assert_eq!(producer.try_push(2), Err(NoMemory(2)));
+    assert_eq!(producer.try_push(2), Err(TryPushError::NoMemory(2)));
     assert_eq!(producer.try_push_pending(2).unwrap_err().into_inner(), 2);
     assert_eq!(
         producer.pending(),
@@ -278,8 +278,9 @@ fn lack_of_memory_gives_the_item_back() {
     alloc.set_refuses(false);
     assert!(try_with_block_slots_in::<u8, _>(8, alloc).is_ok());
     assert!(try_with_block_slots_in::<u8, _>(8, Global).is_ok());
+    let refused = TryPushError::NoMemory(Rc::new(1));
     assert_eq!(
-        format!("{:?} {}", NoMemory(Rc::new(1)), NoMemory(0)),
+        format!("{refused:?} {refused}"),
         "NoMemory(..) no memory for the item"
     );
 }

@@ -12,6 +12,22 @@ fn assert_send<T: Send>() {}
 fn assert_unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
 
 #[test]
+fn a_producer_counts_what_is_queued() {
+    for capacity in [1, 2, 8] {
+        let (mut producer, mut consumer) = ring(capacity);
+        assert!(producer.is_empty());
+        assert_eq!(producer.push_batch(0..100), capacity);
+        assert_eq!((producer.len(), producer.is_empty()), (capacity, false));
+        consumer.pop();
+        assert_eq!(producer.len(), capacity - 1);
+        // What is given away and does not fit is dropped; what is lent is kept.
+        let mut items = vec![7, 8].into_iter();
+        assert_eq!(producer.push_batch(&mut items), 1);
+        assert_eq!(items.next(), Some(8));
+    }
+}
+
+#[test]
 fn halves_are_send_and_unwind_safe() {
     assert_send::<Producer<u8>>();
     assert_send::<Consumer<u8, Counting>>();
@@ -77,21 +93,21 @@ fn room_and_len_agree_over_the_wrap() {
 }
 
 #[test]
-fn push_iter_takes_what_fits_and_no_more() {
+fn push_batch_takes_what_fits_and_no_more() {
     let (mut producer, mut consumer) = ring_at(4, usize::MAX);
     let mut numbers = 0..10;
-    assert_eq!(producer.push_iter(&mut numbers), 4);
-    assert_eq!(producer.push_iter(&mut numbers), 0);
+    assert_eq!(producer.push_batch(&mut numbers), 4);
+    assert_eq!(producer.push_batch(&mut numbers), 0);
     assert_eq!(numbers, 4..10);
     assert_eq!(consumer.pop(), Some(0));
-    assert_eq!(producer.push_iter(&mut numbers), 1);
+    assert_eq!(producer.push_batch(&mut numbers), 1);
     assert_eq!(numbers, 5..10);
-    assert_eq!(producer.push_iter(&mut std::iter::empty()), 0);
+    assert_eq!(producer.push_batch(&mut std::iter::empty()), 0);
     assert_eq!(consumer.pop_batch(10, |_| {}), 4);
     // A hint that says nothing, through a trait object.
     let mut odd = (0..9).filter(|n| n % 2 == 1);
     let odd: &mut dyn Iterator<Item = i32> = &mut odd;
-    assert_eq!(producer.push_iter(odd), 4);
+    assert_eq!(producer.push_batch(odd), 4);
 }
 
 #[test]
@@ -156,7 +172,7 @@ fn a_panicking_iterator_loses_nothing() {
             made.payload(n)
         }
     });
-    let result = catch_unwind(AssertUnwindSafe(|| producer.push_iter(&mut items)));
+    let result = catch_unwind(AssertUnwindSafe(|| producer.push_batch(&mut items)));
     assert!(result.is_err());
     assert_eq!(consumer.len(), 3, "what came before the panic is published");
     assert_eq!(producer.push(ledger.payload(3)).ok(), Some(()));
@@ -170,7 +186,7 @@ fn a_panicking_iterator_loses_nothing() {
 fn a_panicking_closure_loses_nothing() {
     let ledger = Ledger::default();
     let (mut producer, mut consumer) = ring(8);
-    producer.push_iter(&mut (0..5).map(|n| ledger.payload(n)));
+    producer.push_batch(&mut (0..5).map(|n| ledger.payload(n)));
     let mut values = Vec::new();
     let result = catch_unwind(AssertUnwindSafe(|| {
         consumer.pop_batch(8, |payload| {
@@ -233,7 +249,7 @@ fn all_memory_is_one_block_of_the_allocator() {
     let (mut producer, mut consumer) = ring_in(100, alloc.clone());
     assert!(alloc.bytes() >= 128 * size_of::<String>());
     for round in 0..1000 {
-        producer.push_iter(&mut (0..round % 128).map(|n| n.to_string()));
+        producer.push_batch(&mut (0..round % 128).map(|n| n.to_string()));
         consumer.pop_batch(usize::MAX, drop);
     }
     assert_eq!((alloc.blocks(), alloc.allocations()), (1, 1));
@@ -250,7 +266,10 @@ fn all_memory_is_one_block_of_the_allocator() {
 #[test]
 fn items_of_no_size() {
     let (mut producer, mut consumer) = ring::<()>(1 << (usize::BITS - 1));
-    assert_eq!(producer.push_iter(&mut std::iter::repeat_n((), 1000)), 1000);
+    assert_eq!(
+        producer.push_batch(&mut std::iter::repeat_n((), 1000)),
+        1000
+    );
     assert_eq!(consumer.pop_batch(usize::MAX, |()| {}), 1000);
     assert!(consumer.pop().is_none());
     assert_eq!(producer.room(), 1 << (usize::BITS - 1));
@@ -311,7 +330,7 @@ fn stream(capacity: usize, count: u64, batch: usize) {
                 }
                 usize::from(fits)
             } else {
-                producer.push_iter(&mut numbers.by_ref().take(batch))
+                producer.push_batch(&mut numbers.by_ref().take(batch))
             };
             if sent == 0 {
                 thread::yield_now();

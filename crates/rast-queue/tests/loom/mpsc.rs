@@ -72,7 +72,7 @@ fn mpsc_push_push_pop() {
 
 /// A chain stands whole or not at all, and in its order.
 #[test]
-fn mpsc_push_many() {
+fn mpsc_push_batch() {
     model(|| {
         let (mut producer, mut consumer) = mpsc::queue();
         let mut second = producer.clone();
@@ -81,7 +81,7 @@ fn mpsc_push_many() {
             (consumer, seen)
         });
         let pushes = thread::spawn(move || second.push(10).unwrap());
-        producer.push_many(1..=3).unwrap();
+        producer.push_batch(1..=3).unwrap();
         pushes.join().unwrap();
         let (mut consumer, mut seen) = consumes.join().unwrap();
         let chained = seen.iter().filter(|&&n| n < 10).count();
@@ -149,14 +149,14 @@ fn mpsc_push_close() {
 
 /// A chain beside a close is refused whole, with all of its items, or stands whole.
 #[test]
-fn mpsc_push_many_close() {
+fn mpsc_push_batch_close() {
     model(|| {
         let (mut producer, mut consumer) = mpsc::queue();
         let other = thread::spawn(move || {
             consumer.close();
             consumer.take_all().count()
         });
-        let pushed = match producer.push_many(1..=3) {
+        let pushed = match producer.push_batch(1..=3) {
             Ok(_) => 3,
             Err(refused) => {
                 assert_eq!(refused.into_inner(), [1, 2, 3]);
@@ -246,12 +246,12 @@ fn mpsc_block_changes_hands() {
 fn mpsc_block_recycled() {
     model(|| {
         let (mut producer, mut consumer) = mpsc::queue();
-        producer.push_many([1, 2]).unwrap();
+        producer.push_batch([1, 2]).unwrap();
         let other = thread::spawn(move || {
             let taken: Vec<i32> = consumer.take_all().collect();
             (consumer, taken)
         });
-        producer.push_many([3, 4, 5]).unwrap();
+        producer.push_batch([3, 4, 5]).unwrap();
         let (mut consumer, mut seen) = other.join().unwrap();
         seen.extend(consumer.take_all());
         assert_eq!(seen, [1, 2, 3, 4, 5]);
@@ -337,7 +337,7 @@ fn mpsc_intrusive_push_pop() {
             seen
         });
         queue.push(task(1)).unwrap();
-        queue.push_many([task(2), task(3)]).unwrap();
+        queue.push_batch([task(2), task(3)]).unwrap();
         let mut seen = other.join().unwrap();
         let mut consumer = queue.consumer().unwrap();
         seen.extend(consumer.take_all().map(|task| task.value));
@@ -350,7 +350,7 @@ fn mpsc_intrusive_push_pop() {
 fn mpsc_intrusive_consumer_changes() {
     model(|| {
         let queue = Arc::new(Queue::new());
-        queue.push_many((1..=3).map(task)).unwrap();
+        queue.push_batch((1..=3).map(task)).unwrap();
         let theirs = Arc::clone(&queue);
         let pop = |queue: &Queue<Box<Task>>| {
             let task = queue.consumer()?.pop();
@@ -453,7 +453,7 @@ fn mpsc_intrusive_close() {
             consumer.close();
             consumer.take_all().map(|task| task.value).sum::<u32>()
         });
-        let refused = match queue.push_many([task(1), task(2)]) {
+        let refused = match queue.push_batch([task(1), task(2)]) {
             Ok(_) => 0,
             Err(refused) => refused.into_inner().map(|task| task.value).sum::<u32>(),
         };

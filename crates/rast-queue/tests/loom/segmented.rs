@@ -64,7 +64,7 @@ fn segmented_batch() {
         let (mut producer, mut consumer) = segmented::queue_at(2, NEAR_WRAP);
         producer.push(0).unwrap();
         let other = thread::spawn(move || {
-            assert_eq!(producer.push_iter(&mut (1..4)), 3);
+            assert_eq!(producer.push_batch(&mut (1..4)), 3);
         });
         let mut expected = 0;
         let mut check = |n| {

@@ -75,7 +75,7 @@ proptest! {
                     alloc.set_refuses(false);
                     let which = which % producers.len();
                     let end = next + count as u64;
-                    match producers[which].push_many((next..end).map(|n| ledger.payload(n))) {
+                    match producers[which].push_batch((next..end).map(|n| ledger.payload(n))) {
                         Ok(was_empty) => {
                             prop_assert!(!closed);
                             prop_assert_eq!(was_empty, fresh == 0 && count != 0);
@@ -159,7 +159,7 @@ proptest! {
                 }
                 Op::PushMany(_, count) => {
                     let end = next + count as u64;
-                    match queue.push_many((next..end).map(node)) {
+                    match queue.push_batch((next..end).map(node)) {
                         Ok(_) => oracle.extend(next..end),
                         Err(refused) => {
                             prop_assert!(closed);

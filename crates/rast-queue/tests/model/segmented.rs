@@ -69,7 +69,7 @@ proptest! {
                 Op::PushIter(count) => {
                     if let (Some(producer), false) = (&mut producer, refuses) {
                         let mut items = (next..).take(count).map(|n| ledger.payload(n));
-                        let pushed = producer.push_iter(&mut items);
+                        let pushed = producer.push_batch(&mut items);
                         prop_assert_eq!(pushed, if consumer.is_some() { count } else { 0 });
                         oracle.extend(next..next + pushed as u64);
                         next += count as u64;

@@ -3,7 +3,7 @@
 use crate::support::{Counting, Ledger};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use rast_queue::{NoMemory, spmc};
+use rast_queue::{TryPushError, spmc};
 use std::collections::VecDeque;
 
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ proptest! {
                                     oracle.append(&mut pending);
                                 }
                             }
-                            Err(NoMemory(payload)) => {
+                            Err(TryPushError::NoMemory(payload) | TryPushError::Closed(payload)) => {
                                 prop_assert!(refuses && reserved == 0 && payload.value == next);
                             }
                         }

@@ -83,7 +83,7 @@ proptest! {
                     let pushed = match put {
                         Put::Push => usize::from(producer.push(items.next().unwrap()).is_ok()),
                         Put::Iter(count) => {
-                            let pushed = producer.push_iter(&mut items.by_ref().take(count));
+                            let pushed = producer.push_batch(&mut items.by_ref().take(count));
                             prop_assert_eq!(pushed, count.min(room));
                             pushed
                         }

@@ -29,7 +29,7 @@ fn mpsc_programs() {
                                 let values = [next, next + 1, next + 2];
                                 next += 3;
                                 log.push_batch(&values, || {
-                                    let pushed = producer.push_many(values);
+                                    let pushed = producer.push_batch(values);
                                     if pushed.is_ok() { values.len() } else { 0 }
                                 });
                             }
@@ -167,7 +167,7 @@ fn mpsc_drops_each_item_once() {
             thread::spawn(move || {
                 for _ in 0..EACH / 3 {
                     drop(producer.push(drops.item()));
-                    drop(producer.push_many([drops.item(), drops.item()]));
+                    drop(producer.push_batch([drops.item(), drops.item()]));
                 }
             })
         });

@@ -27,7 +27,7 @@ fn segmented_programs() {
                 theirs.push_batch(&values, || match values.len() {
                     1 => usize::from(producer.push(values[0]).is_ok()),
                     2 | 3 => producer.push_slice(&values),
-                    _ => producer.push_iter(&mut values.iter().copied()),
+                    _ => producer.push_batch(&mut values.iter().copied()),
                 });
             }
             (theirs.into_events(), producer)

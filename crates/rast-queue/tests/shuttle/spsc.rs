@@ -28,7 +28,7 @@ fn spsc_programs() {
                         let mut items = next..next + 1 + choices.below(4);
                         let values: Vec<u64> = items.clone().collect();
                         let fits = |taken: usize| &values[..taken];
-                        let taken = theirs.offer_batch(|| fits(producer.push_iter(&mut items)));
+                        let taken = theirs.offer_batch(|| fits(producer.push_batch(&mut items)));
                         next += taken as u64;
                     }
                     _ if theirs.offer(next, || producer.push(next).is_ok()) => next += 1,

@@ -126,23 +126,26 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Pushes all items of `items`, publishes them once a segment, and returns how many.
     ///
-    /// Stops if the consumer is found gone, which is asked once a segment; what the iterator still holds stays there.
+    /// Stops if the consumer is found gone, which is asked once a segment. Lend the iterator by `&mut` to keep the items
+    /// that it still holds then; one that is given away drops them.
     /// If the iterator panics, the items that it gave before are pushed.
     /// Aborts on lack of memory.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
-    /// assert_eq!(producer.push_iter(&mut (0..1000)), 1000);
+    /// assert_eq!(producer.push_batch(&mut (0..1000)), 1000);
     /// assert_eq!(consumer.len(), 1000);
     /// ```
     #[inline]
-    pub fn push_iter<I>(&mut self, items: &mut I) -> usize
+    pub fn push_batch<I>(&mut self, items: I) -> usize
     where
-        I: Iterator<Item = T> + ?Sized,
+        I: IntoIterator<Item = T>,
     {
+        // Dropped after the last publication: what dropping it costs delays no item.
+        let mut items = items.into_iter();
         let first = self.tail;
         while !self.is_closed() {
-            self.fill_segment(items);
+            self.fill_segment(&mut items);
             if self.place.slot < self.shared.slots() {
                 break; // the iterator has ended
             }
@@ -233,10 +236,7 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Writes items into the free slots of the segment until either ends, and publishes them.
     #[inline(always)]
-    fn fill_segment<I>(&mut self, items: &mut I)
-    where
-        I: Iterator<Item = T> + ?Sized,
-    {
+    fn fill_segment(&mut self, items: &mut impl Iterator<Item = T>) {
         let free = self.shared.slots() - self.place.slot;
         let slots = self.shared.slot(self.place.segment, self.place.slot);
         self.shared.note_write(self.place, free);

@@ -7,6 +7,7 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
+use crate::abort::deallocate;
 use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
@@ -279,7 +280,7 @@ impl<T, A: Allocator> Shared<T, A> {
             Ok(segment) => segment,
             Err(error) => {
                 // SAFETY: the memory came from this allocator with this layout, and nothing points there.
-                unsafe { alloc.deallocate(header.cast(), Layout::new::<Header<T, A>>()) };
+                unsafe { deallocate(&alloc, header.cast(), Layout::new::<Header<T, A>>()) };
                 return Err(error);
             }
         };
@@ -344,12 +345,7 @@ impl<T, A: Allocator> Shared<T, A> {
         // SAFETY: the node was initialised by `allocate` and is not used again.
         unsafe { ptr::drop_in_place(segment.0.as_ptr()) };
         // SAFETY: by (1).
-        unsafe {
-            self.header()
-                .cold
-                .alloc
-                .deallocate(segment.0.cast(), layout)
-        };
+        unsafe { deallocate(&self.header().cold.alloc, segment.0.cast(), layout) };
     }
 
     /// Links a segment after `last`: the spare one, or a new one.
@@ -494,6 +490,12 @@ impl<T, A: Allocator> Drop for Rest<'_, T, A> {
         let header = unsafe { self.shared.header.read() };
         let alloc = header.cold.into_inner().alloc;
         // SAFETY: the header came from this allocator with this layout, and nothing points there any more.
-        unsafe { alloc.deallocate(self.shared.header.cast(), Layout::new::<Header<T, A>>()) };
+        unsafe {
+            deallocate(
+                &alloc,
+                self.shared.header.cast(),
+                Layout::new::<Header<T, A>>(),
+            )
+        };
     }
 }
