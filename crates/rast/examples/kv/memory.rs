@@ -15,6 +15,7 @@ pub(crate) const STEP: i64 = 4096;
 pub(crate) struct Memory {
     limit: i64,
     used: AtomicI64,
+    peak: AtomicI64,
 }
 
 impl Memory {
@@ -24,6 +25,7 @@ impl Memory {
         Arc::new(Self {
             limit,
             used: AtomicI64::new(0),
+            peak: AtomicI64::new(0),
         })
     }
 
@@ -31,6 +33,12 @@ impl Memory {
     pub(crate) fn used(&self) -> u64 {
         // Relaxed: a figure that nothing else hangs on.
         u64::try_from(self.used.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// The most bytes that were in use at once, give or take the same.
+    pub(crate) fn peak(&self) -> u64 {
+        // Relaxed: as in `used`.
+        u64::try_from(self.peak.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
     /// Whether more than the limit is in use.
@@ -102,7 +110,11 @@ impl Account {
 
     fn say(&mut self) {
         // Relaxed: a sum; no other memory is published by it.
-        self.memory.used.fetch_add(self.unsaid, Ordering::Relaxed);
+        let used = self.memory.used.fetch_add(self.unsaid, Ordering::Relaxed) + self.unsaid;
+        // Relaxed: a figure that nothing else hangs on. Most calls only read it.
+        if used > self.memory.peak.load(Ordering::Relaxed) {
+            self.memory.peak.fetch_max(used, Ordering::Relaxed);
+        }
         self.unsaid = 0;
     }
 }
