@@ -241,6 +241,7 @@ impl IoThread {
             if all {
                 self.mailbox.looked();
             }
+            self.shared.weigh_memory();
             self.bound_buffers();
             self.end_lingering();
             if self.drain_until.is_none() {

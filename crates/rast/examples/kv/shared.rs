@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use rast::alloc::RastAlloc;
+
 use crate::args::Settings;
 use crate::clients::Clients;
 use crate::memory::Memory;
@@ -14,6 +16,11 @@ use crate::route::Router;
 
 /// The Redis version whose replies are given; client libraries look at it.
 pub(crate) const COMPATIBLE_VERSION: &str = "7.0.15";
+
+/// Bytes that are read between two looks at what the allocator leaves unused.
+const WEIGHED_EACH: u64 = 256 * 1024;
+/// Milliseconds between two purges while that is too much.
+const PURGED_EACH: u64 = 100;
 
 /// A figure that any thread may raise.
 #[derive(Debug, Default)]
@@ -123,6 +130,10 @@ pub(crate) struct Shared {
     pub(crate) port: OnceLock<u16>,
     /// The graph's figures, once it runs.
     pub(crate) viewer: OnceLock<Viewer>,
+    /// What had been read when the allocator was last looked at.
+    weighed: AtomicU64,
+    /// Milliseconds from the start to the last purge.
+    purged: AtomicU64,
     /// When this state was made.
     pub(crate) started: Instant,
     /// Forty hexadecimal digits that no other run has.
@@ -141,9 +152,43 @@ impl Shared {
             clients: Clients::default(),
             port: OnceLock::new(),
             viewer: OnceLock::new(),
+            weighed: AtomicU64::new(0),
+            purged: AtomicU64::new(0),
             started: Instant::now(),
             run_id: run_id(),
         }
+    }
+
+    /// Looks at what the allocator leaves unused, when enough was read since the last
+    /// look to make a difference; whatever grows the store was read from a socket.
+    pub(crate) fn weigh_memory(&self) {
+        let received = self.counters.received.get();
+        // Relaxed: who looks does not matter, and two may.
+        let last = self.weighed.load(Ordering::Relaxed);
+        if received.wrapping_sub(last) < WEIGHED_EACH && !self.memory.is_strained() {
+            return;
+        }
+        self.weighed.store(received, Ordering::Relaxed);
+        let unused = || {
+            let stats = RastAlloc::stats();
+            stats.bytes_committed.saturating_sub(stats.bytes_current)
+        };
+        if self.memory.weigh(unused()) && self.may_purge() {
+            RastAlloc::purge_all();
+            self.memory.weigh(unused());
+        }
+    }
+
+    /// Whether the last purge was long enough ago; says so to one thread only.
+    fn may_purge(&self) -> bool {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // Relaxed: as above, but for the exchange, which one thread wins.
+        let last = self.purged.load(Ordering::Relaxed);
+        now.saturating_sub(last) >= PURGED_EACH
+            && self
+                .purged
+                .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// The graph's figures; zeros before it runs.
