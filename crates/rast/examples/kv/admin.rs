@@ -141,7 +141,7 @@ fn check_number(frame: &Frame, container: &str, sub: (&str, i64)) -> Result<(), 
     Err(Refusal::wrong_number(&format!("{container}|{}", sub.0)))
 }
 
-/// Printable bytes without a space, and not past 4 KiB: they are kept for as long as
+/// Printable bytes without a space, and not past 1 KiB: they are kept for as long as
 /// the connection lives.
 fn client_name(name: &[u8]) -> Result<Vec<u8>, Refusal> {
     if is_printable(name) {
@@ -151,7 +151,7 @@ fn client_name(name: &[u8]) -> Result<Vec<u8>, Refusal> {
 }
 
 fn is_printable(text: &[u8]) -> bool {
-    text.len() <= 1 << 12 && text.iter().all(u8::is_ascii_graphic)
+    text.len() <= 1 << 10 && text.iter().all(u8::is_ascii_graphic)
 }
 
 fn client_info(option: &[u8], value: &[u8]) -> Result<Command, Refusal> {

@@ -247,18 +247,22 @@ impl Clients {
         self.all.lock().remove(&client.place.number);
     }
 
-    /// The lines of all clients, or of those with these numbers.
-    pub(crate) fn list(&self, only: Option<&[u64]>, names: &[&str]) -> String {
+    /// The lines of all clients, or of those with these numbers; ends once there are
+    /// more than `most` bytes.
+    pub(crate) fn list(&self, only: Option<&[u64]>, names: &[&str], most: usize) -> String {
         let all = self.all.lock();
         let mut text = String::new();
+        let mut add = |client: &Arc<Client>| {
+            if text.len() <= most {
+                client.describe(names, &mut text);
+            }
+        };
         match only {
-            None => all
-                .values()
-                .for_each(|client| client.describe(names, &mut text)),
+            None => all.values().for_each(&mut add),
             Some(numbers) => numbers
                 .iter()
                 .filter_map(|number| all.get(number))
-                .for_each(|client| client.describe(names, &mut text)),
+                .for_each(&mut add),
         }
         text
     }
@@ -326,17 +330,19 @@ mod tests {
         clients.join(&two);
         two.tell(|words| words.name = b"me".to_vec());
         two.ran(0);
-        let text = clients.list(None, &["get"]);
+        let text = clients.list(None, &["get"], 10_000);
         assert_eq!(text.lines().count(), 2);
         assert!(text.lines().all(|line| line.starts_with("id=")), "{text}");
-        let text = clients.list(Some(&[2, 7]), &["get"]);
+        let text = clients.list(Some(&[2, 7]), &["get"], 10_000);
         assert_eq!(text.lines().count(), 1);
         assert!(
             text.contains(" name=me ") && text.contains(" cmd=get "),
             "{text}"
         );
         clients.leave(&two);
-        assert_eq!(clients.list(Some(&[2]), &[]), "");
+        assert_eq!(clients.list(Some(&[2]), &[], 10_000), "");
+        let many = clients.list(Some(&[1; 100]), &[], 1000);
+        assert!((1000..2000).contains(&many.len()), "{}", many.len());
     }
 
     #[test]

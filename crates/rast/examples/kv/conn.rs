@@ -686,6 +686,12 @@ mod tests {
         assert!(connection.buffered() < 200_000, "{}", connection.buffered());
 
         let (shared, mut connection) = set_up(|settings| settings.limits.backlog = 50_000);
+        let many = format!("COMMAND INFO{}\r\n", " get".repeat(10_000));
+        connection.receive(many.as_bytes(), &mut partitions, &shared);
+        assert_eq!(connection.fault(), Some(Fault::Backlog));
+        assert!(connection.buffered() < 200_000, "{}", connection.buffered());
+
+        let (shared, mut connection) = set_up(|settings| settings.limits.backlog = 50_000);
         let set = format!("SET k {}\r\n", "v".repeat(10_000));
         connection.receive(set.as_bytes(), &mut partitions, &shared);
         partitions.step(&mut connection, &shared);

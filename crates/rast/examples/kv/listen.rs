@@ -4,7 +4,7 @@
 //! than the limit. A connection that its client has closed already still counts
 //! until its thread has looked at its socket. So a new one that finds no place is
 //! not refused at once: it is held until every thread has looked at all its sockets
-//! once more, and refused only if there is no place then either.
+//! once more, or [`PATIENCE`] is over, and refused if there is no place then either.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,6 +27,8 @@ const ACCEPTS: usize = 64;
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// How soon it is asked again whether all threads have looked.
 const LOOK_RETRY: Duration = Duration::from_millis(1);
+/// How long a thread with more to do than one turn takes may delay a refusal.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Listens on 127.0.0.1.
 pub(crate) fn bind(port: u16) -> io::Result<TcpListener> {
@@ -51,6 +53,7 @@ pub(crate) struct Listener {
     retry_at: Option<Instant>,
     /// Accepted when all places were taken.
     held: Vec<TcpStream>,
+    held_since: Instant,
     /// Per thread, the looks after which they are refused.
     looks: Vec<u64>,
 }
@@ -65,6 +68,7 @@ impl Listener {
             ready: true,
             retry_at: None,
             held: Vec::new(),
+            held_since: Instant::now(),
             looks: Vec::new(),
         }
     }
@@ -119,6 +123,7 @@ impl Listener {
         if self.held.is_empty() {
             return self.ready;
         }
+        self.held_since = Instant::now();
         // A look that is under way may have begun before the last of them came, so
         // the one behind it counts.
         self.looks = self
@@ -129,26 +134,34 @@ impl Listener {
         false
     }
 
-    /// Places or refuses what was held, once all threads have looked.
+    /// Places what was held as far as there is room, and refuses the rest once all
+    /// threads have looked. Returns whether nothing is held any more.
     fn place_held(&mut self, shared: &Shared) -> bool {
-        let mut all = true;
-        for (thread, &look) in self.threads.iter().zip(&self.looks).skip(1) {
-            if thread.looks() < look {
-                all = false;
-                thread.wake();
-            }
-        }
-        if !all || self.threads[0].looks() < self.looks[0] {
-            return false;
-        }
+        let looked = self.have_looked() || self.held_since.elapsed() >= PATIENCE;
         for stream in std::mem::take(&mut self.held) {
             if has_place(shared) {
                 self.hand_out(stream, shared);
-            } else {
+            } else if looked {
                 refuse(&stream, shared);
+            } else {
+                self.held.push(stream);
             }
         }
-        true
+        self.held.is_empty()
+    }
+
+    /// Whether all threads have looked since; wakes the others that have not.
+    fn have_looked(&self) -> bool {
+        let mut all = true;
+        for (at, (thread, &look)) in self.threads.iter().zip(&self.looks).enumerate() {
+            if thread.looks() < look {
+                all = false;
+                if at > 0 {
+                    thread.wake();
+                }
+            }
+        }
+        all
     }
 
     fn hand_out(&mut self, stream: TcpStream, shared: &Shared) {

@@ -78,6 +78,10 @@ pub(crate) fn answer(
         Local::CommandInfo(names) => {
             encode::array(out, names.len());
             for name in &names {
+                if out.len() > shared.settings.limits.backlog {
+                    // The connection is closed for it.
+                    break;
+                }
                 match command::lookup(name) {
                     Some(spec) => describe(spec, protocol, out),
                     None => encode::nil(out, protocol),
@@ -133,7 +137,8 @@ fn of_client(command: Local, session: &Session, shared: &Shared, out: &mut Vec<u
             encode::text(out, protocol, &text);
         }
         Local::ClientList(only) => {
-            let text = shared.clients.list(only.as_deref(), command::names());
+            let most = shared.settings.limits.backlog;
+            let text = shared.clients.list(only.as_deref(), command::names(), most);
             encode::text(out, protocol, &text);
         }
         Local::ClientKill(filter, old_form) => {
