@@ -154,6 +154,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         "SIGINT and SIGTERM in the kv example",
     ),
     (
+        "rast",
+        "socket2",
+        Kind::Dev,
+        "the length of the accept queue in the kv example, which std fixes",
+    ),
+    (
         "rast-queue",
         "futures-core",
         Kind::Normal,

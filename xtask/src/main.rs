@@ -4,6 +4,7 @@
 //! Please add no dependencies: this crate builds before everything else, also on a machine without a network.
 
 mod bench;
+mod clients;
 mod cmd;
 mod json;
 mod layers;

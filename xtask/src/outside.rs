@@ -229,7 +229,7 @@ fn script(port: &str) -> Result<Vec<String>> {
 }
 
 /// A running example, ended when it is dropped.
-struct Server(Child);
+pub(crate) struct Server(pub(crate) Child);
 
 impl Server {
     /// Starts it and waits until it accepts.
@@ -255,7 +255,7 @@ impl Server {
     }
 
     /// Asks it to end by SIGTERM and expects exit code 0.
-    fn stop(&mut self) -> Result {
+    pub(crate) fn stop(&mut self) -> Result {
         Cmd::new("kill")
             .args(["-TERM", &self.0.id().to_string()])
             .run()?;
@@ -292,6 +292,6 @@ fn free_port() -> Result<String> {
 }
 
 /// Whether a tool is there and answers.
-fn answers(cmd: Cmd) -> bool {
+pub(crate) fn answers(cmd: Cmd) -> bool {
     cmd.quiet().read().is_ok_and(|output| output.success)
 }

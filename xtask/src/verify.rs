@@ -5,7 +5,9 @@
 
 use crate::cmd::Cmd;
 use crate::metadata::{Package, Workspace};
-use crate::{Result, bench, layers, loom, outside, package, shuttle, stall, tidy, tree, weak};
+use crate::{
+    Result, bench, clients, layers, loom, outside, package, shuttle, stall, tidy, tree, weak,
+};
 use std::time::{Duration, Instant};
 
 /// How a step ended.
@@ -102,6 +104,7 @@ const STEPS: &[Step] = &[
     outside("i686", || outside::build_for("i686-unknown-linux-gnu")),
     outside("wasm32", || outside::build_for("wasm32-unknown-unknown")),
     outside("redis tools", outside::redis_tools),
+    outside("clients", clients::run),
 ];
 
 /// The command.

@@ -191,6 +191,46 @@ fn a_full_store_refuses_writes_and_serves_reads() {
     assert!(peak < CEILING, "{} MiB", peak / MIB);
 }
 
+/// Values of changing sizes leave gaps between the allocator's blocks.
+#[test]
+fn values_of_random_sizes_keep_the_process_below_its_ceiling() {
+    let kv = Kv::start(&["--maxmemory", "64mb", "--max-buffers", "8mb"]);
+    let value = vec![b'v'; 64 << 10];
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    println!("seed {random:#x}");
+    let mut raw = kv.connect();
+    let mut refused = 0;
+    for _ in 0..10 {
+        for batch in 0..120 {
+            let mut sent = Vec::new();
+            for number in 0..50 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let len = 16 + (random >> 32) as usize % (value.len() - 15);
+                let key = format!("key:{}", batch * 50 + number);
+                sent.extend_from_slice(b"*3\r\n$3\r\nSET\r\n");
+                encode::bulk(&mut sent, key.as_bytes());
+                encode::bulk(&mut sent, &value[..len]);
+            }
+            raw.send(&sent);
+            for _ in 0..50 {
+                refused += u64::from(raw.line().starts_with("-OOM"));
+            }
+        }
+    }
+    assert!(refused > 0, "the limit was never met");
+    let peak = peak(&kv);
+    assert!(peak < (64 + 8) * MIB * 11 / 10 + BASE, "{} MiB", peak / MIB);
+    // What was given back makes room again.
+    raw.send(b"FLUSHALL\r\n");
+    raw.expect("+OK\r\n");
+    until("writes are taken again", || {
+        raw.send(b"SET key 123456789012345678901234567890\r\n");
+        raw.line() == "+OK"
+    });
+}
+
 #[test]
 fn garbage_harms_nobody_else() {
     let kv = Kv::start(&LIMITS);

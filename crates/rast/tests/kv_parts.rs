@@ -17,6 +17,8 @@
 mod admin;
 #[path = "../examples/kv/args.rs"]
 mod args;
+#[path = "../examples/kv/clients.rs"]
+mod clients;
 #[path = "../examples/kv/command.rs"]
 mod command;
 #[path = "../examples/kv/conn.rs"]
@@ -27,6 +29,10 @@ mod encode;
 mod gather;
 #[path = "../examples/kv/glob.rs"]
 mod glob;
+#[path = "../examples/kv/help.rs"]
+mod help;
+#[path = "../examples/kv/info.rs"]
+mod info;
 #[path = "../examples/kv/inline.rs"]
 mod inline;
 #[path = "../examples/kv/local.rs"]
@@ -35,8 +41,12 @@ mod local;
 mod memory;
 #[path = "../examples/kv/message.rs"]
 mod message;
+#[path = "../examples/kv/refusal.rs"]
+mod refusal;
 #[path = "../examples/kv/resp.rs"]
 mod resp;
+#[path = "../examples/kv/ring.rs"]
+mod ring;
 #[path = "../examples/kv/route.rs"]
 mod route;
 #[path = "../examples/kv/shared.rs"]

@@ -166,7 +166,6 @@ fn a_script_gets_the_replies_of_redis() {
             b"CONFIG GET maxmemory-pol*\r\n",
             "*2\r\n$16\r\nmaxmemory-policy\r\n$10\r\nnoeviction\r\n",
         ),
-        (b"HELLO 3\r\n", "-NOPROTO unsupported protocol version\r\n"),
         (b"EXPIRE k -1\r\n", ":1\r\n"),
         (b"EXISTS k k\r\n", ":0\r\n"),
         (b"MSET a 1 b 2 c 3\r\n", "+OK\r\n"),

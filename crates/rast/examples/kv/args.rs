@@ -282,7 +282,7 @@ fn help() -> String {
         ("--clients N", "connections of the demo", "4".to_owned()),
         ("--help", "this text", String::new()),
     ];
-    let mut text = "kv: a sharded in-memory store that speaks RESP2, on RAST.\n\n\
+    let mut text = "kv: a sharded in-memory store that speaks RESP2 and RESP3, on RAST.\n\n\
                     Usage: kv [OPTIONS]\n\n"
         .to_owned();
     for (flag, what, default) in rows {

@@ -9,10 +9,14 @@
 //!
 //! Refusals carry the words of Redis, which client libraries match on.
 
-use std::borrow::Cow;
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::admin;
+use crate::admin::{self, SYNTAX};
+use crate::clients::Filter;
+use crate::encode::Protocol;
 use crate::message::{Expiry, Key, Only, Op, SetAnswer, TtlUnit};
+use crate::refusal::Refusal;
 use crate::resp::{Frame, integer};
 use crate::value::Value;
 
@@ -44,22 +48,53 @@ pub(crate) enum Local {
     CommandTable,
     /// COMMAND COUNT.
     CommandCount,
-    /// COMMAND LIST.
-    CommandList,
+    /// COMMAND LIST, of the names that match a pattern.
+    CommandList(Vec<u8>),
     /// COMMAND INFO.
     CommandInfo(Vec<Vec<u8>>),
     /// COMMAND DOCS.
     CommandDocs(Vec<Vec<u8>>),
     /// CONFIG GET.
     ConfigGet(Vec<Vec<u8>>),
-    /// CLIENT SETNAME.
-    ClientSetName(Vec<u8>),
+    /// CLIENT SETNAME and SETINFO.
+    ClientTell(Told, Vec<u8>),
     /// CLIENT GETNAME.
     ClientGetName,
     /// CLIENT ID.
     ClientId,
-    /// HELLO, with the name that its SETNAME option gives.
-    Hello(Option<Vec<u8>>),
+    /// CLIENT INFO.
+    ClientInfo,
+    /// CLIENT LIST, of all or of these numbers.
+    ClientList(Option<Vec<u64>>),
+    /// CLIENT KILL; whether the answer is `OK` instead of a count.
+    ClientKill(Filter, bool),
+    /// CLIENT NO-EVICT.
+    ClientNoEvict(bool),
+    /// CLIENT NO-TOUCH.
+    ClientNoTouch(bool),
+    /// CLIENT TRACKINGINFO.
+    ClientTrackingInfo,
+    /// HELLO, with the version, if any, and the name that SETNAME gives.
+    Hello(Option<Protocol>, Option<Vec<u8>>),
+    /// RESET.
+    Reset,
+    /// Anything whose answer is a fixed number.
+    Number(i64),
+    /// Anything whose answer is a list of strings.
+    Bulks(Vec<Vec<u8>>),
+    /// The help of a command with subcommands.
+    Help(&'static [&'static str]),
+}
+
+/// What a client tells about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// CLIENT SETNAME.
+    Name,
+    /// CLIENT SETINFO lib-name.
+    Library,
+    /// CLIENT SETINFO lib-ver.
+    Version,
 }
 
 /// Commands over several keys.
@@ -88,11 +123,9 @@ pub(crate) enum Every {
     Info(Vec<String>),
 }
 
-/// Why a command is refused: an error line, code first.
-pub(crate) type Refusal = Cow<'static, str>;
-
-const NOT_AN_INTEGER: Refusal = Cow::Borrowed("ERR value is not an integer or out of range");
-pub(crate) const SYNTAX: Refusal = Cow::Borrowed("ERR syntax error");
+/// The error of an argument that has to be a number.
+pub(crate) const NOT_AN_INTEGER: Refusal =
+    Refusal::new("ERR value is not an integer or out of range");
 
 /// One row of the table.
 pub(crate) struct Spec {
@@ -127,6 +160,8 @@ pub(crate) static TABLE: &[Spec] = table! {
         let [_, key, value] = three(f);
         one(Op::Append(key.into(), value))
     };
+    "auth" -2 "noscript loading stale fast" (0 0 0) "connection" "Accepts the default user."
+        => admin::auth;
     "client" -2 "noscript loading stale" (0 0 0) "connection" "Names and numbers a connection."
         => admin::client;
     "command" -1 "loading stale" (0 0 0) "server" "Describes the commands." => admin::command;
@@ -196,7 +231,7 @@ pub(crate) static TABLE: &[Spec] = table! {
         => |f| expire(f, 1, "pexpire");
     "ping" -1 "fast" (0 0 0) "connection" "Answers PONG." => |f| {
         if f.len() > 2 {
-            return Err(wrong_number("ping"));
+            return Err(Refusal::wrong_number("ping"));
         }
         local(Local::Ping(f.into_iter().nth(1)))
     };
@@ -209,6 +244,8 @@ pub(crate) static TABLE: &[Spec] = table! {
         };
     "quit" -1 "fast loading stale" (0 0 0) "connection" "Closes the connection."
         => |_| local(Local::Quit);
+    "reset" 1 "noscript loading stale fast" (0 0 0) "connection" "Resets the connection."
+        => |_| local(Local::Reset);
     "select" 2 "fast loading stale" (0 0 0) "connection" "Selects the only database, 0." => |f| {
         let [_, index] = two(f);
         match integer(&index) {
@@ -244,56 +281,80 @@ pub(crate) static TABLE: &[Spec] = table! {
 
 /// The row of a command, whose name may be in any case.
 pub(crate) fn lookup(name: &[u8]) -> Option<&'static Spec> {
+    TABLE.get(place(name)?)
+}
+
+fn place(name: &[u8]) -> Option<usize> {
     let mut lower = [0_u8; 16];
     let lower = lower.get_mut(..name.len())?;
     lower.copy_from_slice(name);
     lower.make_ascii_lowercase();
-    let at = TABLE
+    TABLE
         .binary_search_by(|spec| spec.name.as_bytes().cmp(lower))
-        .ok()?;
-    TABLE.get(at)
+        .ok()
 }
 
-/// Turns the arguments of one command into a typed command.
-pub(crate) fn parse(frame: Frame) -> Result<Command, Refusal> {
-    let Some(spec) = frame.first().and_then(|name| lookup(name)) else {
-        return Err(unknown(&frame));
-    };
-    let given = i64::try_from(frame.len()).unwrap_or(i64::MAX);
-    let fits = if spec.arity < 0 {
-        given >= -spec.arity
-    } else {
-        given == spec.arity
-    };
-    if !fits {
-        return Err(wrong_number(spec.name));
-    }
-    (spec.parse)(frame)
-}
-
-#[cold]
-fn unknown(frame: &Frame) -> Refusal {
-    const MOST: usize = 128;
-    let piece = |bytes: &[u8], most: usize| {
-        String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned()
-    };
-    let name = frame
-        .first()
-        .map(|name| piece(name, MOST))
-        .unwrap_or_default();
-    let mut shown = String::new();
-    for argument in frame.iter().skip(1) {
-        if shown.len() >= MOST {
-            break;
+/// The names of all commands, in the order of the table, and behind them those of
+/// all subcommands.
+pub(crate) fn names() -> &'static [&'static str] {
+    static NAMES: OnceLock<Vec<&str>> = OnceLock::new();
+    NAMES.get_or_init(|| {
+        let mut names: Vec<&str> = TABLE.iter().map(|spec| spec.name).collect();
+        for (container, subcommands) in admin::CONTAINERS {
+            for (sub, _) in subcommands {
+                names.push(format!("{container}|{sub}").leak());
+            }
         }
-        shown.push_str(&format!("'{}' ", piece(argument, MOST - shown.len())));
-    }
-    format!("ERR unknown command '{name}', with args beginning with: {shown}").into()
+        names
+    })
 }
 
-#[cold]
-pub(crate) fn wrong_number(name: &str) -> Refusal {
-    format!("ERR wrong number of arguments for '{name}' command").into()
+/// Whether a command of this arity may have so many arguments, its name included.
+pub(crate) fn fits(arity: i64, given: usize) -> bool {
+    let given = i64::try_from(given).unwrap_or(i64::MAX);
+    if arity < 0 {
+        given >= -arity
+    } else {
+        given == arity
+    }
+}
+
+/// Whether this is the first line or a header of HTTP: a browser was made to send
+/// it, and what follows is not meant by its user (see `conn`).
+pub(crate) fn is_foreign(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+/// The place in [`names`] of the command in row `at`, with its subcommand.
+fn named(at: usize, frame: &Frame) -> usize {
+    // The commands that have subcommands have no keys.
+    let (true, Some(sub)) = (TABLE[at].keys.0 == 0, frame.get(1)) else {
+        return at;
+    };
+    let mut behind = TABLE.len();
+    for (container, subcommands) in admin::CONTAINERS {
+        if container == TABLE[at].name {
+            let same = |&(name, _): &(&str, i64)| sub.eq_ignore_ascii_case(name.as_bytes());
+            let place = subcommands.iter().position(same);
+            return place.map_or(at, |place| behind + place);
+        }
+        behind += subcommands.len();
+    }
+    at
+}
+
+/// Turns the arguments of one command into a typed command; returns the place of
+/// its name in [`names`] too, if there is such a command.
+pub(crate) fn parse(frame: Frame) -> (Option<usize>, Result<Command, Refusal>) {
+    let Some(at) = frame.first().and_then(|name| place(name)) else {
+        return (None, Err(Refusal::unknown(&frame)));
+    };
+    let spec = &TABLE[at];
+    let name = Some(named(at, &frame));
+    if !fits(spec.arity, frame.len()) {
+        return (name, Err(Refusal::wrong_number(spec.name)));
+    }
+    (name, (spec.parse)(frame))
 }
 
 #[cold]
@@ -350,6 +411,22 @@ fn lifetime(text: &[u8], unit: i64, name: &str) -> Result<u64, Refusal> {
         .ok_or_else(|| invalid_expire(name))
 }
 
+/// Milliseconds from now to a time of the day that is given as a number of `unit`
+/// milliseconds since 1970; zero if it is past.
+fn until(text: &[u8], unit: i64, name: &str) -> Result<u64, Refusal> {
+    let number = integer(text).ok_or(NOT_AN_INTEGER)?;
+    let at = number.checked_mul(unit).filter(|&at| at > 0);
+    let at = at.ok_or_else(|| invalid_expire(name))?;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let left = at.saturating_sub(i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
+    if left > LONGEST {
+        return Err(invalid_expire(name));
+    }
+    Ok(u64::try_from(left).unwrap_or(0))
+}
+
 /// The longest time to live in milliseconds: what a deadline in nanoseconds holds
 /// with room for the clock's own reading, about 292 years.
 const LONGEST: i64 = i64::MAX / 1_000_000;
@@ -369,7 +446,7 @@ fn setex(frame: Frame, unit: i64, name: &str) -> Result<Command, Refusal> {
 fn set(frame: Frame) -> Result<Command, Refusal> {
     let mut arguments = frame.into_iter().skip(1);
     let (Some(key), Some(value)) = (arguments.next(), arguments.next()) else {
-        return Err(wrong_number("set"));
+        return Err(Refusal::wrong_number("set"));
     };
     let mut expiry = Expiry::Clear;
     let mut only = Only::Always;
@@ -389,6 +466,14 @@ fn set(frame: Frame) -> Result<Command, Refusal> {
                 let time = arguments.next().ok_or(SYNTAX)?;
                 expiry = Expiry::After(lifetime(&time, 1, "set")?);
             }
+            b"exat" if unset => {
+                let time = arguments.next().ok_or(SYNTAX)?;
+                expiry = Expiry::After(until(&time, 1000, "set")?);
+            }
+            b"pxat" if unset => {
+                let time = arguments.next().ok_or(SYNTAX)?;
+                expiry = Expiry::After(until(&time, 1, "set")?);
+            }
             _ => return Err(SYNTAX),
         }
     }
@@ -397,7 +482,7 @@ fn set(frame: Frame) -> Result<Command, Refusal> {
 
 fn mset(frame: Frame) -> Result<Command, Refusal> {
     if frame.len().is_multiple_of(2) {
-        return Err(wrong_number("mset"));
+        return Err(Refusal::wrong_number("mset"));
     }
     let mut pairs = Vec::with_capacity(frame.len() / 2);
     let mut arguments = frame.into_iter().skip(1);
@@ -410,12 +495,12 @@ fn mset(frame: Frame) -> Result<Command, Refusal> {
 fn expire(frame: Frame, unit: i64, name: &str) -> Result<Command, Refusal> {
     let mut arguments = frame.into_iter().skip(1);
     let (Some(key), Some(time)) = (arguments.next(), arguments.next()) else {
-        return Err(wrong_number(name));
+        return Err(Refusal::wrong_number(name));
     };
     let number = integer(&time).ok_or(NOT_AN_INTEGER)?;
     let millis = number
         .checked_mul(unit)
-        .filter(|millis| (-LONGEST..=LONGEST).contains(millis))
+        .filter(|&millis| millis <= LONGEST)
         .ok_or_else(|| invalid_expire(name))?;
     let mut only = Only::Always;
     for option in arguments {
@@ -425,8 +510,7 @@ fn expire(frame: Frame, unit: i64, name: &str) -> Result<Command, Refusal> {
             b"gt" => Only::Later,
             b"lt" => Only::Earlier,
             _ => {
-                let shown = String::from_utf8_lossy(&option).into_owned();
-                return Err(format!("ERR Unsupported option {shown}").into());
+                return Err(Refusal::naming("ERR Unsupported option ", &option, ""));
             }
         };
         only = match (only, wanted) {
@@ -467,7 +551,9 @@ mod tests {
 
     fn parsed(line: &str) -> Result<Command, String> {
         let frame = crate::inline::split(line.as_bytes()).expect("balanced quotes");
-        parse(frame).map_err(Refusal::into_owned)
+        parse(frame)
+            .1
+            .map_err(|refusal| String::from_utf8_lossy(refusal.as_ref()).into_owned())
     }
 
     fn key(text: &str) -> Key {
@@ -572,7 +658,8 @@ mod tests {
             ),
             ("select 1", "ERR DB index is out of range"),
             ("select x", "ERR value is not an integer or out of range"),
-            ("hello 3", "NOPROTO unsupported protocol version"),
+            ("hello 4", "NOPROTO unsupported protocol version"),
+            ("hello 1", "NOPROTO unsupported protocol version"),
             (
                 "hello x",
                 "ERR Protocol version is not an integer or out of range",

@@ -5,17 +5,15 @@
 //!                              └─ outbox ─▶ partitions │
 //!                                                 │    ▼
 //!                    ring: one slot per command, in order of arrival
-//!                    [ done | waiting | done | gather 3 of 5 | ... ]
-//!                        │ from the front, while done
+//!                        │
 //!                        ▼
 //!                     output ─▶ socket
 //! ```
 //!
 //! Rules:
 //!
-//! 1. Command number `first + i` owns slot `i` of the ring. A reply finds its slot
-//!    by that number; only a done slot at the front moves to the output. So replies
-//!    leave in the order of the commands, whatever order they came back in.
+//! 1. Replies leave in the order of the commands, whatever order they came back in:
+//!    see `ring`.
 //! 2. The ring holds at most `in_flight` commands, and the arguments that are under
 //!    way at most one frame more than `frame` bytes. Beyond that the connection is
 //!    not read: back-pressure reaches the client through TCP.
@@ -25,11 +23,16 @@
 //! 4. Replies are always taken in. Output and held replies past `backlog` bytes
 //!    close the connection. What all its buffers hold is charged to an account, so
 //!    that `io` can close the largest when all connections together hold too much.
+//! 5. A browser can be made to send a request of another site here. Its first words
+//!    as a command name end the connection at once, so that no later line of it is
+//!    carried out.
 //!
 //! Nothing here knows sockets or threads: `io` moves the bytes.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use crate::clients::Client;
 use crate::command::{self, Command};
 use crate::encode;
 use crate::gather::{self, Gather};
@@ -37,6 +40,7 @@ use crate::local::{self, Session, Then};
 use crate::memory::Account;
 use crate::message::{Address, Body, ConnectionId, Op, Request};
 use crate::resp::{ARGUMENT_COST, Frame, Parser};
+use crate::ring::{Answer, Ring, Taken};
 use crate::shared::Shared;
 
 /// The way into the partitions.
@@ -61,28 +65,10 @@ pub(crate) enum Fault {
     Backlog,
     /// The buffers of all connections are past their limit.
     Buffers,
+    /// What arrives is not meant for this server: rule 5.
+    Foreign,
     /// The graph has ended.
     Ended,
-}
-
-/// The answer of a command, as far as it is known.
-#[derive(Debug)]
-enum Answer {
-    /// One partition was asked.
-    Waiting,
-    /// Several were asked.
-    Gathering(Box<Gather>),
-    /// The partition's answer, not yet written.
-    Known(Body),
-    /// The answer as bytes.
-    Written(Vec<u8>),
-}
-
-#[derive(Debug)]
-struct Slot {
-    answer: Answer,
-    /// Bytes of the command's arguments, until it is answered.
-    cost: usize,
 }
 
 /// The state of one connection.
@@ -96,14 +82,9 @@ pub(crate) struct Connection {
     input: Vec<u8>,
     input_at: usize,
     outbox: VecDeque<(usize, Request)>,
-    ring: VecDeque<Slot>,
-    first: u64,
-    /// Bytes of arguments under way.
-    under_way: usize,
+    ring: Ring,
     /// Requests that entered a partition and were not answered.
     entered: usize,
-    /// Bytes of replies that wait in the ring.
-    held: usize,
     output: Vec<u8>,
     output_at: usize,
     /// No bytes will come any more: parse what is here, answer it, close.
@@ -118,21 +99,18 @@ pub(crate) struct Connection {
 const OUTPUT_KEPT: usize = 64 * 1024;
 
 impl Connection {
-    /// A connection on I/O thread `lane`; `number` is what CLIENT ID reports.
-    pub(crate) fn new(id: ConnectionId, lane: u16, number: u64, shared: &Shared) -> Self {
+    /// The connection of `client`.
+    pub(crate) fn new(client: Arc<Client>, shared: &Shared) -> Self {
         Self {
-            id,
-            lane,
-            session: Session::new(number),
+            id: client.place.id,
+            lane: client.place.lane,
+            session: Session::new(client),
             parser: Parser::new(shared.settings.limits.frame_limits()),
             input: Vec::new(),
             input_at: 0,
             outbox: VecDeque::new(),
-            ring: VecDeque::new(),
-            first: 0,
-            under_way: 0,
+            ring: Ring::default(),
             entered: 0,
-            held: 0,
             output: Vec::new(),
             output_at: 0,
             last_input: false,
@@ -145,6 +123,11 @@ impl Connection {
     /// This connection's name.
     pub(crate) fn id(&self) -> ConnectionId {
         self.id
+    }
+
+    /// Whose connection it is.
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.session.client
     }
 
     /// Whether bytes may be read from the socket and given to [`receive`].
@@ -235,37 +218,11 @@ impl Connection {
             return;
         }
         debug_assert_eq!(to.connection, self.id, "a reply belongs to its connection");
-        let Some(slot) = usize::try_from(to.sequence.wrapping_sub(self.first))
-            .ok()
-            .and_then(|at| self.ring.get_mut(at))
-        else {
-            unreachable!(
-                "reply {} has no slot: the ring starts at {}",
-                to.sequence, self.first
-            );
-        };
-        let before = held(&slot.answer);
-        match &mut slot.answer {
-            answer @ Answer::Waiting => *answer = Answer::Known(body),
-            Answer::Gathering(gather) => {
-                let last = gather.take(body);
-                // Checked before the values, which are shared so far, are copied.
-                if self.held + gather.held() - before > shared.settings.limits.backlog {
-                    self.fault = Some(Fault::Backlog);
-                    return;
-                }
-                if last {
-                    let mut bytes = Vec::new();
-                    gather.write(shared, &mut bytes);
-                    slot.answer = Answer::Written(bytes);
-                }
-            }
-            answer => unreachable!("reply {} came twice: {answer:?} stands", to.sequence),
-        }
-        let after = held(&slot.answer);
-        self.held = self.held + after - before;
-        if to.sequence == self.first {
-            self.write_done();
+        let most = shared.settings.limits.backlog;
+        match self.ring.take(to.sequence, body, most, shared) {
+            Taken::Later => {}
+            Taken::First => self.ring.write_done(&mut self.output),
+            Taken::TooMuch => self.fault = Some(Fault::Backlog),
         }
         self.bound_output(shared);
         self.charge();
@@ -274,7 +231,7 @@ impl Connection {
     /// Leaves what its requests hold in the partitions until they are answered: how
     /// many they are, and the account that is charged with their arguments.
     pub(crate) fn leave(mut self) -> Option<(usize, Account)> {
-        self.buffers.set(self.under_way);
+        self.buffers.set(self.ring.under_way());
         (self.entered > 0).then_some((self.entered, self.buffers))
     }
 
@@ -287,11 +244,15 @@ impl Connection {
     fn charge(&mut self) {
         let bytes = self.input.capacity()
             + self.parser.held()
-            + self.under_way
-            + self.held
+            + self.ring.under_way()
+            + self.ring.held()
             + self.output.capacity()
-            + self.ring.capacity() * size_of::<Slot>();
+            + self.ring.occupied();
         self.buffers.set(bytes);
+        let waiting = self.input.len() + self.parser.held();
+        self.session
+            .client
+            .holds(waiting, self.output().len(), bytes);
     }
 
     fn may_parse(&self, shared: &Shared) -> bool {
@@ -300,7 +261,7 @@ impl Connection {
             && self.fault.is_none()
             && self.outbox.is_empty()
             && self.ring.len() < limits.in_flight
-            && self.under_way < limits.frame
+            && self.ring.under_way() < limits.frame
     }
 
     fn consume(&mut self, input: &mut &[u8], door: &mut dyn Door, shared: &Shared) {
@@ -317,7 +278,7 @@ impl Connection {
                 }
                 Err(error) => {
                     shared.counters.protocol_errors.add(1);
-                    self.answer(|out| encode::error(out, &error.to_string()));
+                    self.answer(|out| encode::error(out, error.line()));
                     self.ending = true;
                     *input = &[];
                     break;
@@ -349,8 +310,17 @@ impl Connection {
             .iter()
             .map(|argument| argument.len() + ARGUMENT_COST)
             .sum();
-        match command::parse(frame) {
-            Err(refusal) => self.answer(|out| encode::error(out, &refusal)),
+        if frame.first().is_some_and(|name| command::is_foreign(name)) {
+            shared.counters.protocol_errors.add(1);
+            self.fault = Some(Fault::Foreign);
+            return;
+        }
+        let (name, command) = command::parse(frame);
+        if let Some(name) = name {
+            self.session.client.ran(name);
+        }
+        match command {
+            Err(refusal) => self.answer(|out| encode::error(out, refusal)),
             Ok(Command::Local(command)) => {
                 let mut then = Then::Stay;
                 if self.ring.is_empty() {
@@ -394,10 +364,7 @@ impl Connection {
 
     /// Opens the slot of the next command.
     fn push(&mut self, answer: Answer, cost: usize) -> Address {
-        let sequence = self.first + self.ring.len() as u64;
-        self.held += held(&answer);
-        self.under_way += cost;
-        self.ring.push_back(Slot { answer, cost });
+        let sequence = self.ring.open(answer, cost, self.session.protocol);
         Address {
             lane: self.lane,
             connection: self.id,
@@ -420,50 +387,9 @@ impl Connection {
         }
     }
 
-    /// Moves done answers from the front of the ring to the output.
-    fn write_done(&mut self) {
-        while let Some(slot) = self.ring.pop_front() {
-            if matches!(slot.answer, Answer::Waiting | Answer::Gathering(_)) {
-                self.ring.push_front(slot);
-                return;
-            }
-            self.first += 1;
-            self.under_way -= slot.cost;
-            self.held -= held(&slot.answer);
-            match slot.answer {
-                Answer::Known(body) => write_body(&body, &mut self.output),
-                Answer::Written(bytes) => self.output.extend_from_slice(&bytes),
-                Answer::Waiting | Answer::Gathering(_) => {}
-            }
-        }
-    }
-
     fn bound_output(&mut self, shared: &Shared) {
-        if self.output().len() + self.held > shared.settings.limits.backlog {
+        if self.output().len() + self.ring.held() > shared.settings.limits.backlog {
             self.fault = self.fault.or(Some(Fault::Backlog));
-        }
-    }
-}
-
-/// Bytes that an answer keeps from the output.
-fn held(answer: &Answer) -> usize {
-    match answer {
-        Answer::Waiting => 0,
-        Answer::Gathering(gather) => gather.held(),
-        Answer::Known(Body::Value(value)) => gather::bytes(value.as_ref()),
-        Answer::Known(_) => 0,
-        Answer::Written(bytes) => bytes.capacity(),
-    }
-}
-
-fn write_body(body: &Body, out: &mut Vec<u8>) {
-    match body {
-        Body::Status(text) => encode::simple(out, text),
-        Body::Error(text) => encode::error(out, text),
-        Body::Int(number) => encode::int(out, *number),
-        Body::Value(value) => gather::write_value(value.as_ref(), out),
-        Body::Values(_) | Body::Keys(_) | Body::Stats(_) => {
-            unreachable!("{body:?} is a part and answers no command by itself")
         }
     }
 }
@@ -538,11 +464,7 @@ mod tests {
         let mut settings = Settings::default();
         change(&mut settings);
         let shared = Shared::new(settings);
-        let id = ConnectionId {
-            slot: 0,
-            generation: 0,
-        };
-        let connection = Connection::new(id, 0, 1, &shared);
+        let connection = Connection::new(Client::unlisted(1), &shared);
         (shared, connection)
     }
 
@@ -764,6 +686,12 @@ mod tests {
         assert!(connection.buffered() < 200_000, "{}", connection.buffered());
 
         let (shared, mut connection) = set_up(|settings| settings.limits.backlog = 50_000);
+        let many = format!("COMMAND INFO{}\r\n", " get".repeat(10_000));
+        connection.receive(many.as_bytes(), &mut partitions, &shared);
+        assert_eq!(connection.fault(), Some(Fault::Backlog));
+        assert!(connection.buffered() < 200_000, "{}", connection.buffered());
+
+        let (shared, mut connection) = set_up(|settings| settings.limits.backlog = 50_000);
         let set = format!("SET k {}\r\n", "v".repeat(10_000));
         connection.receive(set.as_bytes(), &mut partitions, &shared);
         partitions.step(&mut connection, &shared);
@@ -781,6 +709,22 @@ mod tests {
         partitions.closed = true;
         connection.receive(b"GET k\r\n", &mut partitions, &shared);
         assert_eq!(connection.fault(), Some(Fault::Ended));
+    }
+
+    #[test]
+    fn what_a_browser_sends_ends_the_connection_before_its_next_line() {
+        for sent in [
+            "POST / HTTP/1.1\r\nSET k v\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nSET k v\r\n",
+            "*1\r\n$4\r\npost\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n",
+        ] {
+            let (shared, mut connection) = set_up(|_| {});
+            let mut partitions = Partitions::new(100, 9);
+            connection.receive(sent.as_bytes(), &mut partitions, &shared);
+            connection.resume(&mut partitions, &shared);
+            assert_eq!(connection.fault(), Some(Fault::Foreign), "{sent}");
+            assert!(partitions.queues.iter().all(VecDeque::is_empty), "{sent}");
+        }
     }
 
     #[test]

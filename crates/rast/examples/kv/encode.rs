@@ -1,8 +1,28 @@
-//! Writes RESP2 replies into a byte buffer.
+//! Writes RESP2 and RESP3 replies into a byte buffer.
 //!
 //! Every function appends one whole element, so a reply is a sequence of calls
 //! and nothing is ever half written. Simple strings and errors are lines: bytes
 //! that would end the line early are replaced by spaces, as Redis does.
+//!
+//! The two versions differ in four elements, and only their functions take a
+//! [`Protocol`]:
+//!
+//! | element | RESP2 | RESP3 |
+//! | --- | --- | --- |
+//! | null | `$-1` | `_` |
+//! | map of n pairs | `*2n` | `%n` |
+//! | set | `*n` | `~n` |
+//! | text for people | `$n` | `=n` with `txt:` |
+
+/// The version of the protocol that a connection has chosen by HELLO.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// RESP2, which every connection starts with.
+    #[default]
+    Two,
+    /// RESP3.
+    Three,
+}
 
 /// Appends `+text`.
 pub(crate) fn simple(out: &mut Vec<u8>, text: &str) {
@@ -11,9 +31,9 @@ pub(crate) fn simple(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Appends `-text`; the text starts with its code, such as `ERR`.
-pub(crate) fn error(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn error(out: &mut Vec<u8>, text: impl AsRef<[u8]>) {
     out.push(b'-');
-    line(out, text.as_bytes());
+    line(out, text.as_ref());
 }
 
 /// Appends `:value`.
@@ -25,21 +45,55 @@ pub(crate) fn int(out: &mut Vec<u8>, value: i64) {
 
 /// Appends a bulk string.
 pub(crate) fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.push(b'$');
-    number(out, i64::try_from(bytes.len()).unwrap_or(i64::MAX));
-    out.extend_from_slice(b"\r\n");
+    header(out, b'$', bytes.len());
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the null bulk string, the reply for a missing key.
-pub(crate) fn nil(out: &mut Vec<u8>) {
-    out.extend_from_slice(b"$-1\r\n");
+/// Appends the null, the reply for a missing key.
+pub(crate) fn nil(out: &mut Vec<u8>, protocol: Protocol) {
+    out.extend_from_slice(match protocol {
+        Protocol::Two => b"$-1\r\n",
+        Protocol::Three => b"_\r\n",
+    });
 }
 
 /// Appends the header of an array of `len` elements.
 pub(crate) fn array(out: &mut Vec<u8>, len: usize) {
-    out.push(b'*');
+    header(out, b'*', len);
+}
+
+/// Appends the header of a map of `pairs` keys, each followed by its value.
+pub(crate) fn map(out: &mut Vec<u8>, protocol: Protocol, pairs: usize) {
+    match protocol {
+        Protocol::Two => header(out, b'*', pairs * 2),
+        Protocol::Three => header(out, b'%', pairs),
+    }
+}
+
+/// Appends the header of a set of `len` elements.
+pub(crate) fn set(out: &mut Vec<u8>, protocol: Protocol, len: usize) {
+    match protocol {
+        Protocol::Two => header(out, b'*', len),
+        Protocol::Three => header(out, b'~', len),
+    }
+}
+
+/// Appends a text that is meant for people, such as INFO's.
+pub(crate) fn text(out: &mut Vec<u8>, protocol: Protocol, text: &str) {
+    match protocol {
+        Protocol::Two => bulk(out, text.as_bytes()),
+        Protocol::Three => {
+            header(out, b'=', text.len() + 4);
+            out.extend_from_slice(b"txt:");
+            out.extend_from_slice(text.as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+fn header(out: &mut Vec<u8>, kind: u8, len: usize) {
+    out.push(kind);
     number(out, i64::try_from(len).unwrap_or(i64::MAX));
     out.extend_from_slice(b"\r\n");
 }
@@ -103,9 +157,29 @@ mod tests {
         assert_eq!(written(|out| int(out, -7)), ":-7\r\n");
         assert_eq!(written(|out| bulk(out, b"a\r\nb")), "$4\r\na\r\nb\r\n");
         assert_eq!(written(|out| bulk(out, b"")), "$0\r\n\r\n");
-        assert_eq!(written(nil), "$-1\r\n");
         assert_eq!(written(|out| array(out, 3)), "*3\r\n");
         assert_eq!(written(|out| bulk_int(out, 42)), "$2\r\n42\r\n");
+    }
+
+    #[test]
+    fn the_versions_differ_where_they_should() {
+        let both = |write: &dyn Fn(&mut Vec<u8>, Protocol)| {
+            [Protocol::Two, Protocol::Three].map(|protocol| written(|out| write(out, protocol)))
+        };
+        assert_eq!(both(&nil), ["$-1\r\n", "_\r\n"]);
+        assert_eq!(both(&|out, p| map(out, p, 2)), ["*4\r\n", "%2\r\n"]);
+        assert_eq!(both(&|out, p| set(out, p, 2)), ["*2\r\n", "~2\r\n"]);
+        assert_eq!(
+            both(&|out, p| text(out, p, "a:1\r\n")),
+            ["$5\r\na:1\r\n\r\n", "=9\r\ntxt:a:1\r\n\r\n"]
+        );
+    }
+
+    #[test]
+    fn errors_keep_bytes_that_are_no_text() {
+        let mut out = Vec::new();
+        error(&mut out, b"ERR \xff\n");
+        assert_eq!(out, b"-ERR \xff \r\n");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::command::{Every, Many};
-use crate::encode;
+use crate::encode::{self, Protocol};
 use crate::message::{Body, Key, Op, PartitionStats};
 use crate::route::{PARTITIONS, Router};
 use crate::value::Value;
@@ -171,7 +171,7 @@ impl Gather {
     }
 
     /// Writes the whole reply.
-    pub(crate) fn write(&self, describe: &dyn Describe, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, describe: &dyn Describe, protocol: Protocol, out: &mut Vec<u8>) {
         if let Some(text) = self.error {
             return encode::error(out, text);
         }
@@ -179,7 +179,7 @@ impl Gather {
             Whole::Values(values) => {
                 encode::array(out, values.len());
                 for value in values {
-                    write_value(value.as_ref(), out);
+                    write_value(value.as_ref(), protocol, out);
                 }
             }
             Whole::Sum(sum) => encode::int(out, *sum),
@@ -191,7 +191,7 @@ impl Gather {
                 }
             }
             Whole::Info { sections, stats } => {
-                encode::bulk(out, describe.info(sections, stats).as_bytes());
+                encode::text(out, protocol, &describe.info(sections, stats));
             }
         }
     }
@@ -203,9 +203,9 @@ pub(crate) fn bytes(value: Option<&Value>) -> usize {
 }
 
 /// Writes a value, or nil.
-pub(crate) fn write_value(value: Option<&Value>, out: &mut Vec<u8>) {
+pub(crate) fn write_value(value: Option<&Value>, protocol: Protocol, out: &mut Vec<u8>) {
     match value {
-        None => encode::nil(out),
+        None => encode::nil(out, protocol),
         Some(value) => value.write(out),
     }
 }
@@ -224,7 +224,7 @@ mod tests {
 
     fn written(gather: &Gather) -> String {
         let mut out = Vec::new();
-        gather.write(&Nothing, &mut out);
+        gather.write(&Nothing, Protocol::Two, &mut out);
         String::from_utf8(out).expect("text")
     }
 

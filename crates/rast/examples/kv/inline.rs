@@ -3,6 +3,8 @@
 //! A line that does not start with `*` is an inline command: words between
 //! spaces. Double quotes know `\n \r \t \b \a \xHH` and take any other escaped
 //! byte as it is; single quotes know only `\'`. A closing quote must end its word.
+//! A NUL ends the command: what follows it on the line is ignored. Inside quotes it
+//! leaves them open.
 
 /// The quotes of the line do not balance, or a closing quote does not end a word.
 #[derive(Debug, PartialEq, Eq)]
@@ -11,7 +13,8 @@ pub(crate) struct Unbalanced;
 /// The arguments of `line`; an empty list for a blank line.
 pub(crate) fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, Unbalanced> {
     let mut words = Vec::new();
-    let mut rest = line;
+    let end = line.iter().position(|&byte| byte == 0);
+    let mut rest = &line[..end.unwrap_or(line.len())];
     loop {
         rest = skip_spaces(rest);
         if rest.is_empty() {
@@ -34,7 +37,7 @@ fn skip_spaces(mut bytes: &[u8]) -> &[u8] {
 }
 
 fn is_space(byte: u8) -> bool {
-    byte.is_ascii_whitespace() || byte == 0x0b || byte == 0
+    byte.is_ascii_whitespace() || byte == 0x0b
 }
 
 fn word(mut rest: &[u8]) -> Result<(Vec<u8>, &[u8]), Unbalanced> {
@@ -131,6 +134,14 @@ mod tests {
         assert_eq!(words(r"'it\'s \n'"), [br"it's \n".to_vec()]);
         assert_eq!(words(r#""""#), [Vec::new()]);
         assert_eq!(words(r#""\xZZ""#), [b"xZZ".to_vec()]);
+    }
+
+    #[test]
+    fn a_nul_ends_the_command() {
+        assert_eq!(words("a b\0c d"), [b"a".to_vec(), b"b".to_vec()]);
+        assert_eq!(words("\0PING"), Vec::<Vec<u8>>::new());
+        assert_eq!(words("PING\0\"open"), [b"PING".to_vec()]);
+        assert_eq!(split(b"ECHO \"a\0b\""), Err(Unbalanced));
     }
 
     #[test]

@@ -22,13 +22,16 @@
 //! is not read meanwhile, and none is read while the buffers are past their limit;
 //! such connections are tried again each [`RETRY`].
 //!
-//! Thread 0 accepts too, and hands sockets out in turn.
+//! Thread 0 accepts too, and hands sockets out in turn (see `listen`).
+//!
+//! A connection frees its place as soon as its last reply was sent, though its
+//! socket lingers until the client has closed it.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
@@ -36,9 +39,10 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use rast::primitive::sync::Mutex;
 use rast::queue::Queue;
 
+use crate::clients::{Client, Place};
 use crate::conn::{Connection, Fault};
-use crate::encode;
 use crate::graph::{Entrance, Exit};
+use crate::listen::Listener;
 use crate::memory::{Account, STEP};
 use crate::message::ConnectionId;
 use crate::peer::{LINGER, Outcome, Peer, Table};
@@ -51,14 +55,15 @@ const LISTEN: Token = Token(usize::MAX - 1);
 const RETRY: Duration = Duration::from_millis(1);
 /// How often other threads are woken while the buffers are past their limit.
 const TELL: Duration = Duration::from_millis(10);
-/// How soon a failed accept is tried again: the process is short of descriptors.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// Events taken in one turn.
+const EVENTS: usize = 1024;
 /// Replies taken from the lane in one turn.
 const REPLIES: usize = 4096;
-/// Sockets accepted in one turn.
-const ACCEPTS: usize = 64;
 /// Bytes read at once.
 const SCRATCH: usize = 64 * 1024;
+
+/// What CLIENT LIST shows for a socket whose other side has gone already.
+const NOWHERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
 /// What the server tells its I/O threads.
 #[derive(Debug, Default)]
@@ -90,8 +95,10 @@ impl Control {
 /// The way to an I/O thread, for other threads.
 pub(crate) struct Mailbox {
     /// Accepted sockets, each with its number among all.
-    sockets: Queue<(u64, TcpStream)>,
+    pub(crate) sockets: Queue<(u64, TcpStream)>,
     waker: Waker,
+    /// How often the thread has looked at everything that its sockets had to say.
+    looks: AtomicU64,
 }
 
 impl Mailbox {
@@ -99,6 +106,18 @@ impl Mailbox {
     pub(crate) fn wake(&self) {
         // An error here means that the thread has gone, or is awake already.
         let _ = self.waker.wake();
+    }
+
+    /// How often the thread has looked at everything that its sockets had to say.
+    pub(crate) fn looks(&self) -> u64 {
+        // Acquire: pairs with the Release in `looked`; the places that were freed by
+        // then are seen.
+        self.looks.load(Ordering::Acquire)
+    }
+
+    fn looked(&self) {
+        // Release: pairs with the Acquire in `looks`.
+        self.looks.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -132,17 +151,6 @@ pub(crate) struct IoThread {
     more: bool,
 }
 
-/// The accepting side, which thread 0 has.
-struct Listener {
-    socket: TcpListener,
-    /// All threads, this one first.
-    threads: Vec<Arc<Mailbox>>,
-    next: usize,
-    /// A connection may be waiting.
-    ready: bool,
-    retry_at: Option<Instant>,
-}
-
 impl IoThread {
     /// Prepares the thread of egress lane `lane`.
     pub(crate) fn new(
@@ -157,6 +165,7 @@ impl IoThread {
         let mailbox = Arc::new(Mailbox {
             sockets: Queue::new(),
             waker,
+            looks: AtomicU64::new(0),
         });
         let woken = Arc::clone(&mailbox);
         exit.set_waker(move || woken.wake());
@@ -205,20 +214,13 @@ impl IoThread {
         self.poll
             .registry()
             .register(&mut socket, LISTEN, Interest::READABLE)?;
-        let listener = Listener {
-            socket,
-            threads,
-            next: 0,
-            ready: true,
-            retry_at: None,
-        };
-        self.listener = Some(listener);
+        self.listener = Some(Listener::new(socket, threads));
         Ok(address)
     }
 
     /// Runs until the drain is over. Blocking; the thread's whole life.
     pub(crate) fn run(mut self) -> io::Result<()> {
-        let mut events = Events::with_capacity(1024);
+        let mut events = Events::with_capacity(EVENTS);
         loop {
             match self.poll.poll(&mut events, self.timeout()) {
                 Ok(()) => {}
@@ -229,11 +231,17 @@ impl IoThread {
             for event in &events {
                 self.note(event);
             }
+            let all = events.iter().count() < EVENTS;
             self.accept();
             self.take_over();
+            self.close_doomed();
             self.take_replies();
             self.retry_parked();
             self.serve_due();
+            if all {
+                self.mailbox.looked();
+            }
+            self.shared.weigh_memory();
             self.bound_buffers();
             self.end_lingering();
             if self.drain_until.is_none() {
@@ -259,8 +267,7 @@ impl IoThread {
         let accept = self
             .listener
             .as_ref()
-            .and_then(|listener| listener.retry_at)
-            .map(until);
+            .and_then(|listener| listener.next_turn(now));
         let drain = self.drain_until.map(until);
         [retry, linger, accept, drain].into_iter().flatten().min()
     }
@@ -270,7 +277,7 @@ impl IoThread {
             WAKE => {}
             LISTEN => {
                 if let Some(listener) = &mut self.listener {
-                    listener.ready = true;
+                    listener.wake();
                 }
             }
             Token(slot) => {
@@ -285,30 +292,9 @@ impl IoThread {
     }
 
     fn accept(&mut self) {
-        let Some(listener) = &mut self.listener else {
-            return;
-        };
-        if listener.retry_at.is_some_and(|at| at <= Instant::now()) {
-            listener.retry_at = None;
-            listener.ready = true;
+        if let Some(listener) = &mut self.listener {
+            self.more |= listener.accept(&self.shared);
         }
-        for _ in 0..ACCEPTS {
-            if !listener.ready {
-                return;
-            }
-            match listener.socket.accept() {
-                Ok((stream, _)) => listener.hand_out(stream, &self.shared),
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => listener.ready = false,
-                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
-                    _ => {
-                        listener.ready = false;
-                        listener.retry_at = Some(Instant::now() + ACCEPT_RETRY);
-                    }
-                },
-            }
-        }
-        self.more |= listener.ready;
     }
 
     fn take_over(&mut self) {
@@ -328,7 +314,16 @@ impl IoThread {
                 self.shared.counters.connected.sub(1);
                 continue;
             }
-            let connection = Connection::new(id, self.lane, number, &self.shared);
+            let client = Arc::new(Client::new(Place {
+                number,
+                lane: self.lane,
+                id,
+                address: stream.peer_addr().unwrap_or(NOWHERE),
+                local: stream.local_addr().unwrap_or(NOWHERE),
+                descriptor: descriptor(&stream),
+            }));
+            self.shared.clients.join(&client);
+            let connection = Connection::new(client, &self.shared);
             self.table.insert(Peer::new(stream, connection));
             if let Some(peer) = self.table.at(id.slot) {
                 enqueue(&mut self.due, id.slot, peer);
@@ -381,6 +376,7 @@ impl IoThread {
                 Outcome::Parked => self.parked.push(slot),
                 Outcome::Linger => {
                     let id = peer.connection.id();
+                    free_place(peer, &self.shared);
                     self.lingering.push_back((Instant::now() + LINGER, id));
                 }
                 Outcome::Close(fault) => self.close(slot, fault),
@@ -395,12 +391,21 @@ impl IoThread {
         if matches!(fault, Some(Fault::Backlog | Fault::Buffers)) {
             self.shared.counters.overflowed.add(1);
         }
-        self.shared.counters.connected.sub(1);
+        free_place(&mut peer, &self.shared);
         // The socket is closed next, which takes it off the poll in any case.
         let _ = self.poll.registry().deregister(&mut peer.stream);
         let id = peer.connection.id();
         if let Some(left) = peer.connection.leave() {
             self.left.insert(id, left);
+        }
+    }
+
+    /// Closes the connections that CLIENT KILL has named.
+    fn close_doomed(&mut self) {
+        for id in self.shared.clients.take_doomed(self.lane) {
+            if self.table.get(id).is_some() {
+                self.close(id.slot, None);
+            }
         }
     }
 
@@ -443,8 +448,10 @@ impl IoThread {
             return;
         }
         let now = Instant::now();
+        // They have no place, so their number has a bound of its own.
+        let most = self.shared.settings.limits.connections;
         while let Some(&(at, id)) = self.lingering.front() {
-            if at > now {
+            if at > now && self.lingering.len() <= most {
                 return;
             }
             self.lingering.pop_front();
@@ -486,40 +493,29 @@ impl IoThread {
     }
 }
 
+/// Frees the place of a connection among those that are counted, once.
+fn free_place(peer: &mut Peer, shared: &Shared) {
+    if std::mem::replace(&mut peer.placed, false) {
+        shared.counters.connected.sub(1);
+        shared.clients.leave(peer.connection.client());
+    }
+}
+
+/// The number of a socket's file descriptor.
+#[cfg(unix)]
+fn descriptor(stream: &TcpStream) -> i32 {
+    std::os::fd::AsRawFd::as_raw_fd(stream)
+}
+
+#[cfg(not(unix))]
+fn descriptor(_: &TcpStream) -> i32 {
+    -1
+}
+
 /// Puts a socket on the list of those to be served, once.
 fn enqueue(due: &mut Vec<u32>, slot: u32, peer: &mut Peer) {
     if !peer.queued {
         peer.queued = true;
         due.push(slot);
-    }
-}
-
-impl Listener {
-    /// Hands a new connection to the next thread, or refuses it.
-    fn hand_out(&mut self, stream: TcpStream, shared: &Shared) {
-        let counters = &shared.counters;
-        // Only this thread raises the figure, so it does not pass the limit.
-        if counters.connected.get() >= shared.settings.limits.connections as u64 {
-            counters.rejected.add(1);
-            let mut line = Vec::new();
-            encode::error(&mut line, "ERR max number of clients reached");
-            // A new socket takes a line without waiting; one that does not is not
-            // worth more.
-            let _ = io::Write::write(&mut &stream, &line);
-            return;
-        }
-        counters.connected.add(1);
-        counters.accepted.add(1);
-        let thread = &self.threads[self.next % self.threads.len()];
-        self.next = self.next.wrapping_add(1);
-        // Only this thread raises this figure too, so numbers are unique.
-        if thread
-            .sockets
-            .push((counters.accepted.get(), stream))
-            .is_err()
-        {
-            counters.connected.sub(1);
-        }
-        thread.wake();
     }
 }

@@ -223,7 +223,7 @@ impl Client {
 
     fn expect_value(&mut self, at: usize) {
         if self.written[at] == 0 {
-            encode::nil(&mut self.expected);
+            encode::nil(&mut self.expected, encode::Protocol::Two);
         } else {
             let value = self.value(at);
             encode::bulk(&mut self.expected, value.as_bytes());

@@ -4,25 +4,35 @@
 //! when they connect, and what `redis-cli` and `redis-benchmark` ask before they
 //! start.
 
-use crate::command::{self, Local, Spec, TABLE};
-use crate::encode;
+use std::sync::Arc;
+
+use crate::clients::Client;
+use crate::command::{self, Local, Spec, TABLE, Told};
+use crate::encode::{self, Protocol};
 use crate::glob;
 use crate::shared::{COMPATIBLE_VERSION, Shared};
 
-/// What a connection has told about itself.
+/// What a connection has agreed on.
 #[derive(Debug)]
 pub(crate) struct Session {
-    number: i64,
-    name: Vec<u8>,
+    /// Its row in the list of clients.
+    pub(crate) client: Arc<Client>,
+    /// The version that replies are written in.
+    pub(crate) protocol: Protocol,
 }
 
 impl Session {
-    /// The session of connection `number`.
-    pub(crate) fn new(number: u64) -> Self {
+    /// The session of a client that has just connected.
+    pub(crate) fn new(client: Arc<Client>) -> Self {
         Self {
-            number: i64::try_from(number).unwrap_or(i64::MAX),
-            name: Vec::new(),
+            client,
+            protocol: Protocol::default(),
         }
+    }
+
+    fn speak(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+        self.client.speaks_third(protocol == Protocol::Three);
     }
 }
 
@@ -42,60 +52,142 @@ pub(crate) fn answer(
     shared: &Shared,
     out: &mut Vec<u8>,
 ) -> Then {
+    let protocol = session.protocol;
     match command {
         Local::Ping(None) => encode::simple(out, "PONG"),
         Local::Ping(Some(text)) | Local::Echo(text) => encode::bulk(out, &text),
         Local::Accepted => encode::simple(out, "OK"),
+        Local::Number(number) => encode::int(out, number),
         Local::Quit => {
             encode::simple(out, "OK");
             return Then::Close;
         }
         Local::CommandTable => {
             encode::array(out, TABLE.len());
-            TABLE.iter().for_each(|spec| describe(spec, out));
+            TABLE.iter().for_each(|spec| describe(spec, protocol, out));
         }
         Local::CommandCount => encode::int(out, i64::try_from(TABLE.len()).unwrap_or(i64::MAX)),
-        Local::CommandList => {
-            encode::array(out, TABLE.len());
-            TABLE
-                .iter()
-                .for_each(|spec| encode::bulk(out, spec.name.as_bytes()));
+        Local::CommandList(pattern) => {
+            let mut steps = PATTERN_STEPS;
+            let mut matches = |spec: &&Spec| {
+                glob::matches(&pattern, spec.name.as_bytes(), &mut steps) == Some(true)
+            };
+            let names = TABLE.iter().filter(|spec| matches(spec));
+            bulks(names.map(|spec| spec.name.as_bytes()), out);
         }
         Local::CommandInfo(names) => {
             encode::array(out, names.len());
             for name in &names {
+                if out.len() > shared.settings.limits.backlog {
+                    // The connection is closed for it.
+                    break;
+                }
                 match command::lookup(name) {
-                    Some(spec) => describe(spec, out),
-                    None => out.extend_from_slice(b"*-1\r\n"),
+                    Some(spec) => describe(spec, protocol, out),
+                    None => encode::nil(out, protocol),
                 }
             }
         }
-        Local::CommandDocs(names) => docs(&names, out),
-        Local::ConfigGet(patterns) => config_get(&patterns, shared, out),
-        Local::ClientSetName(name) => {
-            session.name = name;
-            encode::simple(out, "OK");
+        Local::CommandDocs(names) => docs(&names, protocol, out),
+        Local::Bulks(all) => bulks(all.iter().map(Vec::as_slice), out),
+        Local::Help(lines) => {
+            encode::array(out, lines.len());
+            lines.iter().for_each(|line| encode::simple(out, line));
         }
-        Local::ClientGetName if session.name.is_empty() => encode::nil(out),
-        Local::ClientGetName => encode::bulk(out, &session.name),
-        Local::ClientId => encode::int(out, session.number),
-        Local::Hello(name) => {
+        Local::ConfigGet(patterns) => config_get(&patterns, protocol, shared, out),
+        Local::Hello(wanted, name) => {
             if let Some(name) = name {
-                session.name = name;
+                session.client.tell(|words| words.name = name);
+            }
+            if let Some(wanted) = wanted {
+                session.speak(wanted);
             }
             hello(session, out);
         }
+        Local::Reset => {
+            session.speak(Protocol::default());
+            session.client.reset();
+            encode::simple(out, "RESET");
+        }
+        client => return of_client(client, session, shared, out),
     }
     Then::Stay
 }
 
+/// Writes the answer of CLIENT's subcommands.
+fn of_client(command: Local, session: &Session, shared: &Shared, out: &mut Vec<u8>) -> Then {
+    let (client, protocol) = (&session.client, session.protocol);
+    match command {
+        Local::ClientTell(what, told) => {
+            client.tell(|words| match what {
+                Told::Name => words.name = told,
+                Told::Library => words.library = told,
+                Told::Version => words.version = told,
+            });
+            encode::simple(out, "OK");
+        }
+        Local::ClientGetName => match client.words().name {
+            name if name.is_empty() => encode::nil(out, protocol),
+            name => encode::bulk(out, &name),
+        },
+        Local::ClientId => encode::int(out, client.number()),
+        Local::ClientInfo => {
+            let mut text = String::new();
+            client.describe(command::names(), &mut text);
+            encode::text(out, protocol, &text);
+        }
+        Local::ClientList(only) => {
+            let most = shared.settings.limits.backlog;
+            let text = shared.clients.list(only.as_deref(), command::names(), most);
+            encode::text(out, protocol, &text);
+        }
+        Local::ClientKill(filter, old_form) => {
+            let (killed, own) = shared.clients.kill(&filter, client.place.number);
+            match (old_form, killed) {
+                (false, _) => encode::int(out, killed),
+                (true, 0) => encode::error(out, "ERR No such client"),
+                (true, _) => encode::simple(out, "OK"),
+            }
+            if own {
+                return Then::Close;
+            }
+        }
+        Local::ClientNoEvict(on) => {
+            client.set_no_evict(on);
+            encode::simple(out, "OK");
+        }
+        Local::ClientNoTouch(on) => {
+            client.set_no_touch(on);
+            encode::simple(out, "OK");
+        }
+        Local::ClientTrackingInfo => {
+            encode::map(out, protocol, 3);
+            encode::bulk(out, b"flags");
+            encode::set(out, protocol, 1);
+            encode::bulk(out, b"off");
+            encode::bulk(out, b"redirect");
+            encode::int(out, -1);
+            encode::bulk(out, b"prefixes");
+            encode::array(out, 0);
+        }
+        other => unreachable!("{other:?} is no subcommand of CLIENT"),
+    }
+    Then::Stay
+}
+
+fn bulks<'a>(all: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
+    let all: Vec<&[u8]> = all.collect();
+    encode::array(out, all.len());
+    all.iter().for_each(|bytes| encode::bulk(out, bytes));
+}
+
 /// A row of COMMAND: name, arity, flags, first key, last key, step, then the
 /// lists that newer servers add, left empty.
-fn describe(spec: &Spec, out: &mut Vec<u8>) {
+fn describe(spec: &Spec, protocol: Protocol, out: &mut Vec<u8>) {
     encode::array(out, 10);
     encode::bulk(out, spec.name.as_bytes());
     encode::int(out, spec.arity);
-    encode::array(out, spec.flags.split_whitespace().count());
+    encode::set(out, protocol, spec.flags.split_whitespace().count());
     spec.flags
         .split_whitespace()
         .for_each(|flag| encode::simple(out, flag));
@@ -104,11 +196,11 @@ fn describe(spec: &Spec, out: &mut Vec<u8>) {
     encode::int(out, last);
     encode::int(out, step);
     for _ in 0..4 {
-        encode::array(out, 0);
+        encode::set(out, protocol, 0);
     }
 }
 
-fn docs(names: &[Vec<u8>], out: &mut Vec<u8>) {
+fn docs(names: &[Vec<u8>], protocol: Protocol, out: &mut Vec<u8>) {
     let all = names.is_empty();
     let wanted = |spec: &&Spec| {
         all || names
@@ -116,10 +208,10 @@ fn docs(names: &[Vec<u8>], out: &mut Vec<u8>) {
             .any(|name| name.eq_ignore_ascii_case(spec.name.as_bytes()))
     };
     let rows: Vec<&Spec> = TABLE.iter().filter(wanted).collect();
-    encode::array(out, rows.len() * 2);
+    encode::map(out, protocol, rows.len());
     for spec in rows {
         encode::bulk(out, spec.name.as_bytes());
-        encode::array(out, 6);
+        encode::map(out, protocol, 3);
         for (field, text) in [
             ("summary", spec.summary),
             ("since", "1.0.0"),
@@ -131,12 +223,12 @@ fn docs(names: &[Vec<u8>], out: &mut Vec<u8>) {
     }
 }
 
-/// Steps that the patterns of one CONFIG GET may take; what they do not reach
-/// does not match.
-const CONFIG_STEPS: usize = 1 << 20;
+/// Steps that the patterns of one CONFIG GET or COMMAND LIST may take; what they do
+/// not reach does not match.
+const PATTERN_STEPS: usize = 1 << 20;
 
-fn config_get(patterns: &[Vec<u8>], shared: &Shared, out: &mut Vec<u8>) {
-    let mut steps = CONFIG_STEPS;
+fn config_get(patterns: &[Vec<u8>], protocol: Protocol, shared: &Shared, out: &mut Vec<u8>) {
+    let mut steps = PATTERN_STEPS;
     let mut found = shared.config();
     let patterns: Vec<_> = patterns.iter().map(|p| p.to_ascii_lowercase()).collect();
     found.retain(|(name, _)| {
@@ -145,7 +237,7 @@ fn config_get(patterns: &[Vec<u8>], shared: &Shared, out: &mut Vec<u8>) {
             .iter()
             .any(|pattern| matches(pattern) == Some(true))
     });
-    encode::array(out, found.len() * 2);
+    encode::map(out, protocol, found.len());
     for (name, value) in found {
         encode::bulk(out, name.as_bytes());
         encode::bulk(out, value.as_bytes());
@@ -153,15 +245,16 @@ fn config_get(patterns: &[Vec<u8>], shared: &Shared, out: &mut Vec<u8>) {
 }
 
 fn hello(session: &Session, out: &mut Vec<u8>) {
-    encode::array(out, 14);
+    let protocol = session.protocol;
+    encode::map(out, protocol, 7);
     encode::bulk(out, b"server");
     encode::bulk(out, b"redis");
     encode::bulk(out, b"version");
     encode::bulk(out, COMPATIBLE_VERSION.as_bytes());
     encode::bulk(out, b"proto");
-    encode::int(out, 2);
+    encode::int(out, if protocol == Protocol::Three { 3 } else { 2 });
     encode::bulk(out, b"id");
-    encode::int(out, session.number);
+    encode::int(out, session.client.number());
     encode::bulk(out, b"mode");
     encode::bulk(out, b"standalone");
     encode::bulk(out, b"role");

@@ -1,4 +1,4 @@
-//! `kv`: a sharded in-memory store that speaks RESP2, on RAST.
+//! `kv`: a sharded in-memory store that speaks RESP2 and RESP3, on RAST.
 //!
 //! ```text
 //! cargo run --release --example kv -- --demo      watch partitions move under load
@@ -6,11 +6,13 @@
 //! ```
 //!
 //! Reading order: `graph` (what runs where), `message`, `value`, `store`, `route`; then the
-//! way of a byte: `io`, `peer`, `conn`, `resp`, `command`, `admin`, `gather`, `local`,
-//! `encode`; then `server`, `shared`, `args`; last `demo`, `load`, `histogram`.
+//! way of a byte: `io`, `listen`, `peer`, `conn`, `resp`, `command`, `admin`, `gather`, `local`,
+//! `ring`, `encode`; then `server`, `shared`, `clients`, `info`, `args`; last `demo`,
+//! `load`, `histogram`.
 
 mod admin;
 mod args;
+mod clients;
 mod command;
 mod conn;
 mod demo;
@@ -18,15 +20,20 @@ mod encode;
 mod gather;
 mod glob;
 mod graph;
+mod help;
 mod histogram;
+mod info;
 mod inline;
 mod io;
+mod listen;
 mod load;
 mod local;
 mod memory;
 mod message;
 mod peer;
+mod refusal;
 mod resp;
+mod ring;
 mod route;
 mod server;
 mod shared;

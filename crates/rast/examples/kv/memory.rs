@@ -3,18 +3,36 @@
 //! A shared counter that every write touched would bounce between the cores, so
 //! each holder adds up its own changes and passes them on in steps of
 //! [`STEP`] bytes. The shared figure is off by at most one step per holder.
+//!
+//! What holders add up is whole blocks of the allocator ([`block`]). It cannot know
+//! what lies unused between blocks, which values of changing sizes leave behind: the
+//! allocator says how much that is, and [`Memory::weigh`] compares the sum with a
+//! ceiling above the limit. Past the ceiling there is no room for anything.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use rast::alloc::{Layout, RastAlloc};
 
 /// How many bytes of changes a holder keeps to itself.
 pub(crate) const STEP: i64 = 4096;
+
+/// What the allocator may leave unused besides a tenth of the limit.
+const SPARE: i64 = 16 << 20;
+
+/// The bytes of the block that holds `bytes` bytes.
+pub(crate) fn block(bytes: usize) -> usize {
+    Layout::array::<u8>(bytes).map_or(bytes, RastAlloc::usable_size)
+}
 
 /// The shared figure and its limit.
 #[derive(Debug)]
 pub(crate) struct Memory {
     limit: i64,
     used: AtomicI64,
+    peak: AtomicI64,
+    /// The ceiling was passed when it was last looked at.
+    strained: AtomicBool,
 }
 
 impl Memory {
@@ -24,6 +42,8 @@ impl Memory {
         Arc::new(Self {
             limit,
             used: AtomicI64::new(0),
+            peak: AtomicI64::new(0),
+            strained: AtomicBool::new(false),
         })
     }
 
@@ -33,10 +53,33 @@ impl Memory {
         u64::try_from(self.used.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
+    /// The most bytes that were in use at once, give or take the same.
+    pub(crate) fn peak(&self) -> u64 {
+        // Relaxed: as in `used`.
+        u64::try_from(self.peak.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
     /// Whether more than the limit is in use.
     pub(crate) fn is_exceeded(&self) -> bool {
         // Relaxed: as in `used`.
         self.used.load(Ordering::Relaxed) > self.limit
+    }
+
+    /// Compares what is in use and `unused` bytes of the allocator with the ceiling:
+    /// the limit, a tenth of it, and [`SPARE`]. Returns whether it is passed.
+    pub(crate) fn weigh(&self, unused: usize) -> bool {
+        let unused = i64::try_from(unused).unwrap_or(i64::MAX);
+        let ceiling = self.limit.saturating_add(self.limit / 10 + SPARE);
+        // Relaxed: as in `used`.
+        let sum = self.used.load(Ordering::Relaxed).saturating_add(unused);
+        self.strained.store(sum > ceiling, Ordering::Relaxed);
+        sum > ceiling
+    }
+
+    /// Whether the ceiling was passed when it was last looked at.
+    pub(crate) fn is_strained(&self) -> bool {
+        // Relaxed: as in `used`.
+        self.strained.load(Ordering::Relaxed)
     }
 
     /// The limit in bytes.
@@ -73,7 +116,8 @@ impl Account {
         let growth = i64::try_from(growth).unwrap_or(i64::MAX);
         // Relaxed: the limit is kept up to a step per holder.
         let used = self.memory.used.load(Ordering::Relaxed);
-        used.saturating_add(self.unsaid).saturating_add(growth) <= self.memory.limit
+        let sum = used.saturating_add(self.unsaid).saturating_add(growth);
+        sum <= self.memory.limit && !self.memory.is_strained()
     }
 
     /// Sets the bytes that this account holds.
@@ -102,7 +146,11 @@ impl Account {
 
     fn say(&mut self) {
         // Relaxed: a sum; no other memory is published by it.
-        self.memory.used.fetch_add(self.unsaid, Ordering::Relaxed);
+        let used = self.memory.used.fetch_add(self.unsaid, Ordering::Relaxed) + self.unsaid;
+        // Relaxed: a figure that nothing else hangs on. Most calls only read it.
+        if used > self.memory.peak.load(Ordering::Relaxed) {
+            self.memory.peak.fetch_max(used, Ordering::Relaxed);
+        }
         self.unsaid = 0;
     }
 }
@@ -133,5 +181,31 @@ mod tests {
         account.sub(10);
         drop(account);
         assert_eq!(memory.used(), 0);
+        assert_eq!(memory.peak(), 5100);
+    }
+
+    #[test]
+    fn what_the_allocator_leaves_unused_counts_past_a_ceiling() {
+        let limit = 100 << 20;
+        let memory = Memory::new(limit);
+        let mut account = Account::new(&memory);
+        account.add(90 << 20);
+        assert!(!memory.weigh(36 << 20));
+        assert!(account.has_room(1));
+        assert!(memory.weigh((36 << 20) + 1));
+        assert!(!account.has_room(0));
+        account.sub(1 << 20);
+        assert!(!memory.weigh((36 << 20) + 1));
+        assert!(account.has_room(0));
+    }
+
+    #[test]
+    fn a_block_holds_what_it_is_for() {
+        for bytes in [0, 1, 16, 17, 1000, 9000, 70_000, 3 << 20] {
+            assert!(
+                (bytes..=bytes + bytes / 4 + 4096).contains(&block(bytes)),
+                "{bytes}"
+            );
+        }
     }
 }

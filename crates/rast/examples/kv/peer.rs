@@ -38,6 +38,8 @@ pub(crate) struct Peer {
     read_closed: bool,
     /// The last reply was sent.
     pub(crate) lingering: bool,
+    /// It is counted among the connections.
+    pub(crate) placed: bool,
     /// The socket stands in the list of those to be served.
     pub(crate) queued: bool,
 }
@@ -68,6 +70,7 @@ impl Peer {
             paused: false,
             read_closed: false,
             lingering: false,
+            placed: true,
             queued: false,
         }
     }
@@ -95,7 +98,11 @@ impl Peer {
             Ok(again) => again,
             Err(_) => return Outcome::Close(None),
         };
-        if self.write().is_err() {
+        if self.connection.fault() == Some(Fault::Foreign) {
+            // Not even what came before is answered.
+            return Outcome::Close(Some(Fault::Foreign));
+        }
+        if self.write(shared).is_err() {
             return Outcome::Close(None);
         }
         if let Some(fault) = self.connection.fault() {
@@ -146,6 +153,8 @@ impl Peer {
                     // next event. Only the end of the stream raises none of its own.
                     let emptied = cfg!(unix) && count < scratch.len();
                     self.readable = !emptied || self.read_closed;
+                    shared.counters.received.add(count as u64);
+                    self.connection.client().heard();
                     self.connection.receive(&scratch[..count], door, shared);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
@@ -156,11 +165,14 @@ impl Peer {
         Ok(self.readable && self.connection.wants_input(shared))
     }
 
-    fn write(&mut self) -> io::Result<()> {
+    fn write(&mut self, shared: &Shared) -> io::Result<()> {
         while self.writable && !self.connection.output().is_empty() {
             match self.stream.write(self.connection.output()) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(count) => self.connection.sent(count),
+                Ok(count) => {
+                    shared.counters.sent.add(count as u64);
+                    self.connection.sent(count);
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

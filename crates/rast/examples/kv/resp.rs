@@ -1,4 +1,4 @@
-//! Incremental RESP2 request parser.
+//! Incremental parser of requests, which RESP2 and RESP3 write alike.
 //!
 //! Bytes are pushed in as they arrive, in pieces of any size; a frame (the list
 //! of arguments of one command) comes out as soon as its last byte was seen.
@@ -22,7 +22,6 @@
 //! boundaries, and the connection is closed once the error was sent.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use crate::inline;
 
@@ -68,21 +67,27 @@ pub(crate) enum ProtocolError {
     FrameTooBig,
 }
 
-impl fmt::Display for ProtocolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ERR Protocol error: ")?;
-        match self {
-            Self::MultibulkLineTooBig => f.write_str("too big mbulk count string"),
-            Self::MultibulkLength => f.write_str("invalid multibulk length"),
-            Self::BulkLineTooBig => f.write_str("too big bulk count string"),
+impl ProtocolError {
+    /// The error line, with the byte that was met as it came.
+    pub(crate) fn line(self) -> Vec<u8> {
+        let words = match self {
+            Self::MultibulkLineTooBig => "too big mbulk count string",
+            Self::MultibulkLength => "invalid multibulk length",
+            Self::BulkLineTooBig => "too big bulk count string",
             Self::ExpectedDollar(byte) => {
-                write!(f, "expected '$', got '{}'", byte.escape_ascii())
+                return [
+                    b"ERR Protocol error: expected '$', got '",
+                    &[byte][..],
+                    b"'",
+                ]
+                .concat();
             }
-            Self::BulkLength => f.write_str("invalid bulk length"),
-            Self::InlineTooBig => f.write_str("too big inline request"),
-            Self::UnbalancedQuotes => f.write_str("unbalanced quotes in request"),
-            Self::FrameTooBig => f.write_str("request is larger than the frame limit"),
-        }
+            Self::BulkLength => "invalid bulk length",
+            Self::InlineTooBig => "too big inline request",
+            Self::UnbalancedQuotes => "unbalanced quotes in request",
+            Self::FrameTooBig => "request is larger than the frame limit",
+        };
+        format!("ERR Protocol error: {words}").into_bytes()
     }
 }
 
@@ -456,7 +461,7 @@ mod tests {
             (b"*1\n", "invalid multibulk length"),
             (b"*99999999999999999999\r\n", "invalid multibulk length"),
             (b"*1\r\nPING\r\n", "expected '$', got 'P'"),
-            (b"*1\r\n\x00", "expected '$', got '\\x00'"),
+            (b"*1\r\n\x00", "expected '$', got '\x00'"),
             (b"*1\r\n$-1\r\n", "invalid bulk length"),
             (b"*1\r\n$65\r\n", "invalid bulk length"),
             (b"*1\r\n$x\r\n", "invalid bulk length"),
@@ -477,7 +482,8 @@ mod tests {
         ];
         for (bytes, words) in cases {
             let error = all(bytes).expect_err("a malformed stream");
-            assert_eq!(error.to_string(), format!("ERR Protocol error: {words}"));
+            let line = format!("ERR Protocol error: {words}");
+            assert_eq!(error.line(), line.as_bytes());
         }
     }
 

@@ -12,11 +12,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mio::net::TcpListener;
-
 use crate::args::Settings;
 use crate::graph::{self, Running};
 use crate::io::{Control, IoThread, Mailbox};
+use crate::listen;
 use crate::shared::Shared;
 
 /// Why a server did not start.
@@ -79,7 +78,7 @@ impl Server {
     /// Binds the port and starts all threads.
     pub(crate) fn start(settings: Settings) -> Result<Self, StartError> {
         let asked = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
-        let listener = TcpListener::bind(asked).map_err(|error| match error.kind() {
+        let listener = listen::bind(settings.port).map_err(|error| match error.kind() {
             ErrorKind::AddrInUse => StartError::PortTaken(settings.port),
             _ => StartError::Listen(settings.port, error),
         })?;
@@ -102,7 +101,14 @@ impl Server {
                 .map_err(StartError::System)?,
             None => asked,
         };
-        // Both cells are set here alone, once.
+        let woken = mailboxes.clone();
+        let wake = move |lane: u16| {
+            if let Some(mailbox) = woken.get(usize::from(lane)) {
+                mailbox.wake();
+            }
+        };
+        // The cells are set here alone, once.
+        let _ = shared.clients.wake.set(Box::new(wake));
         let _ = shared.port.set(address.port());
         let _ = shared.viewer.set(running.viewer());
         let threads = io

@@ -2,19 +2,25 @@
 //!
 //! No data of the store is here; that stays inside the partitions.
 
-use std::fmt::Write as _;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use rast::alloc::RastAlloc;
+
 use crate::args::Settings;
-use crate::gather::Describe;
+use crate::clients::Clients;
 use crate::memory::Memory;
-use crate::message::PartitionStats;
-use crate::route::{PARTITIONS, Router};
+use crate::route::Router;
 
 /// The Redis version whose replies are given; client libraries look at it.
 pub(crate) const COMPATIBLE_VERSION: &str = "7.0.15";
+
+/// Bytes that are read between two looks at what the allocator leaves unused.
+const WEIGHED_EACH: u64 = 256 * 1024;
+/// Milliseconds between two purges while that is too much.
+const PURGED_EACH: u64 = 100;
 
 /// A figure that any thread may raise.
 #[derive(Debug, Default)]
@@ -49,15 +55,35 @@ pub(crate) struct Counters {
     pub(crate) accepted: Counter,
     /// Connections refused since the start.
     pub(crate) rejected: Counter,
+    /// Bytes read from sockets.
+    pub(crate) received: Counter,
+    /// Bytes written to sockets.
+    pub(crate) sent: Counter,
     /// Commands read.
     pub(crate) commands: Counter,
-    /// Connections closed for a malformed frame.
+    /// Connections closed for a malformed frame or a line of HTTP.
     pub(crate) protocol_errors: Counter,
     /// Connections closed for reading too slowly.
     pub(crate) overflowed: Counter,
     /// Connections closed with replies unsent when the drain's time was up.
     pub(crate) cut_off: Counter,
 }
+
+/// The names that CONFIG knows.
+pub(crate) const SETTINGS: [&str; 12] = [
+    "appendonly",
+    "bind",
+    "databases",
+    "io-threads",
+    "maxclients",
+    "maxmemory",
+    "maxmemory-clients",
+    "maxmemory-policy",
+    "port",
+    "proto-max-bulk-len",
+    "save",
+    "timeout",
+];
 
 /// The graph's figures at one moment.
 #[derive(Clone, Debug, Default)]
@@ -98,11 +124,20 @@ pub(crate) struct Shared {
     pub(crate) buffers: Arc<Memory>,
     /// The counters.
     pub(crate) counters: Counters,
+    /// The clients.
+    pub(crate) clients: Clients,
     /// The port that was bound.
     pub(crate) port: OnceLock<u16>,
     /// The graph's figures, once it runs.
     pub(crate) viewer: OnceLock<Viewer>,
-    started: Instant,
+    /// What had been read when the allocator was last looked at.
+    weighed: AtomicU64,
+    /// Milliseconds from the start to the last purge.
+    purged: AtomicU64,
+    /// When this state was made.
+    pub(crate) started: Instant,
+    /// Forty hexadecimal digits that no other run has.
+    pub(crate) run_id: String,
 }
 
 impl Shared {
@@ -114,10 +149,46 @@ impl Shared {
             memory: Memory::new(settings.limits.memory as u64),
             buffers: Memory::new(settings.limits.buffers as u64),
             counters: Counters::default(),
+            clients: Clients::default(),
             port: OnceLock::new(),
             viewer: OnceLock::new(),
+            weighed: AtomicU64::new(0),
+            purged: AtomicU64::new(0),
             started: Instant::now(),
+            run_id: run_id(),
         }
+    }
+
+    /// Looks at what the allocator leaves unused, when enough was read since the last
+    /// look to make a difference; whatever grows the store was read from a socket.
+    pub(crate) fn weigh_memory(&self) {
+        let received = self.counters.received.get();
+        // Relaxed: who looks does not matter, and two may.
+        let last = self.weighed.load(Ordering::Relaxed);
+        if received.wrapping_sub(last) < WEIGHED_EACH && !self.memory.is_strained() {
+            return;
+        }
+        self.weighed.store(received, Ordering::Relaxed);
+        let unused = || {
+            let stats = RastAlloc::stats();
+            stats.bytes_committed.saturating_sub(stats.bytes_current)
+        };
+        if self.memory.weigh(unused()) && self.may_purge() {
+            RastAlloc::purge_all();
+            self.memory.weigh(unused());
+        }
+    }
+
+    /// Whether the last purge was long enough ago; says so to one thread only.
+    fn may_purge(&self) -> bool {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // Relaxed: as above, but for the exchange, which one thread wins.
+        let last = self.purged.load(Ordering::Relaxed);
+        now.saturating_sub(last) >= PURGED_EACH
+            && self
+                .purged
+                .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// The graph's figures; zeros before it runs.
@@ -128,156 +199,32 @@ impl Shared {
     /// The settings under the names that Redis gives them.
     pub(crate) fn config(&self) -> Vec<(&'static str, String)> {
         let limits = &self.settings.limits;
-        vec![
-            ("appendonly", "no".to_owned()),
-            ("bind", "127.0.0.1".to_owned()),
-            ("databases", "1".to_owned()),
-            ("io-threads", self.settings.io_threads.to_string()),
-            ("maxclients", limits.connections.to_string()),
-            ("maxmemory", limits.memory.to_string()),
-            ("maxmemory-clients", limits.buffers.to_string()),
-            ("maxmemory-policy", "noeviction".to_owned()),
-            ("port", self.bound_port().to_string()),
-            ("proto-max-bulk-len", limits.frame.to_string()),
-            ("save", String::new()),
-            ("timeout", "0".to_owned()),
-        ]
+        let value = |name: &str| match name {
+            "appendonly" => "no".to_owned(),
+            "bind" => "127.0.0.1".to_owned(),
+            "databases" => "1".to_owned(),
+            "io-threads" => self.settings.io_threads.to_string(),
+            "maxclients" => limits.connections.to_string(),
+            "maxmemory" => limits.memory.to_string(),
+            "maxmemory-clients" => limits.buffers.to_string(),
+            "maxmemory-policy" => "noeviction".to_owned(),
+            "port" => self.bound_port().to_string(),
+            "proto-max-bulk-len" => limits.frame.to_string(),
+            "timeout" => "0".to_owned(),
+            // `save`: nothing is ever saved.
+            _ => String::new(),
+        };
+        SETTINGS.iter().map(|&name| (name, value(name))).collect()
     }
 
-    fn bound_port(&self) -> u16 {
+    /// The port that was bound.
+    pub(crate) fn bound_port(&self) -> u16 {
         self.port.get().copied().unwrap_or(self.settings.port)
     }
 }
 
-/// The sections of INFO in their order.
-const SECTIONS: [&str; 8] = [
-    "server",
-    "clients",
-    "memory",
-    "persistence",
-    "stats",
-    "replication",
-    "rast",
-    "keyspace",
-];
-
-impl Describe for Shared {
-    fn info(&self, sections: &[String], stats: &PartitionStats) -> String {
-        let all = sections.is_empty()
-            || sections
-                .iter()
-                .any(|name| matches!(name.as_str(), "all" | "everything" | "default"));
-        let mut text = String::new();
-        for section in SECTIONS {
-            if all || sections.iter().any(|name| name == section) {
-                if !text.is_empty() {
-                    text.push_str("\r\n");
-                }
-                for (name, value) in self.section(section, stats) {
-                    // Writing to a String cannot fail.
-                    let _ = match name.as_str() {
-                        "#" => write!(text, "# {value}\r\n"),
-                        _ => write!(text, "{name}:{value}\r\n"),
-                    };
-                }
-            }
-        }
-        text
-    }
-}
-
-impl Shared {
-    fn section(&self, section: &str, stats: &PartitionStats) -> Vec<(String, String)> {
-        let mut rows = Vec::new();
-        let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
-        let counters = &self.counters;
-        match section {
-            "server" => {
-                row("#", "Server".to_owned());
-                row("redis_version", COMPATIBLE_VERSION.to_owned());
-                row("redis_mode", "standalone".to_owned());
-                row("server_name", "rast-kv".to_owned());
-                row("os", std::env::consts::OS.to_owned());
-                row("arch_bits", usize::BITS.to_string());
-                row("process_id", std::process::id().to_string());
-                row("tcp_port", self.bound_port().to_string());
-                row(
-                    "uptime_in_seconds",
-                    self.started.elapsed().as_secs().to_string(),
-                );
-                row("io_threads_active", self.settings.io_threads.to_string());
-            }
-            "clients" => {
-                row("#", "Clients".to_owned());
-                row("connected_clients", counters.connected.get().to_string());
-                row("maxclients", self.settings.limits.connections.to_string());
-                row("blocked_clients", "0".to_owned());
-            }
-            "memory" => {
-                row("#", "Memory".to_owned());
-                row("used_memory", stats.bytes.to_string());
-                row("maxmemory", self.memory.limit().to_string());
-                row("maxmemory_policy", "noeviction".to_owned());
-                row("mem_clients_normal", self.buffers.used().to_string());
-            }
-            // Client libraries wait for the first and choose by the second.
-            "persistence" => {
-                row("#", "Persistence".to_owned());
-                row("loading", "0".to_owned());
-            }
-            "replication" => {
-                row("#", "Replication".to_owned());
-                row("role", "master".to_owned());
-                row("connected_slaves", "0".to_owned());
-            }
-            "stats" => {
-                row("#", "Stats".to_owned());
-                row(
-                    "total_connections_received",
-                    counters.accepted.get().to_string(),
-                );
-                row(
-                    "total_commands_processed",
-                    counters.commands.get().to_string(),
-                );
-                row("rejected_connections", counters.rejected.get().to_string());
-                row(
-                    "protocol_errors",
-                    counters.protocol_errors.get().to_string(),
-                );
-                row(
-                    "client_output_buffer_limit_disconnections",
-                    counters.overflowed.get().to_string(),
-                );
-                row("expired_keys", stats.expired.to_string());
-                row("evicted_keys", "0".to_owned());
-                row("keyspace_hits", stats.hits.to_string());
-                row("keyspace_misses", stats.misses.to_string());
-            }
-            "rast" => {
-                let view = self.view();
-                row("#", "Rast".to_owned());
-                row("partitions", PARTITIONS.to_string());
-                row("workers", view.workers.len().to_string());
-                row("epoch", view.epoch.to_string());
-                row("partitions_moved", view.moved.to_string());
-                row("requests", view.messages.0.to_string());
-                row("replies", view.messages.1.to_string());
-                for (index, worker) in view.workers.iter().enumerate() {
-                    row(
-                        &format!("worker{index}"),
-                        format!("load={:.3},partitions={}", worker.load, worker.partitions),
-                    );
-                }
-            }
-            _ => {
-                row("#", "Keyspace".to_owned());
-                if stats.keys > 0 {
-                    let (keys, expires) = (stats.keys, stats.expiring);
-                    row("db0", format!("keys={keys},expires={expires},avg_ttl=0"));
-                }
-            }
-        }
-        rows
-    }
+fn run_id() -> String {
+    let words = [0, 1, 2].map(|word| RandomState::new().hash_one(word));
+    let [first, second, third] = words;
+    format!("{first:016x}{second:016x}{:08x}", third as u32)
 }

@@ -19,14 +19,14 @@ use hashbrown::HashMap;
 use rast::timers::{DeadlineStore, Handle, HeapStore, Instant, Nanos};
 
 use crate::glob;
-use crate::memory::{Account, Memory};
+use crate::memory::{Account, Memory, block};
 use crate::message::{
     Body, ChargedKeys, Expiry, Key, Only, Op, PartitionStats, SetAnswer, TtlUnit,
 };
-use crate::value::{BLOCK, Value};
+use crate::value::Value;
 
 /// What a deadline costs besides its copy of the key: heap slot and slab entry.
-const DEADLINE: usize = 64 + BLOCK;
+const DEADLINE: usize = 64;
 
 /// Steps that the pattern of KEYS may take in one partition: so many, a few
 /// milliseconds, or four for each byte that stands, which suffices for patterns
@@ -467,7 +467,7 @@ impl Store {
                 Some(false) => continue,
                 None => return TOO_SLOW,
             }
-            let more = key.len() + 2 * size_of::<Key>() + BLOCK;
+            let more = block(key.len()) + 2 * size_of::<Key>();
             bytes += more;
             if bytes > most || !charge.has_room(more) {
                 return TOO_MANY_KEYS;
@@ -485,11 +485,11 @@ fn count(number: usize) -> i64 {
 
 /// What a key and its value occupy outside the table.
 fn cost(key: &[u8], value: &Value) -> usize {
-    key.len() + BLOCK + value.cost()
+    block(key.len()) + value.cost()
 }
 
 fn deadline_cost(key: &[u8]) -> usize {
-    key.len() + DEADLINE
+    block(key.len()) + DEADLINE
 }
 
 #[cfg(test)]
@@ -768,7 +768,7 @@ mod tests {
         };
         found.sort();
         assert_eq!(found, [key("aa"), key("ab")]);
-        assert_eq!(store.apply(ask(80), at(1)), TOO_MANY_KEYS);
+        assert_eq!(store.apply(ask(60), at(1)), TOO_MANY_KEYS);
     }
 
     #[test]

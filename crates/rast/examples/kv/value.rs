@@ -7,10 +7,8 @@
 use std::sync::Arc;
 
 use crate::encode;
+use crate::memory::block;
 use crate::resp;
-
-/// What the allocator adds to a block, in bytes.
-pub(crate) const BLOCK: usize = 16;
 
 /// What stands under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +44,7 @@ impl Value {
             Self::Bytes(bytes) => {
                 // Two blocks: the counts with the vector's words, and its bytes.
                 let words = 2 * size_of::<usize>() + size_of::<Vec<u8>>();
-                words + BLOCK + bytes.capacity() + BLOCK
+                block(words) + block(bytes.capacity())
             }
         }
     }

@@ -1,0 +1,198 @@
+//! The accepting side of the I/O threads.
+//!
+//! New sockets go to the threads in turn, as long as there are fewer connections
+//! than the limit. A connection that its client has closed already still counts
+//! until its thread has looked at its socket. So a new one that finds no place is
+//! not refused at once: it is held until every thread has looked at all its sockets
+//! once more, or [`PATIENCE`] is over, and refused if there is no place then either.
+
+use std::io::{self, ErrorKind, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::net::{TcpListener, TcpStream};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::encode;
+use crate::io::Mailbox;
+use crate::shared::Shared;
+
+/// Connections that the system keeps until they are accepted, as with Redis; the
+/// standard library asks for a quarter of it.
+const BACKLOG: i32 = 511;
+/// Sockets accepted in one turn.
+const ACCEPTS: usize = 64;
+/// How soon a failed accept is tried again: the process is short of descriptors.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// How soon it is asked again whether all threads have looked.
+const LOOK_RETRY: Duration = Duration::from_millis(1);
+/// How long a thread with more to do than one turn takes may delay a refusal.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Listens on 127.0.0.1.
+pub(crate) fn bind(port: u16) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    // On Windows this would let another process take the port too.
+    #[cfg(not(windows))]
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
+    socket.listen(BACKLOG)?;
+    Ok(TcpListener::from_std(socket.into()))
+}
+
+/// The accepting side, which thread 0 has.
+pub(crate) struct Listener {
+    pub(crate) socket: TcpListener,
+    /// All threads, this one first.
+    threads: Vec<Arc<Mailbox>>,
+    next: usize,
+    /// A connection may be waiting.
+    ready: bool,
+    retry_at: Option<Instant>,
+    /// Accepted when all places were taken.
+    held: Vec<TcpStream>,
+    held_since: Instant,
+    /// Per thread, the looks after which they are refused.
+    looks: Vec<u64>,
+}
+
+impl Listener {
+    /// Accepts for `threads`, the first of which is the caller's.
+    pub(crate) fn new(socket: TcpListener, threads: Vec<Arc<Mailbox>>) -> Self {
+        Self {
+            socket,
+            threads,
+            next: 0,
+            ready: true,
+            retry_at: None,
+            held: Vec::new(),
+            held_since: Instant::now(),
+            looks: Vec::new(),
+        }
+    }
+
+    /// Takes note that a connection may be waiting.
+    pub(crate) fn wake(&mut self) {
+        self.ready = true;
+    }
+
+    /// When it has something to do though nothing wakes it.
+    pub(crate) fn next_turn(&self, now: Instant) -> Option<Duration> {
+        let looking = (!self.held.is_empty()).then(|| {
+            // What only this thread's own look is missing for needs no wait.
+            let others = self.threads.iter().zip(&self.looks).skip(1);
+            let waits = others
+                .into_iter()
+                .any(|(thread, &look)| thread.looks() < look);
+            if waits { LOOK_RETRY } else { Duration::ZERO }
+        });
+        let retry = self.retry_at.map(|at| at.saturating_duration_since(now));
+        [looking, retry].into_iter().flatten().min()
+    }
+
+    /// Accepts what is waiting; returns whether there is more than one turn takes.
+    pub(crate) fn accept(&mut self, shared: &Shared) -> bool {
+        if !self.held.is_empty() && !self.place_held(shared) {
+            return false;
+        }
+        if self.retry_at.is_some_and(|at| at <= Instant::now()) {
+            self.retry_at = None;
+            self.ready = true;
+        }
+        for _ in 0..ACCEPTS {
+            if !self.ready {
+                break;
+            }
+            match self.socket.accept() {
+                Ok((stream, _)) if self.held.is_empty() && has_place(shared) => {
+                    self.hand_out(stream, shared);
+                }
+                Ok((stream, _)) => self.held.push(stream),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => self.ready = false,
+                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
+                    _ => {
+                        self.ready = false;
+                        self.retry_at = Some(Instant::now() + ACCEPT_RETRY);
+                    }
+                },
+            }
+        }
+        if self.held.is_empty() {
+            return self.ready;
+        }
+        self.held_since = Instant::now();
+        // A look that is under way may have begun before the last of them came, so
+        // the one behind it counts.
+        self.looks = self
+            .threads
+            .iter()
+            .map(|thread| thread.looks() + 2)
+            .collect();
+        false
+    }
+
+    /// Places what was held as far as there is room, and refuses the rest once all
+    /// threads have looked. Returns whether nothing is held any more.
+    fn place_held(&mut self, shared: &Shared) -> bool {
+        let looked = self.have_looked() || self.held_since.elapsed() >= PATIENCE;
+        for stream in std::mem::take(&mut self.held) {
+            if has_place(shared) {
+                self.hand_out(stream, shared);
+            } else if looked {
+                refuse(&stream, shared);
+            } else {
+                self.held.push(stream);
+            }
+        }
+        self.held.is_empty()
+    }
+
+    /// Whether all threads have looked since; wakes the others that have not.
+    fn have_looked(&self) -> bool {
+        let mut all = true;
+        for (at, (thread, &look)) in self.threads.iter().zip(&self.looks).enumerate() {
+            if thread.looks() < look {
+                all = false;
+                if at > 0 {
+                    thread.wake();
+                }
+            }
+        }
+        all
+    }
+
+    fn hand_out(&mut self, stream: TcpStream, shared: &Shared) {
+        let counters = &shared.counters;
+        counters.connected.add(1);
+        counters.accepted.add(1);
+        let thread = &self.threads[self.next % self.threads.len()];
+        self.next = self.next.wrapping_add(1);
+        // Only this thread raises this figure, so numbers are unique.
+        if thread
+            .sockets
+            .push((counters.accepted.get(), stream))
+            .is_err()
+        {
+            counters.connected.sub(1);
+        }
+        thread.wake();
+    }
+}
+
+/// Whether a connection may be added. Only one thread adds them, so the limit is
+/// kept.
+fn has_place(shared: &Shared) -> bool {
+    shared.counters.connected.get() < shared.settings.limits.connections as u64
+}
+
+fn refuse(stream: &TcpStream, shared: &Shared) {
+    shared.counters.rejected.add(1);
+    let mut line = Vec::new();
+    encode::error(&mut line, "ERR max number of clients reached");
+    // A new socket takes a line without waiting; one that does not is not worth
+    // more.
+    let _ = (&mut &*stream).write(&line);
+}
