@@ -94,6 +94,7 @@ struct Bucket {
 impl Bucket {
     /// When to begin to take the list apart: a sixteenth of its width before
     /// its first time, and not earlier than `LEAD_MAX` before.
+    #[inline(always)]
     fn ahead(&self) -> u64 {
         let lead = (1_u64 << (self.level * DIGIT)) >> 4;
         self.start.saturating_sub(lead.min(LEAD_MAX))
@@ -295,7 +296,11 @@ impl<T> CalendarStore<T> {
         let list = (at >> (level * DIGIT)) as u32 % FAN;
         self.levels |= 1 << level;
         self.occupied[level as usize] |= 1 << list;
-        self.lists.push_back(level * FAN + list, slot, at);
+        let head = level * FAN + list;
+        self.lists.push_back(head, slot, at);
+        let start = at >> (level * DIGIT) << (level * DIGIT);
+        let bucket = Bucket { head, level, start };
+        self.wake = self.wake.min(bucket.ahead());
     }
 
     #[cold]
