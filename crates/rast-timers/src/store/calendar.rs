@@ -95,6 +95,21 @@ const BATCH: usize = 16;
 /// The longest time ahead at which a list begins to be taken apart.
 const LEAD_MAX: u64 = 1 << 24;
 
+/// How long before its start a list of each level begins to be taken apart: a
+/// sixteenth of its width, and `LEAD_MAX` at most.
+const LEADS: [u64; LEVELS] = {
+    let mut leads = [LEAD_MAX; LEVELS];
+    let mut level = 0;
+    while level < LEVELS {
+        let lead = (1_u64 << (level as u32 * DIGIT)) >> 4;
+        if lead < LEAD_MAX {
+            leads[level] = lead;
+        }
+        level += 1;
+    }
+    leads
+};
+
 /// The earliest list of the levels.
 #[derive(Clone, Copy)]
 struct Bucket {
@@ -104,12 +119,10 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// When to begin to take the list apart: a sixteenth of its width before
-    /// its first time, and not earlier than `LEAD_MAX` before.
-    #[inline(always)]
+    /// When to begin to take the list apart.
     fn ahead(&self) -> u64 {
-        let lead = (1_u64 << (self.level * DIGIT)) >> 4;
-        self.start.saturating_sub(lead.min(LEAD_MAX))
+        // The digit of a list above level 0 is more than the cursor's.
+        self.start - LEADS[self.level as usize]
     }
 
     /// The last of the list's times.
@@ -315,22 +328,25 @@ impl<T> CalendarStore<T> {
         }
         let differing = at ^ self.cursor;
         if differing < self.span {
+            self.wake = self.wake.min(at);
             return self.lists.push_back(self.drain, slot, at);
         }
         let level = (63 - (differing | 1).leading_zeros()) / DIGIT;
-        let list = (at >> (level * DIGIT)) as u32 % FAN;
+        let shift = level * DIGIT;
+        let digits = at >> shift;
+        let list = digits as u32 % FAN;
         self.levels |= 1 << level;
         self.occupied[level as usize] |= 1 << list;
-        let head = level * FAN + list;
-        self.lists.push_back(head, slot, at);
-        let start = at >> (level * DIGIT) << (level * DIGIT);
-        let bucket = Bucket { head, level, start };
-        self.wake = self.wake.min(bucket.ahead());
+        // As `Bucket::ahead` says of this list.
+        let ahead = (digits << shift) - LEADS[level as usize];
+        self.wake = self.wake.min(ahead);
+        self.lists.push_back(level * FAN + list, slot, at);
     }
 
     #[cold]
     fn place_late(&mut self, slot: Index, at: u64) {
         self.late_last = self.late_last.max(at);
+        self.wake = self.wake.min(at);
         if self.cursor.saturating_sub(at) > BACK {
             // The next step sees whether the clock has gone back.
             self.wake = 0;
@@ -605,7 +621,6 @@ impl<T> DeadlineStore<T> for CalendarStore<T> {
             index
         };
         self.len += 1;
-        self.wake = self.wake.min(at);
         let slot = self.lists.slot_mut(index);
         slot.put(value);
         let handle = Handle::new(index, slot.generation);
@@ -661,7 +676,6 @@ impl<T> DeadlineStore<T> for CalendarStore<T> {
         self.get(handle)?;
         let at = at.as_nanos();
         self.displace(handle.slot());
-        self.wake = self.wake.min(at);
         self.place(handle.slot(), at);
         Some(handle)
     }
