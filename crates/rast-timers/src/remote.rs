@@ -41,6 +41,7 @@
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::queue::{Closed, Queue};
+use crate::store::drop_all;
 use crate::{CalendarStore, DeadlineStore, Expired, Handle, Instant, Swept};
 use core::fmt;
 
@@ -111,6 +112,15 @@ struct Shared<T, W> {
 
 /// Not at rest, as far as anybody knows: every timer wakes.
 const AWAKE: u64 = 0;
+
+impl<T, W> Shared<T, W> {
+    /// Drops what the owner has not taken.
+    fn drop_commands(&self) {
+        // No code of the caller's.
+        drop_all(|| self.late.pop());
+        drop_all(|| self.commands.pop());
+    }
+}
 
 impl<T, W: Fn()> Shared<T, W> {
     /// Wakes the owner for a timer in its queue, unless it is up in time anyway.
@@ -656,6 +666,36 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         }
     }
 
+    /// Cancels all timers of this owner and drops their values: those in the
+    /// store, and those whose Arm waits in the queue, which is taken until it is
+    /// found empty. A cancel that comes later says [`TooLate::AlreadyGone`].
+    ///
+    /// If the destructor of a value panics, the others are dropped all the same.
+    /// What the store's [`clear`](DeadlineStore::clear) costs, and one pop for
+    /// each command.
+    ///
+    /// ```
+    /// use rast_timers::remote::{self, TooLate};
+    /// use rast_timers::Instant;
+    /// let (timers, mut owner) = remote::channel(|| ());
+    /// let timer = timers.arm(Instant::from_nanos(9), "closed").unwrap();
+    /// owner.clear();
+    /// assert_eq!(owner.pop_due(Instant::MAX), None);
+    /// assert_eq!(timer.cancel(), Err(TooLate::AlreadyGone));
+    /// ```
+    pub fn clear(&mut self) {
+        /// Empties the queue, also where a destructor in the store has panicked.
+        struct Rest<'a, T, W>(&'a Shared<T, W>);
+        impl<T, W> Drop for Rest<'_, T, W> {
+            fn drop(&mut self) {
+                self.0.drop_commands();
+            }
+        }
+        self.cancelled.len = 0;
+        let _rest = Rest(&self.shared);
+        self.store.clear();
+    }
+
     /// Returns another door to this owner.
     #[must_use]
     pub fn remote(&self) -> RemoteTimers<T, W> {
@@ -701,28 +741,11 @@ impl<T> Entry<T> {
 
 impl<T, W, S: DeadlineStore<Entry<T>>> Drop for TimerOwner<T, W, S> {
     fn drop(&mut self) {
-        /// Goes on where the destructor of a value has panicked.
-        struct Rest<'a, T, W>(&'a Shared<T, W>);
-        impl<T, W> Rest<'_, T, W> {
-            fn commands(&self) {
-                while let Some(command) = self.0.commands.pop() {
-                    drop(command);
-                }
-                while let Some(ticket) = self.0.late.pop() {
-                    drop(ticket);
-                }
-            }
-        }
-        impl<T, W> Drop for Rest<'_, T, W> {
-            fn drop(&mut self) {
-                self.commands();
-            }
-        }
         self.shared.commands.close();
         self.shared.late.close();
         // The doors may outlive the owner, and the queue with them: the values
         // in it must not.
-        Rest(&self.shared).commands();
+        self.shared.drop_commands();
     }
 }
 

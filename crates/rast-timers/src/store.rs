@@ -81,6 +81,18 @@ pub struct Expired<T> {
     pub value: T,
 }
 
+/// Drops what `next` gives until there is no more, also where a drop panics.
+pub(crate) fn drop_all<T>(mut next: impl FnMut() -> Option<T>) {
+    struct Rest<F: FnMut() -> bool>(F);
+    impl<F: FnMut() -> bool> Drop for Rest<F> {
+        fn drop(&mut self) {
+            while (self.0)() {}
+        }
+    }
+    let mut rest = Rest(|| next().map(drop).is_some());
+    while (rest.0)() {}
+}
+
 /// What one [`step`](DeadlineStore::step) came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<T> {
@@ -224,6 +236,22 @@ pub trait DeadlineStore<T> {
     /// Moves a value to another deadline, behind those that wait for it
     /// already; returns the handle it has from now on, `None` if it has left.
     fn reschedule(&mut self, handle: Handle, at: Instant) -> Option<Handle>;
+
+    /// Drops all values, those that are never due included.
+    ///
+    /// Their handles name nothing from then on; the memory stays with the store.
+    /// If the destructor of a value panics, the others are dropped all the same,
+    /// as those of a `Vec` are, and the store is empty and of use after it.
+    ///
+    /// ```
+    /// use rast_timers::{CalendarStore, DeadlineStore, Instant};
+    /// let mut store = CalendarStore::new();
+    /// let handle = store.insert(Instant::from_nanos(9), "closed");
+    /// store.clear();
+    /// assert!(store.is_empty() && store.next_deadline().is_none());
+    /// assert_eq!(store.cancel(handle), None);
+    /// ```
+    fn clear(&mut self);
 
     /// Returns when to look at the store next, `None` if nothing here will
     /// ever be due: no value is due before that time, and after a

@@ -20,6 +20,7 @@
 
 mod config;
 mod guard;
+mod leave;
 mod segment;
 mod track;
 
@@ -28,12 +29,14 @@ pub use guard::TscGuard;
 #[cfg(any(rast_loom, rast_shuttle))]
 pub use track::{Leaves, Track, Word};
 
+use crate::primitive::sync::atomic::AtomicU64;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::{Clock, Counter, Instant, Interval, MonotonicClock, Nanos, NoCounter, Tsc};
 use core::fmt;
+use leave::{TRIALS, Trial};
 use segment::{Anchor, FIELDS, FRACTION_BITS, LAST_NS, Pace, SOFT, Segment};
 #[cfg(not(any(rast_loom, rast_shuttle)))]
-use track::{Leaves, Track, Word};
+use track::{Track, Word};
 
 /// Brackets tried for one anchor; the narrowest counts.
 const BRACKETS: u32 = 4;
@@ -95,14 +98,36 @@ pub enum TscStatus {
 /// then on, and says so by [`status`](Self::status). So a counter that jumps
 /// while a virtual machine is moved or a laptop sleeps is believed for one
 /// segment at the longest, 1 ms by default; its intervals are wrong for that
-/// time, and [`resume`](Self::resume) takes it up again. A counter that stops
-/// for good is found by [`check`](Self::check) alone.
+/// time. A counter that stops for good ends no segment; it is found by
+/// [`check`](Self::check) and by a [`TscGuard`].
+///
+/// # Leaving the counter, and taking it up again
+///
+/// When the counter is left, the clock does not jump: it goes on from what it
+/// has shown. Where that is ahead of the reference, because the counter was, the
+/// clock goes at half the pace of the reference until it is not, and
+/// [`interval`](Self::interval) reaches from the reference to what the clock
+/// shows. What the clock has shown is known exactly while the count still lies in
+/// the current segment. If the count has gone back, or has jumped ahead by more
+/// than a segment, the clock goes on from the reference and the error that the
+/// segment stated. If it has jumped over the end of the segment by less, the
+/// clock may have shown all of the segment, and goes on from its end, at most
+/// [`anchor_every`](TscConfig::anchor_every) ahead.
+///
+/// A counter that was left as [`Unstable::Jumped`] is taken up again when it has
+/// kept to one pace against the reference for a second: after a slew of the
+/// system's time, or when a machine has woken up. Each time it is left again soon
+/// this takes twice as long, up to 64 s. It needs readers, eight in a second at
+/// best; [`resume`](Self::resume) does it at once, and is the only way back for
+/// the other reasons.
 ///
 /// # Monotony
 ///
 /// As one thread sees it the clock never runs backwards, through anchors,
 /// corrections, leaving and resuming, and where the thread moves between cores
-/// whose counters agree. Between threads a reading may be off by the tens of
+/// whose counters agree. Not covered are a count that goes back inside of a
+/// segment, and one that gains in one segment twice: first by less than the
+/// segment's length, seen by a reader, then by more. Between threads a reading may be off by the tens of
 /// nanoseconds in which a processor reorders, unless it is an
 /// [`interval`](Self::interval).
 ///
@@ -135,6 +160,10 @@ pub struct TscClock<K = Tsc, C = MonotonicClock> {
 struct Shared<K, C> {
     track: Track<FIELDS>,
     writer: Mutex<Writer>,
+    /// When to look at a counter that was left again.
+    look_at: AtomicU64,
+    /// The pace that the counter promised at the start.
+    pace: u64,
     counter: K,
     reference: C,
     config: TscConfig,
@@ -148,6 +177,16 @@ struct Writer {
     middle: Option<Anchor>,
     /// The narrowest bracket so far, in counts.
     narrowest: u64,
+    /// The last comparison, of whatever kind.
+    last: Anchor,
+    /// How often the counter was left.
+    leaves: u64,
+    /// How a counter that was left does.
+    trial: Option<Trial>,
+    /// How many looks in a row it takes to come back.
+    trials: u32,
+    /// When the counter was taken up again.
+    resumed_at: u64,
 }
 
 /// Where a count was found.
@@ -188,22 +227,30 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
     /// origin is the clock's.
     #[must_use]
     pub fn with_parts(counter: K, reference: C, config: TscConfig) -> Self {
+        let base = Anchor {
+            count: counter.count_ordered(),
+            nanos: reference.now().as_nanos(),
+            slack: u64::MAX,
+        };
         let mut writer = Writer {
-            base: Anchor {
-                count: counter.count_ordered(),
-                nanos: reference.now().as_nanos(),
-                slack: u64::MAX,
-            },
+            base,
             middle: None,
             narrowest: u64::MAX,
+            last: base,
+            leaves: 0,
+            trial: None,
+            trials: TRIALS,
+            resumed_at: base.nanos,
         };
         if let Some(anchor) = writer.anchor(&counter, &reference) {
-            writer.base = anchor;
+            (writer.base, writer.last) = (anchor, anchor);
         }
         Self {
             shared: Arc::new(Shared {
                 track: Track::new(),
                 writer: Mutex::new(writer),
+                look_at: AtomicU64::new(u64::MAX),
+                pace: counter.pace(),
                 counter,
                 reference,
                 config,
@@ -248,7 +295,7 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
                 continue;
             }
             return if word.is_left() {
-                TscStatus::Left(Unstable::of(segment.pace))
+                TscStatus::Left(Unstable::of(segment.reason))
             } else if segment.full > 0 {
                 TscStatus::Counting
             } else {
@@ -262,7 +309,7 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
     ///
     /// Each anchor does the same; this is for a watchdog that does not want to
     /// wait for the next one. It alone finds a counter that has stopped,
-    /// because nothing else says that a segment is over.
+    /// because nothing else says that a segment is over, and a [`TscGuard`].
     /// Waits for a thread that is anchoring just now.
     pub fn check(&self) -> TscStatus {
         let shared = &*self.shared;
@@ -271,15 +318,47 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
         if !word.is_left() {
             let current = Segment::of(shared.track.fields(word, 0));
             if let Err(reason) = shared.compare(&mut writer, &current) {
-                shared.leave(reason);
+                shared.leave(&mut writer, reason);
             }
         }
         drop(writer);
         self.status()
     }
 
-    /// Takes up a counter again that was left, and learns its pace anew; does
-    /// nothing otherwise.
+    /// As [`check`](Self::check), but waits for no other thread; returns whether
+    /// the counter is in use. A counter that was left is looked at if it is time.
+    fn vouch(&self) -> bool {
+        let shared = &*self.shared;
+        let word = shared.track.word();
+        if word.is_left() {
+            shared.look(shared.reference.now().as_nanos());
+            return false;
+        }
+        // If another thread has the lock, it compares.
+        if let Some(mut writer) = shared.writer.try_lock() {
+            let word = shared.track.word();
+            let current = Segment::of(shared.track.fields(word, 0));
+            if !word.is_left()
+                && let Err(reason) = shared.compare(&mut writer, &current)
+            {
+                shared.leave(&mut writer, reason);
+            }
+        }
+        !self.is_left()
+    }
+
+    /// Leaves a counter that was seen to stand still, unless another thread is
+    /// anchoring just now.
+    fn found_stuck(&self) {
+        if let Some(mut writer) = self.shared.writer.try_lock()
+            && !self.is_left()
+        {
+            self.shared.leave(&mut writer, Unstable::Stuck);
+        }
+    }
+
+    /// Takes up a counter again that was left, at once, and learns its pace anew;
+    /// does nothing otherwise.
     ///
     /// For a program that knows that the disturbance is over: after a machine
     /// woke up or was moved. Waits for a thread that is anchoring just now.
@@ -291,14 +370,10 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
             return;
         }
         writer.narrowest = u64::MAX;
-        writer.middle = None;
-        let Some(anchor) = writer.anchor(&shared.counter, &shared.reference) else {
-            return;
-        };
-        writer.base = anchor;
-        shared.track.bury(Leaves::ToLearn, |left| {
-            Segment::dead(Segment::of(left).nanos).fields()
-        });
+        if let Some(anchor) = writer.anchor(&shared.counter, &shared.reference) {
+            writer.trials = TRIALS;
+            shared.take_up(&mut writer, word, anchor);
+        }
     }
 
     /// Makes a guard for the amortised timers that needs no publisher: the
@@ -390,7 +465,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
                     continue;
                 }
             }
-            if let Some(found) = self.refer(word, &current) {
+            if let Some(found) = self.refer(word, &current, count) {
                 return found;
             }
         }
@@ -398,17 +473,26 @@ impl<K: Counter, C: Clock> Shared<K, C> {
 
     /// Reads the reference in place of the counter; `None` if a segment has
     /// come meanwhile.
-    fn refer(&self, word: Word, current: &Segment) -> Option<Found> {
+    fn refer(&self, word: Word, current: &Segment, count: u64) -> Option<Found> {
         // First the mark: whoever publishes from here on knows that the
         // reference has been shown.
         if !word.is_expired() && !self.track.expire(word) {
             return None;
         }
         let shown = self.reference.now().as_nanos();
+        let now = if current.full == 0 {
+            Segment::slewed(shown, self.until(word, current, shown))
+        } else {
+            let most = current.most(current.full, count, shown, self.counter.step());
+            shown.max(most)
+        };
         if !self.track.is_still(word.expired()) {
             return None;
         }
-        Some(Found::Reference(shown.max(current.last()), shown))
+        if word.is_left() {
+            self.look(shown);
+        }
+        Some(Found::Reference(now, shown))
     }
 
     /// Compares counter and reference and publishes the next segment, or
@@ -427,7 +511,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         let anchor = match self.compare(&mut writer, &current) {
             Ok(anchor) => anchor,
             Err(reason) => {
-                self.leave(reason);
+                self.leave(&mut writer, reason);
                 return true;
             }
         };
@@ -462,17 +546,6 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         true
     }
 
-    /// Leaves the counter; the caller has the writer's lock.
-    fn leave(&self, reason: Unstable) {
-        self.track.bury(Leaves::ForGood, |current| {
-            let dead = Segment {
-                pace: reason as u64,
-                ..Segment::dead(Segment::of(current).last())
-            };
-            dead.fields()
-        });
-    }
-
     /// Takes an anchor and holds it against what the current segment says.
     fn compare(&self, writer: &mut Writer, current: &Segment) -> Result<Anchor, Unstable> {
         let last = match current.full {
@@ -481,8 +554,9 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         };
         let anchor = writer
             .anchor(&self.counter, &self.reference)
-            .filter(|anchor| anchor.count >= last.count)
+            .filter(|anchor| anchor.count >= last.count.max(writer.last.count))
             .ok_or(Unstable::WentBack)?;
+        let before = core::mem::replace(&mut writer.last, anchor);
         if anchor.count == last.count && anchor.nanos.saturating_sub(last.nanos) > STUCK_NS {
             return Err(Unstable::Stuck);
         }
@@ -494,8 +568,21 @@ impl<K: Counter, C: Clock> Shared<K, C> {
             if current.expected(anchor.count).abs_diff(anchor.nanos) > allowed {
                 return Err(Unstable::Jumped);
             }
+        } else if !self.goes_on(before, anchor) {
+            return Err(Unstable::Jumped);
         }
         Ok(anchor)
+    }
+
+    /// Whether the counter has kept at least seven eighths of the pace that it
+    /// promised.
+    fn goes_on(&self, before: Anchor, anchor: Anchor) -> bool {
+        let counts = (anchor.count - before.count)
+            .saturating_add(before.slack)
+            .saturating_add(anchor.slack);
+        let nanos = anchor.nanos.saturating_sub(before.nanos);
+        let least = u128::from(nanos) * u128::from(self.pace) * 7 / 8;
+        u128::from(counts) * 1_000_000_000 >= least
     }
 
     /// The pace since the base, and how many counts the next segment may have;
@@ -528,13 +615,18 @@ impl<K: Counter, C: Clock> Shared<K, C> {
             begin: anchor.count,
             soft: Segment::soft(full),
             full,
-            nanos: current.last().max(anchor.nanos.saturating_add(unsure)),
+            nanos: if current.full == 0 {
+                Segment::slewed(anchor.nanos.saturating_add(unsure), current.until)
+            } else {
+                current.last().max(anchor.nanos.saturating_add(unsure))
+            },
             pace: rate
                 .mean
                 .saturating_add(rate.error)
                 .min(rate.mean.saturating_mul(2)),
             anchor,
             rate,
+            ..Segment::dead(0)
         }
     }
 
@@ -561,6 +653,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
                 .clamp(rate.mean / 2, rate.mean.saturating_mul(2)),
             anchor,
             rate,
+            ..Segment::dead(0)
         }
     }
 }

@@ -298,6 +298,10 @@ impl<T> DeadlineStore<T> for Plain<T> {
         Some(handle)
     }
 
+    fn clear(&mut self) {
+        self.0.fill_with(|| None);
+    }
+
     fn next_deadline(&self) -> Option<Instant> {
         self.first().map(|first| first.0)
     }
@@ -611,4 +615,50 @@ fn a_destructor_that_panics_in_a_cancel_of_the_owner_loses_one_value() {
     assert_eq!(owner.cancel_all(&ours, drop), 2);
     assert_eq!(drops.load(Ordering::Relaxed), 18);
     assert!(owner.is_empty());
+}
+
+#[test]
+fn a_cleared_owner_has_cancelled_all() {
+    let (timers, mut owner) = remote::channel(|| ());
+    let stored = timers.arm(at(1), "stored").unwrap();
+    let cancelled = timers.arm(at(2), "cancelled").unwrap();
+    owner.poll(2);
+    let queued = timers.arm(at(3), "queued").unwrap();
+    assert_eq!(cancelled.cancel(), Ok(()));
+    owner.clear();
+    assert!(owner.is_empty());
+    for timer in [stored, cancelled, queued] {
+        assert_eq!(timer.cancel(), Err(TooLate::AlreadyGone));
+    }
+    // It goes on as a new one.
+    let next = timers.arm(at(4), "next").unwrap();
+    assert_eq!(owner.poll(9), 1);
+    assert_eq!(owner.pop_due(Instant::MAX), Some((at(4), "next")));
+    assert_eq!(next.cancel(), Err(TooLate::Fired));
+}
+
+#[test]
+fn a_destructor_that_panics_keeps_no_value_of_a_cleared_owner() {
+    struct Loud(Rc<Cell<u32>>, bool);
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            self.0.set(self.0.get() + 1);
+            assert!(!self.1, "this one fails");
+        }
+    }
+    for panics in 0..8 {
+        let dropped = Rc::new(Cell::new(0));
+        let (timers, mut owner) = remote::channel(|| ());
+        for nth in 0..8 {
+            let value = Loud(Rc::clone(&dropped), nth == panics);
+            drop(timers.arm(at(nth), value));
+            if nth == 4 {
+                owner.poll(9);
+            }
+        }
+        let clear = AssertUnwindSafe(|| owner.clear());
+        assert!(catch_unwind(clear).is_err());
+        assert_eq!(dropped.get(), 8);
+        assert!(owner.is_empty() && owner.poll(9) == 0);
+    }
 }

@@ -415,6 +415,36 @@ fn a_ready_record_is_turned_to_or_buried() {
     });
 }
 
+/// Of two threads that meet a record that is not settled, one decides for both,
+/// and a record that is taken up after it is left alone.
+#[test]
+fn one_thread_settles_a_record() {
+    model(|| {
+        let track = Arc::new(Track::<2>::new());
+        track.bury(Leaves::ForGood, |_| [0, 1]);
+        let word = track.word();
+        let settle = move |track: &Track<2>, value| {
+            let until = track.settle(word, 1, 1, value);
+            track.is_still(word).then_some(until)
+        };
+        let theirs = Arc::clone(&track);
+        let other = thread::spawn(move || settle(&theirs, 20));
+        let mine = settle(&track, 10);
+        assert!(mine == Some(10) || mine == Some(20));
+        track.bury(Leaves::ToLearn, |left| [left[1], 3]);
+        let taken: [u64; 2] = track.fields(track.word(), 0);
+        assert_eq!(Some(taken[0]), mine);
+        assert!(
+            other
+                .join()
+                .unwrap()
+                .is_none_or(|until| Some(until) == mine)
+        );
+        let after: [u64; 2] = track.fields(track.word(), 0);
+        assert_eq!(after, taken);
+    });
+}
+
 /// A true time that goes on by one whenever it is read, so that readings of all
 /// threads have one order.
 struct Time(AtomicU64);

@@ -281,6 +281,92 @@ fn slack_makes_deadlines_meet(mut store: impl DeadlineStore<u32>) {
     assert!(times.len() <= 3, "{times:?}");
 }
 
+/// A value whose drop counts, and panics if it is told to.
+struct Loud {
+    dropped: Rc<std::cell::Cell<u32>>,
+    panics: bool,
+}
+
+impl Drop for Loud {
+    fn drop(&mut self) {
+        self.dropped.set(self.dropped.get() + 1);
+        assert!(!self.panics, "this one fails");
+    }
+}
+
+fn a_cleared_store_is_as_new(mut store: impl DeadlineStore<Loud>) {
+    let dropped = Rc::new(std::cell::Cell::new(0));
+    let loud = |panics| Loud {
+        dropped: Rc::clone(&dropped),
+        panics,
+    };
+    let mut stale = Vec::new();
+    for panics in [None, Some(0), Some(250), Some(999)] {
+        dropped.set(0);
+        let handles: Vec<_> = (0..1_000_u64)
+            .map(|nth| {
+                // In order, in no order, never, and far ahead of all lanes.
+                let time = match nth % 5 {
+                    0 => nth * 10,
+                    1 => (nth * 7919) % 1_000_003,
+                    2 => u64::MAX,
+                    3 => HOUR * 3_000_000 - nth,
+                    _ => 5_000 - nth,
+                };
+                store.insert(at(time), loud(panics == Some(nth)))
+            })
+            .collect();
+        // Some of it in the middle of being sorted, some before the time reached.
+        store.expire(at(3_000), 3, std::mem::forget);
+        for nth in [13, 14, 500] {
+            std::mem::forget(store.cancel(handles[nth]));
+        }
+        let left = store.len() as u32;
+        let cleared = catch_unwind(AssertUnwindSafe(|| store.clear()));
+        assert_eq!(dropped.get(), left, "all are dropped, whatever panics");
+        assert_eq!(cleared.is_err(), panics.is_some_and(|nth| nth != 0));
+        assert!(store.is_empty() && store.next_deadline().is_none());
+        assert!(matches!(store.step(Instant::MAX), Step::Idle));
+        stale.extend(handles);
+        for &handle in &stale {
+            assert!(store.cancel(handle).is_none(), "a handle names nothing");
+        }
+        let handle = store.insert(at(7), loud(false));
+        assert!(!stale.contains(&handle));
+        assert_eq!(store.next_deadline(), Some(at(7)));
+        assert_eq!(store.pop_due(at(9)).map(|due| due.at), Some(at(7)));
+        store.clear();
+    }
+}
+
+/// A call with a time far ahead of all others leaves no trace.
+fn a_wild_time_is_forgotten(mut store: impl DeadlineStore<u64>) {
+    for wild in [HOUR, 1 << 61, u64::MAX - 1, u64::MAX] {
+        store.insert(at(5 * HOUR), 0);
+        store.insert(at(u64::MAX - 2), 1);
+        while store.pop_due(at(wild)).is_some() {}
+        for nth in 0..3_000 {
+            // In no order, some of them equal.
+            store.insert(at(HOUR / 2 + nth * 7919 % 1_000 * 1_000), nth);
+        }
+        let mut last = (0, 0);
+        for turn in 0..1_100 {
+            let now = HOUR / 2 + turn * 1_000;
+            while let Some(due) = store.pop_due(at(now)) {
+                assert!(due.at.as_nanos() <= now, "never early");
+                assert!(due.at.as_nanos() + 1_000 > now, "never late");
+                assert!(last < (due.at.as_nanos(), due.value), "in order");
+                last = (due.at.as_nanos(), due.value);
+            }
+            if turn >= 1_000 {
+                last = (0, 0);
+            }
+        }
+        assert!(store.len() <= 2);
+        store.clear();
+    }
+}
+
 macro_rules! each_store {
     ($($test:ident)*) => {$(
         mod $test {
@@ -319,4 +405,6 @@ each_store! {
     a_panic_loses_one_value_in_no_order
     a_panic_while_inserting_keeps_what_came
     slack_makes_deadlines_meet
+    a_cleared_store_is_as_new
+    a_wild_time_is_forgotten
 }

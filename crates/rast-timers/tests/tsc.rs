@@ -344,6 +344,177 @@ fn a_guard_of_the_counter_keeps_its_period() {
     assert!(!guard.vouches(guard.word(), clock.now()));
 }
 
+/// A clock with segments of a second, in the middle of one, and what it says of
+/// its error there.
+fn in_the_middle() -> (Rc<Machine>, TscClock<Count, Reference>) {
+    let machine = Machine::new(2_600);
+    let clock = machine.clock(TscConfig::new().anchor_every(TscConfig::LONGEST));
+    for _ in 0..6_000 {
+        machine.pass(MS);
+        checked(&machine, &clock);
+    }
+    assert_eq!(clock.status(), TscStatus::Counting);
+    (machine, clock)
+}
+
+/// Goes on until the clock shows the reference again, never back and never
+/// farther ahead than `bound`; returns how long that took.
+fn settles(machine: &Machine, clock: &TscClock<Count, Reference>, bound: u64) -> u64 {
+    let begun = machine.reference();
+    let mut last = clock.now();
+    loop {
+        let interval = checked(machine, clock);
+        let now = clock.now();
+        assert!(now >= last, "back from {last:?} to {now:?}");
+        assert!(now >= interval.earliest, "{now:?} before {interval:?}");
+        let ahead = now.as_nanos().saturating_sub(machine.reference());
+        assert!(ahead <= bound, "{ahead} ns ahead");
+        if ahead == 0 && matches!(clock.status(), TscStatus::Left(_)) {
+            return machine.reference() - begun;
+        }
+        machine.pass(10_000);
+        // Half the pace at least: it does not stand still.
+        let least = last.as_nanos() + 4_000;
+        assert!(clock.now().as_nanos() >= least.min(machine.reference()));
+        last = now;
+    }
+}
+
+/// What is left in the middle of a long segment has shown no more than that.
+#[test]
+fn leaving_the_counter_does_not_jump_ahead() {
+    // The reference goes ahead, and the watchdog looks.
+    let (machine, clock) = in_the_middle();
+    machine.step_reference(5 * MS);
+    assert_eq!(clock.check(), TscStatus::Left(Unstable::Jumped));
+    let took = settles(&machine, &clock, MS);
+    assert!(took <= 2 * MS, "{took} ns");
+
+    // The counter goes back, by less than the segment has run and by more.
+    for by in [-2_600_000, -26_000_000_000_i64] {
+        let (machine, clock) = in_the_middle();
+        machine.step_counter(by);
+        assert!(matches!(clock.check(), TscStatus::Left(_)));
+        let took = settles(&machine, &clock, MS);
+        assert!(took <= 2 * MS, "{took} ns");
+    }
+
+    // The counter jumps far ahead, as where a machine wakes up.
+    let (machine, clock) = in_the_middle();
+    machine.step_counter(26_000_000_000);
+    let took = settles(&machine, &clock, MS);
+    assert!(took <= 2 * MS, "{took} ns");
+
+    // It stops.
+    let (machine, clock) = in_the_middle();
+    machine.change_pace(0);
+    machine.pass(50 * MS);
+    assert!(matches!(clock.check(), TscStatus::Left(_)));
+    assert!(settles(&machine, &clock, MS) <= 2 * MS);
+}
+
+/// What has been shown is never taken back: where the counter was ahead, the
+/// clock goes at half the pace until the reference is there, and says so.
+#[test]
+fn a_clock_that_was_ahead_slews() {
+    let (machine, clock) = in_the_middle();
+    machine.step_counter(26_000_000);
+    let ahead = clock.now().as_nanos() - machine.reference();
+    assert!(
+        ahead > 9 * MS,
+        "the counter is believed until it is compared"
+    );
+    assert_eq!(clock.check(), TscStatus::Left(Unstable::Jumped));
+    let took = settles(&machine, &clock, ahead + 1_000);
+    assert!((19 * MS..=21 * MS).contains(&took), "{took} ns");
+    // Taken up again in the middle of that, it is still ahead and never back.
+    let (machine, clock) = in_the_middle();
+    machine.step_counter(26_000_000);
+    let mut last = clock.now();
+    clock.check();
+    machine.pass(5 * MS);
+    last = last.max(clock.now());
+    clock.resume();
+    for _ in 0..100_000 {
+        let interval = checked(&machine, &clock);
+        let now = clock.now();
+        assert!(now >= last && now >= interval.earliest);
+        last = now;
+        machine.pass(50_000);
+    }
+    assert_eq!(clock.status(), TscStatus::Counting);
+    assert!(last.as_nanos() < machine.reference() + MS);
+}
+
+/// chrony corrects a large error by up to 100,000 parts in a million.
+#[test]
+fn the_counter_is_taken_up_again_after_a_slew() {
+    for ppm in [5_000, 83_333, -83_333] {
+        let (machine, clock) = counting();
+        machine.slew(ppm);
+        let mut last = clock.now();
+        let mut pass = |nanos: u64| {
+            for _ in 0..nanos / 100_000 {
+                machine.pass(100_000);
+                let now = clock.now();
+                assert!(now >= last, "the clock went back");
+                last = now;
+            }
+            clock.status()
+        };
+        assert_eq!(pass(3 * MS), TscStatus::Left(Unstable::Jumped));
+        // It need not be off as long as the slew keeps one pace.
+        pass(700 * MS);
+        machine.slew(0);
+        assert_eq!(pass(5_000 * MS), TscStatus::Counting, "{ppm}");
+        checked(&machine, &clock);
+    }
+    // One that does not keep to a pace stays off.
+    let (machine, clock) = counting();
+    for turn in 0..100_000 {
+        machine.change_pace(if turn % 300 < 200 { 2_600 } else { 2_700 });
+        machine.pass(MS);
+        clock.now();
+        if turn > 2_000 {
+            assert!(matches!(clock.status(), TscStatus::Left(_)), "{turn}");
+        }
+    }
+}
+
+/// Nobody reads the guard's clock, and the counter stops or slows down.
+#[test]
+fn a_guard_finds_a_counter_that_stops() {
+    for (pace, fast) in [(0, true), (0, false), (1_000, true), (1_000, false)] {
+        let machine = Machine::new(2_600);
+        let guard = machine
+            .clock(TscConfig::new())
+            .guard(Nanos::from_micros(100));
+        let period = guard.period().as_nanos();
+        let mut timer = PeriodicTimer::new(Reference(Rc::clone(&machine)), TimerConfig::new());
+        timer.elapsed(&guard);
+        let start = machine.reference();
+        // Fast calls, so that the timer plans thousands of them at once.
+        for _ in 0..100_000 {
+            machine.pass(if fast { 20 } else { 20_000 });
+            timer.elapsed(&guard);
+        }
+        machine.change_pace(pace);
+        let mut most = 0;
+        for call in 0..20_000 {
+            machine.pass(MS);
+            timer.elapsed(&guard);
+            let truth = machine.reference() - start;
+            // The count of the first call is another one than that of the call
+            // before the counter stopped.
+            if call > 0 {
+                most = most.max(truth.saturating_sub(timer.sum().as_nanos()));
+            }
+        }
+        assert!(most <= period + 100, "lag {most} at a pace of {pace}");
+        assert!(!guard.vouches(guard.word(), Instant::ORIGIN));
+    }
+}
+
 /// At the end of the range the reference is read.
 #[test]
 fn the_end_of_the_range_is_the_references() {

@@ -24,6 +24,9 @@
 //! | `drain` | the list X that is being taken apart, `NONE` if there is none |
 //! | `span` | the width of X in time, 0 without one: `at ^ cursor < span` tells that `at` lies in X |
 //! | `lane_last` | the greatest deadline that was appended to the lane |
+//! | `late_last` | the greatest deadline in `late` since that was empty |
+//! | `bar` | an insert before it goes to `late`; `cursor`, unless the cursor has gone back |
+//! | `moved` | what `late` had before it is in the lists; `cursor`, as `bar` |
 //! | `wake` | before it no step has anything to do |
 //!
 //! 1. A value at `at ≥ cursor` waits in level l, list s: l is the highest digit
@@ -36,16 +39,25 @@
 //!    range queues at the end of X. So those of one deadline stay in order.
 //! 4. The lane is sorted. What is in the lane came before what waits under the
 //!    same deadline elsewhere.
-//! 5. Every value in `late` is before the cursor.
+//! 5. Every value in `late` is before `bar`.
 //! 6. A slot leaves for good when its generation is used up.
+//! 7. The cursor goes back where a step's `now` is more than `BACK` before it:
+//!    the lists whose digit no longer differs first are joined. What `late` has
+//!    at or after the cursor then moves to the lists in its order, a value a
+//!    step; until that is done no list is looked at, and `cursor <= moved <= bar`.
+//!    Values from `moved` to `bar` queue in `late` meanwhile, so that those of one
+//!    deadline stay in order.
 
+mod back;
+mod check;
 mod expire;
 mod lists;
 mod slot;
 
+use self::back::BACK;
 use self::lists::{Index, Lists};
 use self::slot::Slot;
-use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept};
+use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept, drop_all};
 use crate::Instant;
 use core::fmt;
 
@@ -83,6 +95,21 @@ const BATCH: usize = 16;
 /// The longest time ahead at which a list begins to be taken apart.
 const LEAD_MAX: u64 = 1 << 24;
 
+/// How long before its start a list of each level begins to be taken apart: a
+/// sixteenth of its width, and `LEAD_MAX` at most.
+const LEADS: [u64; LEVELS] = {
+    let mut leads = [LEAD_MAX; LEVELS];
+    let mut level = 0;
+    while level < LEVELS {
+        let lead = (1_u64 << (level as u32 * DIGIT)) >> 4;
+        if lead < LEAD_MAX {
+            leads[level] = lead;
+        }
+        level += 1;
+    }
+    leads
+};
+
 /// The earliest list of the levels.
 #[derive(Clone, Copy)]
 struct Bucket {
@@ -92,11 +119,10 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// When to begin to take the list apart: a sixteenth of its width before
-    /// its first time, and not earlier than `LEAD_MAX` before.
+    /// When to begin to take the list apart.
     fn ahead(&self) -> u64 {
-        let lead = (1_u64 << (self.level * DIGIT)) >> 4;
-        self.start.saturating_sub(lead.min(LEAD_MAX))
+        // The digit of a list above level 0 is more than the cursor's.
+        self.start - LEADS[self.level as usize]
     }
 
     /// The last of the list's times.
@@ -112,6 +138,7 @@ impl Bucket {
 /// | call | entries touched at most |
 /// | --- | --- |
 /// | `insert`, `cancel`, `reschedule` | [`TOUCHES`](Self::TOUCHES); 3 for a deadline that is not before what a step has seen |
+/// | `clear` | all |
 /// | one [`step`](DeadlineStore::step), so one unit of the budget of `expire` and `expire_unordered` | [`TOUCHES`](Self::TOUCHES) |
 /// | `next_deadline` | 17 |
 ///
@@ -131,6 +158,12 @@ impl Bucket {
 /// the time of [`expire`](DeadlineStore::expire), which sorts it to the
 /// nanosecond. It begins with a list when the list's time has come and not
 /// ahead of it.
+///
+/// A `now` far in the future does no lasting harm. The next call whose `now` is
+/// more than 33 ms before it puts the store in order again: its first step may
+/// touch more than [`TOUCHES`](Self::TOUCHES) entries, four for each list in use
+/// and 2,600 at most, and one more step is [`Busy`](Step::Busy) for each value that
+/// was inserted in between.
 ///
 /// A value of `T` lies beside its deadline, and each of the 706 lists has a
 /// place of that size too: box what is large.
@@ -159,8 +192,11 @@ pub struct CalendarStore<T> {
     span: u64,
     drain: Index,
     lane_last: u64,
+    bar: u64,
     wake: u64,
     late: HeapStore<Index>,
+    late_last: u64,
+    moved: u64,
     len: usize,
     /// Entries touched, counted where debug assertions are on.
     touched: u64,
@@ -186,8 +222,11 @@ impl<T> CalendarStore<T> {
             span: 0,
             drain: NONE,
             lane_last: 0,
+            bar: 0,
             wake: u64::MAX,
             late: HeapStore::new(),
+            late_last: 0,
+            moved: 0,
             len: 0,
             touched: 0,
         }
@@ -281,7 +320,7 @@ impl<T> CalendarStore<T> {
     #[inline(always)]
     fn place(&mut self, slot: Index, at: u64) {
         self.touch(2);
-        if at < self.cursor {
+        if at < self.bar && self.is_late(at) {
             return self.place_late(slot, at);
         }
         if at == u64::MAX {
@@ -289,17 +328,29 @@ impl<T> CalendarStore<T> {
         }
         let differing = at ^ self.cursor;
         if differing < self.span {
+            self.wake = self.wake.min(at);
             return self.lists.push_back(self.drain, slot, at);
         }
         let level = (63 - (differing | 1).leading_zeros()) / DIGIT;
-        let list = (at >> (level * DIGIT)) as u32 % FAN;
+        let shift = level * DIGIT;
+        let digits = at >> shift;
+        let list = digits as u32 % FAN;
         self.levels |= 1 << level;
         self.occupied[level as usize] |= 1 << list;
+        // As `Bucket::ahead` says of this list.
+        let ahead = (digits << shift) - LEADS[level as usize];
+        self.wake = self.wake.min(ahead);
         self.lists.push_back(level * FAN + list, slot, at);
     }
 
     #[cold]
     fn place_late(&mut self, slot: Index, at: u64) {
+        self.late_last = self.late_last.max(at);
+        self.wake = self.wake.min(at);
+        if self.cursor.saturating_sub(at) > BACK {
+            // The next step sees whether the clock has gone back.
+            self.wake = 0;
+        }
         let handle = self.late.insert(Instant::from_nanos(at), slot);
         let slot = self.lists.slot_mut(slot);
         (slot.prev, slot.at) = (LATE, handle.to_word());
@@ -326,6 +377,9 @@ impl<T> CalendarStore<T> {
         let at = self.late.deadline(handle);
         let left = self.late.cancel(handle);
         debug_assert!(left.is_some(), "a late value knows its place");
+        if self.late.is_empty() {
+            self.late_last = 0;
+        }
         at.map_or(0, Instant::as_nanos)
     }
 
@@ -416,13 +470,19 @@ impl<T> CalendarStore<T> {
     fn open(&mut self, bucket: Bucket) {
         debug_assert!(bucket.level > 0, "one time is not taken apart");
         self.vacate(bucket.head);
-        self.cursor = bucket.start;
+        self.move_cursor(bucket.start);
         self.span = 1 << (bucket.level * DIGIT);
         self.drain = bucket.head;
         if self.lists.first(LANE).is_none() {
             // Rule 4: no value in X's range waits in a level now.
             self.lane_last = 0;
         }
+    }
+
+    /// Moves the cursor while every value in `late` is before it.
+    #[inline(always)]
+    fn move_cursor(&mut self, to: u64) {
+        (self.cursor, self.bar, self.moved) = (to, to, to);
     }
 
     /// Takes a few entries out of the list that is being taken apart.
@@ -502,6 +562,9 @@ impl<T> CalendarStore<T> {
                 }
             };
         }
+        if let Some(step) = self.come_back(now) {
+            return step;
+        }
         let earliest = self.earliest();
         let start = earliest.map_or(u64::MAX, |bucket| bucket.start);
         if let Some((at, slot)) = front
@@ -535,58 +598,9 @@ impl<T> CalendarStore<T> {
         }
         if start > now && now > self.cursor {
             // Rule 2: the earliest list begins after it.
-            self.cursor = now;
+            self.move_cursor(now);
         }
         Step::Idle
-    }
-
-    /// Checks the rules at the head of this file.
-    ///
-    /// # Panics
-    ///
-    /// If one is broken. In O(n); for tests.
-    #[doc(hidden)]
-    pub fn check_invariants(&self) {
-        self.late.check_invariants();
-        let mut count = self.late.len();
-        if self.lists.len() == 0 {
-            return;
-        }
-        for head in 0..HEADS {
-            count += self.lists.check(head);
-            let level = (head / FAN) as usize;
-            let filled = self.lists.first(head).is_some();
-            if level < LEVELS && head != self.drain {
-                let noted = self.occupied[level] >> (head % FAN) & 1 == 1;
-                assert_eq!(noted, filled, "the words tell which lists are in use");
-                for (_, at) in self.lists.iter(head) {
-                    assert!(at >= self.cursor, "rule 1: not before the cursor");
-                    let digit = (63 - (at ^ self.cursor | 1).leading_zeros()) / DIGIT;
-                    let list = (at >> (digit * DIGIT)) as u32 % FAN;
-                    assert_eq!(digit * FAN + list, head, "rule 1: its own list");
-                    assert!(at >= self.wake, "no deadline before the wake");
-                }
-            }
-        }
-        for (level, &word) in self.occupied.iter().enumerate() {
-            assert_eq!(self.levels >> level & 1 == 1, word != 0);
-        }
-        if self.drain != NONE {
-            for (_, at) in self.lists.iter(self.drain) {
-                assert!(at ^ self.cursor < self.span, "rule 3: X's range");
-            }
-        }
-        let mut last = 0;
-        for (_, at) in self.lists.iter(LANE) {
-            assert!(last <= at && at <= self.lane_last, "rule 4: sorted");
-            last = at;
-        }
-        let late = self.late.first().map(|first| first.0.as_nanos());
-        assert!(late.is_none_or(|at| at < self.cursor), "rule 5");
-        let entries = (0..self.lists.len()).map(|index| self.lists.slot(HEADS + index as Index));
-        let full = entries.filter(|slot| slot.is_full());
-        assert_eq!(full.count(), self.len, "each value is counted");
-        assert_eq!(count, self.len, "each value waits somewhere, once");
     }
 }
 
@@ -607,7 +621,6 @@ impl<T> DeadlineStore<T> for CalendarStore<T> {
             index
         };
         self.len += 1;
-        self.wake = self.wake.min(at);
         let slot = self.lists.slot_mut(index);
         slot.put(value);
         let handle = Handle::new(index, slot.generation);
@@ -663,13 +676,35 @@ impl<T> DeadlineStore<T> for CalendarStore<T> {
         self.get(handle)?;
         let at = at.as_nanos();
         self.displace(handle.slot());
-        self.wake = self.wake.min(at);
         self.place(handle.slot(), at);
         Some(handle)
     }
 
+    /// O(n).
+    fn clear(&mut self) {
+        (self.drain, self.span, self.lane_last) = (NONE, 0, 0);
+        self.wake = u64::MAX;
+        self.move_cursor(self.cursor);
+        let mut head = 0;
+        drop_all(|| {
+            if let Some((_, &slot)) = self.late.first() {
+                return Some(self.take(slot));
+            }
+            while head < HEADS {
+                if let Some(slot) = self.lists.first(head) {
+                    return Some(self.take(slot));
+                }
+                head += 1;
+            }
+            None
+        });
+    }
+
     /// O(1): a lower bound; exact where few values wait in the earliest list.
     fn next_deadline(&self) -> Option<Instant> {
+        if self.is_moving() {
+            return Some(Instant::from_nanos(self.wake));
+        }
         let front = self.front().map(|front| front.0);
         let bucket = if self.drain != NONE {
             Some(self.wake)

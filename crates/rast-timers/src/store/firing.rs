@@ -22,7 +22,7 @@
 //!
 //! Since nothing points back, moving a key writes to no slab.
 
-use super::{DeadlineStore, Expired, Handle, Step};
+use super::{DeadlineStore, Expired, Handle, Step, drop_all};
 use crate::Instant;
 use core::fmt;
 use std_alloc::vec::Vec;
@@ -299,6 +299,18 @@ impl<T> DeadlineStore<T> for FiringStore<T> {
     fn reschedule(&mut self, handle: Handle, at: Instant) -> Option<Handle> {
         let value = self.cancel(handle)?;
         Some(self.insert(at, value))
+    }
+
+    /// O(n), with the places of cancelled values.
+    fn clear(&mut self) {
+        drop_all(|| {
+            // From the end, where nothing has to move.
+            let (_, slot) = (self.keys.pop()?, self.slots.pop()?);
+            let value = self.slab[slot as usize].value.take();
+            self.release(slot);
+            self.len -= usize::from(value.is_some());
+            Some(value)
+        });
     }
 
     /// O(1): a lower bound, exact if nothing is cancelled.

@@ -25,7 +25,7 @@
 //! Four children instead of two halve the depth, and a node's children lie
 //! side by side.
 
-use super::{DeadlineStore, Expired, Handle, Step};
+use super::{DeadlineStore, Expired, Handle, Step, drop_all};
 use crate::Instant;
 use core::fmt;
 use std_alloc::vec::Vec;
@@ -296,6 +296,15 @@ impl<T> DeadlineStore<T> for HeapStore<T> {
         node.seq = seq;
         self.sift(index);
         Some(handle)
+    }
+
+    /// O(n).
+    fn clear(&mut self) {
+        drop_all(|| {
+            // From the end, where nothing has to move.
+            let last = self.heap.len().checked_sub(1)?;
+            self.remove(last)
+        });
     }
 
     /// O(1), exact.

@@ -29,7 +29,7 @@
 
 mod places;
 
-use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept};
+use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept, drop_all};
 use crate::Instant;
 use core::fmt;
 use places::{FAR, Places, Row, STEP};
@@ -392,6 +392,25 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
     fn reschedule(&mut self, handle: Handle, at: Instant) -> Option<Handle> {
         let value = self.cancel(handle)?;
         Some(self.insert(at, value))
+    }
+
+    /// O(n), with the places of cancelled values.
+    fn clear(&mut self) {
+        drop_all(|| {
+            if !self.strays.is_empty() {
+                self.strays.clear();
+                return Some(());
+            }
+            let lanes = &mut self.lanes[..self.used];
+            if let Some(lane) = lanes.iter_mut().find(|lane| !lane.is_bare()) {
+                lane.drain(FAR - 1, u64::MAX, |_, _, value| drop(value));
+                return Some(());
+            }
+            // Rule 4.
+            self.used = 1;
+            self.lanes[0].restart();
+            None
+        });
     }
 
     /// O(1), a look at each lane: a lower bound.

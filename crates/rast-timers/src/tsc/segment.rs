@@ -71,6 +71,9 @@ impl Pace {
 /// | `nanos`, `pace` | it shows `nanos` + (count − `begin`) × `pace` |
 /// | `anchor` | the last comparison |
 /// | `rate` | the pace of the reference as it was learned |
+/// | `ended` | `full` of the segment that the counter was left in; zero otherwise |
+/// | `reason` | why the counter was left |
+/// | `until` | of a dead one: the reading of the reference at which the clock shows the reference again; odd as long as that is not settled |
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub(super) begin: u64,
@@ -80,13 +83,19 @@ pub(super) struct Segment {
     pub(super) pace: u64,
     pub(super) anchor: Anchor,
     pub(super) rate: Pace,
+    pub(super) ended: u64,
+    pub(super) reason: u64,
+    pub(super) until: u64,
 }
 
 /// The words of a segment, the four of the fast path first.
-pub(super) const FIELDS: usize = 10;
+pub(super) const FIELDS: usize = 13;
 
 /// Which of them is `soft`.
 pub(super) const SOFT: usize = 1;
+
+/// Which of them is `until`.
+pub(super) const UNTIL: usize = 12;
 
 impl Segment {
     pub(super) fn of(fields: [u64; FIELDS]) -> Self {
@@ -101,6 +110,9 @@ impl Segment {
             slack,
             mean,
             error,
+            ended,
+            reason,
+            until,
         ] = fields;
         Self {
             begin,
@@ -114,6 +126,9 @@ impl Segment {
                 slack,
             },
             rate: Pace { mean, error },
+            ended,
+            reason,
+            until,
         }
     }
 
@@ -129,11 +144,15 @@ impl Segment {
             self.anchor.slack,
             self.rate.mean,
             self.rate.error,
+            self.ended,
+            self.reason,
+            self.until,
         ]
     }
 
-    /// A segment that covers nothing; the clock has shown `floor` at most.
-    pub(super) fn dead(floor: u64) -> Self {
+    /// A segment that covers nothing; the clock shows the reference, or more
+    /// until that shows `until`.
+    pub(super) fn dead(until: u64) -> Self {
         let nothing = Anchor {
             count: 0,
             nanos: 0,
@@ -144,11 +163,77 @@ impl Segment {
             begin: 0,
             soft: 0,
             full: 0,
-            nanos: floor,
+            nanos: 0,
             pace: 0,
             anchor: nothing,
             rate: still,
+            ended: 0,
+            reason: 0,
+            until,
         }
+    }
+
+    /// What this segment becomes when the counter is left in it. `nonce` is odd,
+    /// and another one each time.
+    pub(super) fn left(self, reason: u64, nonce: u64) -> Self {
+        let until = if self.full == 0 { self.until } else { nonce };
+        Self {
+            soft: 0,
+            full: 0,
+            ended: self.full,
+            reason,
+            until,
+            ..self
+        }
+    }
+
+    /// The most that the clock may have shown by a segment of `full` counts once
+    /// the counter shows `count` and, before that, the reference `shown`; nothing
+    /// that the segment still shows is counted.
+    ///
+    /// While the counter is sound, the clock is ahead of the reference by what
+    /// the interval says and no more. Where it is not sound, the count tells what
+    /// it has shown: not more than now, if it still lies in the segment and has
+    /// not gone back. Beyond the end of the segment, the count may have gone
+    /// through all of it, unless it is ahead of the reference by more than the
+    /// segment is long: then it has jumped over the end, and has not been in the
+    /// segment since.
+    pub(super) fn most(&self, full: u64, count: u64, shown: u64, step: u64) -> u64 {
+        let last = Self::shows(self.nanos, self.pace, full);
+        let run = count.wrapping_sub(self.begin);
+        if run < full {
+            let at = Self::shows(self.nanos, self.pace, run);
+            if at >= shown {
+                // A count that was read a moment before, out of order.
+                let blur = self.unsure(self.anchor.count, step);
+                return at.saturating_add(blur).min(last);
+            }
+        } else if (run as i64) >= 0 {
+            let ahead = self.expected(count).saturating_sub(shown);
+            if ahead < last.saturating_sub(self.anchor.nanos) {
+                return last;
+            }
+        }
+        let end = self.begin.wrapping_add(full);
+        let lean = last
+            .saturating_sub(self.expected(end))
+            .max(self.nanos.saturating_sub(self.expected(self.begin)));
+        let ahead = lean.saturating_add(self.unsure(end, step));
+        shown.saturating_add(ahead).min(last)
+    }
+
+    /// What a dead record shows where the reference shows `shown`: that, or the
+    /// middle between that and `until`, so that a clock that was ahead goes at
+    /// half the pace until it is not.
+    pub(super) fn slewed(shown: u64, until: u64) -> u64 {
+        shown + until.saturating_sub(shown).div_ceil(2)
+    }
+
+    /// `until` where the clock shows `floor` and the reference `shown`.
+    pub(super) fn until(floor: u64, shown: u64) -> u64 {
+        let lead = floor.saturating_sub(shown).saturating_mul(2);
+        // Even, and at the end of the range below it.
+        shown.saturating_add(lead).saturating_add(1) & !1
     }
 
     /// Where in a segment of that many counts the next one is wanted.

@@ -195,6 +195,19 @@ impl<const FIELDS: usize> Track<FIELDS> {
         self.slots[word.slot(0)][field].store(value, Ordering::Relaxed);
     }
 
+    /// Changes one field of the record of `word` from `seen` to `value`, and
+    /// returns what it is from then on: the first caller decides. It means
+    /// nothing until [`is_still`](Self::is_still). `seen` is a value that no
+    /// other record has there, so a slow caller changes none of those.
+    pub fn settle(&self, word: Word, field: usize, seen: u64, value: u64) -> u64 {
+        let field = &self.slots[word.slot(0)][field];
+        // Relaxed: the value is all there is, and all callers get one. [CK17]
+        match field.compare_exchange(seen, value, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => value,
+            Err(other) => other,
+        }
+    }
+
     /// Publishes a dead record: expired, and left if `leaves` is. `after` makes
     /// it from the current one. One writer at a time.
     pub fn bury(&self, leaves: Leaves, after: impl Fn([u64; FIELDS]) -> [u64; FIELDS]) {

@@ -72,6 +72,7 @@ enum Op {
     Unordered(usize),
     /// Time moves, also back.
     Now(u64),
+    Clear,
 }
 
 fn times() -> impl Strategy<Value = u64> {
@@ -103,6 +104,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         3 => budgets().prop_map(Op::Expire),
         2 => budgets().prop_map(Op::Unordered),
         3 => times().prop_map(Op::Now),
+        1 => (0..8_u8).prop_map(|rare| if rare == 0 { Op::Clear } else { Op::PopDue }),
     ];
     prop::collection::vec(op, 1..120)
 }
@@ -232,6 +234,11 @@ impl<S: Tested> Run<S> {
             Op::Expire(budget) => self.expire(now, budget),
             Op::Unordered(budget) => self.expire_unordered(now, budget),
             Op::Now(to) => self.now = to,
+            Op::Clear => {
+                self.store.clear();
+                self.oracle.waiting.clear();
+                assert_eq!(self.store.next_deadline(), None);
+            }
         }
         assert_eq!(self.store.len(), self.oracle.waiting.len());
         let next = self.store.next_deadline();

@@ -222,3 +222,50 @@ fn a_cluster_taken_apart_while_it_changes() {
     assert_eq!(fired + cancelled, POPULATION);
     counted.settle("taken apart");
 }
+
+/// One call with a time far ahead, with nothing or something beyond it, and what
+/// comes after costs what it cost before.
+#[test]
+fn a_wild_time_costs_its_moment() {
+    const YEAR: u64 = 365 * 24 * 3_600 * SECOND;
+    for (wild, beyond) in [(YEAR, 0), (YEAR, 1_000), (u64::MAX, 0), (3 * SECOND, 10)] {
+        for by_step in [true, false] {
+            let mut store = CalendarStore::new();
+            let beyond = (0..beyond).map(|nth| YEAR + 1 + noise(nth) % YEAR);
+            let beyond: Vec<_> = beyond.map(|time| store.insert(at(time), time)).collect();
+            for now in [SECOND, wild] {
+                assert_eq!(store.pop_due(at(now)), None);
+            }
+            // These come before the next step does, and one of them after it.
+            for index in 0..1_000 {
+                let time = 2 * SECOND + noise(index) % SECOND;
+                store.insert(at(time), time);
+            }
+            let far = store.insert(at(YEAR / 2), YEAR / 2);
+            let settle = |store: &mut CalendarStore<u64>, now| {
+                if by_step {
+                    while let Some(due) = store.pop_due(at(now)) {
+                        assert!(due.at <= at(now));
+                    }
+                } else {
+                    store.expire_unordered(at(now), usize::MAX, |due| assert!(due.at <= at(now)));
+                }
+                store.check_invariants();
+            };
+            settle(&mut store, SECOND + 1);
+            let before = store.touched();
+            for index in 0..10_000 {
+                let time = 2 * SECOND + noise(index) % SECOND;
+                let handle = store.insert(at(time), time);
+                assert_eq!(store.cancel(handle), Some(time));
+            }
+            let touched = store.touched() - before;
+            assert!(touched <= 10_000 * 5, "{touched} for {wild}");
+            settle(&mut store, 3 * SECOND);
+            assert_eq!(store.len(), beyond.len() + 1);
+            assert_eq!(store.cancel(far), Some(YEAR / 2));
+            settle(&mut store, 2 * YEAR + 1);
+            assert!(store.is_empty());
+        }
+    }
+}

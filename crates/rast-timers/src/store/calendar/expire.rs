@@ -106,6 +106,9 @@ impl<T> CalendarStore<T> {
                 each(expired);
             }
         };
+        if self.is_moving() {
+            return 0;
+        }
         let late = self
             .late
             .first()
@@ -169,6 +172,14 @@ impl<T> CalendarStore<T> {
         if self.drain != NONE {
             return Some(fired + self.sift(now, budget - fired, each));
         }
+        match self.come_back(now) {
+            None => {}
+            Some(Step::Due(expired)) => {
+                each(expired);
+                return Some(1);
+            }
+            Some(_) => return Some(0),
+        }
         let earliest = self.earliest();
         if let Some(bucket) = earliest
             && self.lists.least(bucket.head) <= now
@@ -200,7 +211,7 @@ impl<T> CalendarStore<T> {
         let start = earliest.map_or(u64::MAX, |bucket| bucket.start);
         if start > now && now > self.cursor {
             // Rule 2: the earliest list begins after it.
-            self.cursor = now;
+            self.move_cursor(now);
         }
         None
     }

@@ -167,6 +167,20 @@ impl<T, const HEADS: u32> Lists<T, HEADS> {
         self.slot_mut(last).next = to;
     }
 
+    /// Moves all of one list, which is not empty, to the end of another.
+    pub(super) fn join(&mut self, from: Index, to: Index) {
+        let Slot { prev, next, at, .. } = *self.slot(from);
+        debug_assert!(next != from, "there is something to move");
+        let head = self.slot_mut(from);
+        (head.prev, head.next, head.at) = (from, from, u64::MAX);
+        let head = self.slot_mut(to);
+        head.at = head.at.min(at);
+        let tail = core::mem::replace(&mut head.prev, prev);
+        self.slot_mut(tail).next = next;
+        self.slot_mut(next).prev = tail;
+        self.slot_mut(prev).next = to;
+    }
+
     /// Walks a list from its first entry.
     #[inline(always)]
     pub(super) fn iter(&self, head: Index) -> impl Iterator<Item = (Index, u64)> {

@@ -1,0 +1,148 @@
+//! A counter that is left, and taken up again.
+//!
+//! When the counter is left, the clock may have shown more than the reference
+//! does. No thread can know how much before the last reader has stopped using the
+//! segment. So the dead record keeps the line of the segment, and the first
+//! thread that meets it settles what the clock has shown at most, from what it
+//! counts then ([`Segment::most`]). From there the clock goes at half the pace of
+//! the reference until that is no longer behind.
+//!
+//! A counter that was left because it and the reference fell apart may be sound:
+//! the reference was corrected, or the machine slept. So readers compare the two
+//! eight times in a second, and take the counter up again once its pace has been
+//! the same from look to look for a second. Each time that does not last, it
+//! takes twice as long, up to a minute.
+
+use super::segment::{Anchor, Pace, Segment, UNTIL};
+use super::track::{Leaves, Word};
+use super::{Shared, Unstable, Writer};
+use crate::primitive::sync::atomic::Ordering;
+use crate::{Clock, Counter, TscConfig};
+
+/// Time between two looks at whether a counter that was left keeps to one pace.
+const TRIAL_NS: u64 = 125_000_000;
+
+/// How many of these looks in a row have to find so: the first time, and at most
+/// where it was left again and again.
+pub(super) const TRIALS: u32 = 8;
+const TRIALS_MAX: u32 = 512;
+
+/// A counter that was left, at the last look.
+#[derive(Clone, Copy)]
+pub(super) struct Trial {
+    pub(super) anchor: Anchor,
+    /// The pace between the last two looks.
+    pub(super) rate: Option<Pace>,
+    /// So many looks in a row have found the pace of the one before.
+    pub(super) steady: u32,
+}
+
+impl<K: Counter, C: Clock> Shared<K, C> {
+    /// Until when a dead record shows more than the reference. The first who
+    /// meets it after the counter was left settles that: what it counts now is at
+    /// least what all others had counted when they last used the segment.
+    pub(super) fn until(&self, word: Word, current: &Segment, shown: u64) -> u64 {
+        if current.until & 1 == 0 {
+            return current.until;
+        }
+        let count = self.counter.count_ordered();
+        let floor = current.most(current.ended, count, shown, self.counter.step());
+        let until = Segment::until(floor, shown);
+        self.track.settle(word, UNTIL, current.until, until)
+    }
+
+    /// Looks how a counter that was left does, if it is time, and takes it up
+    /// again once it has kept to one pace for long enough.
+    pub(super) fn look(&self, now: u64) {
+        // Relaxed: a look too many or too few does no harm. [CK18]
+        if now >= self.look_at.load(Ordering::Relaxed) {
+            self.look_slow();
+        }
+    }
+
+    #[cold]
+    pub(super) fn look_slow(&self) {
+        let Some(mut writer) = self.writer.try_lock() else {
+            return;
+        };
+        let word = self.track.word();
+        if !word.is_left() {
+            return;
+        }
+        let last = writer.trial.take();
+        let Some(anchor) = writer.anchor(&self.counter, &self.reference) else {
+            return;
+        };
+        // Relaxed: as CK18. [CK19]
+        self.look_at
+            .store(anchor.nanos.saturating_add(TRIAL_NS), Ordering::Relaxed);
+        let trial = last.map_or(Trial::begun(anchor), |last| {
+            last.next(anchor, self.counter.step(), &self.config)
+        });
+        if trial.steady < writer.trials {
+            writer.trial = Some(trial);
+            return;
+        }
+        writer.trials = writer.trials.saturating_mul(2).min(TRIALS_MAX);
+        self.take_up(&mut writer, word, anchor);
+    }
+
+    /// Takes up a counter that was left; `word` is that of its record.
+    pub(super) fn take_up(&self, writer: &mut Writer, word: Word, anchor: Anchor) {
+        writer.middle = None;
+        (writer.base, writer.last) = (anchor, anchor);
+        writer.resumed_at = anchor.nanos;
+        let left = Segment::of(self.track.fields(word, 0));
+        let until = self.until(word, &left, anchor.nanos);
+        self.track
+            .bury(Leaves::ToLearn, |_| Segment::dead(until).fields());
+    }
+
+    /// Leaves the counter.
+    pub(super) fn leave(&self, writer: &mut Writer, reason: Unstable) {
+        writer.leaves += 1;
+        writer.trial = None;
+        let counted = writer.last.nanos.saturating_sub(writer.resumed_at);
+        if counted / TRIAL_NS > u64::from(writer.trials) {
+            writer.trials = TRIALS;
+        }
+        let look_at = match reason {
+            Unstable::Jumped => 0,
+            Unstable::WentBack | Unstable::Stuck => u64::MAX,
+        };
+        // Relaxed: as CK18. [CK20]
+        self.look_at.store(look_at, Ordering::Relaxed);
+        let nonce = writer.leaves << 1 | 1;
+        self.track.bury(Leaves::ForGood, |current| {
+            Segment::of(current).left(reason as u64, nonce).fields()
+        });
+    }
+}
+
+impl Trial {
+    const fn begun(anchor: Anchor) -> Self {
+        Self {
+            anchor,
+            rate: None,
+            steady: 0,
+        }
+    }
+
+    /// The next look: whether the reference lies where the pace between the two
+    /// looks before says.
+    fn next(self, anchor: Anchor, step: u64, config: &TscConfig) -> Self {
+        let is_steady = self.rate.is_some_and(|rate| {
+            let allowed = self
+                .anchor
+                .unsure(anchor.count, step, rate)
+                .saturating_add(anchor.unsure(anchor.count, step, rate));
+            let expected = self.anchor.expected(anchor.count, rate);
+            expected.abs_diff(anchor.nanos) <= allowed
+        });
+        Self {
+            anchor,
+            rate: Pace::between(self.anchor, anchor, config),
+            steady: if is_steady { self.steady + 1 } else { 0 },
+        }
+    }
+}
