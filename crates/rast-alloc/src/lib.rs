@@ -98,6 +98,8 @@ mod tally;
 
 // Threads.
 #[cfg(feature = "std")]
+mod adoption;
+#[cfg(feature = "std")]
 mod budget;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod delay;
@@ -141,6 +143,7 @@ pub use stats::{ClassStats, Stats};
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub use {
+    adoption::{Offered, Place, Stack},
     block::Block,
     budget::Budget,
     mailbox::Mailbox,

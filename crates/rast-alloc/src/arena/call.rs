@@ -391,6 +391,7 @@ impl Arena {
         if new >= old {
             self.bytes_taken.add((new - old) as u64);
         } else {
+            self.spend(old - new);
             self.bytes_given.add((old - new) as u64);
         }
     }

@@ -3,7 +3,7 @@
 use super::Arena;
 use crate::os::{self, PAGE};
 use crate::segment::{SEGMENT, Segment};
-use crate::size_class::{CLASSES, SLAB_CLASSES};
+use crate::size_class::{CLASSES, SLAB_CLASSES, size_of_class};
 use crate::slab::SlabList;
 use crate::span::Span;
 use core::ptr::{self, NonNull};
@@ -174,6 +174,7 @@ impl Arena {
         let (slot, spare) = (self.slot(class), &self.spares[class]);
         spare.count.set(0);
         self.put_back(class, spare.head.replace(ptr::null_mut()));
+        self.spend(slot.len(class) * size_of_class(class));
         slot.carried_off(slot.len(class));
         self.put_back(class, slot.head.replace(ptr::null_mut()));
         if class >= SLAB_CLASSES {
