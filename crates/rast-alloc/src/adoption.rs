@@ -107,7 +107,7 @@ impl<T: Offered> Stack<T> {
             // Acquire: as for [AO5], of the top that is found where it fails. [AO7]
             match self
                 .top
-                .compare_exchange_weak(top, rest, Ordering::Relaxed, Ordering::Acquire)
+                .compare_exchange_weak(top, rest, Ordering::Acquire, Ordering::Acquire)
             {
                 Ok(_) => {
                     // Relaxed: the fence below acquires what an offer released that came first. [AO8]

@@ -10,7 +10,9 @@
 //! ```
 //!
 //! 1. Neighbours are joined, so that what a growing block gave back serves the next one whole.
-//! 2. At most [`BYTES`] in [`RANGES`] ranges are kept by an owner; what does not fit goes back at once.
+//! 2. At most [`BYTES`] in [`RANGES`] ranges are kept by an owner; what does not fit is left to all threads
+//!    ([`crate::pool`]), and goes back if that has no room either. An owner that asked for none since the last beat leaves
+//!    what it frees to all threads first.
 //! 3. In a hardened build nobody may touch a block that was freed, and one is taken with the page that guards it, its
 //!    last. Either the range is kept without access, or, from [`MOVED`] bytes on, its memory is moved to addresses that
 //!    nobody knows: that changes an entry for each 2 MiB, where rights are changed page by page. What stands at the old
@@ -24,6 +26,7 @@ use core::ptr::{self, NonNull};
 use crate::hardened::HARDENED;
 use crate::least::Least;
 use crate::os::{self, Access, GUARD, PAGE};
+use crate::pool::POOL;
 
 /// Bytes that an owner keeps at most: as much as glibc serves from its heap before it maps.
 const BYTES: usize = 32 << 20;
@@ -76,6 +79,8 @@ pub(crate) struct Kept {
     bytes: Cell<usize>,
     least: Least,
     puts: Cell<u32>,
+    /// Whether something was asked for since the last beat.
+    is_asked: Cell<bool>,
 }
 
 impl Kept {
@@ -87,11 +92,13 @@ impl Kept {
             bytes: Cell::new(0),
             least: Least::new(),
             puts: Cell::new(0),
+            is_asked: Cell::new(true),
         }
     }
 
     /// Takes `bytes` from the shortest range that has them; what stands in them is not known.
     pub(crate) fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
+        self.is_asked.set(true);
         let fits = self
             .ranges
             .iter()
@@ -146,10 +153,13 @@ impl Kept {
     pub(crate) unsafe fn put(&self, start: NonNull<u8>, bytes: usize) -> usize {
         debug_assert!(start.addr().get().is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE));
         let beaten = self.count();
+        // SAFETY: obligation 1.
+        if !self.is_asked.get() && unsafe { POOL.put(start, bytes) } {
+            return beaten;
+        }
         if bytes > BYTES - self.bytes.get() {
             // SAFETY: obligation 1.
-            unsafe { os::unmap(start, bytes, PAGE) };
-            return beaten + bytes;
+            return beaten + unsafe { give_away(start, bytes) };
         }
         let hidden = if HARDENED {
             // SAFETY: obligation 1.
@@ -162,8 +172,7 @@ impl Kept {
         };
         if !self.join(start.as_ptr(), bytes) {
             // SAFETY: obligation 1, of the range or of where its memory is now.
-            unsafe { os::unmap(start, bytes, PAGE) };
-            return beaten + bytes;
+            return beaten + unsafe { give_away(start, bytes) };
         }
         self.bytes.set(self.bytes.get() + bytes);
         beaten
@@ -254,6 +263,7 @@ impl Kept {
     #[cold]
     pub(crate) fn beat(&self) -> usize {
         self.puts.set(0);
+        self.is_asked.set(false);
         let shed = self.shed(self.least.since_beat());
         self.least.beat(self.bytes.get());
         shed
@@ -288,6 +298,21 @@ impl Kept {
         self.least.shed(shed);
         shed
     }
+}
+
+/// Leaves a range to all threads, or gives it back; returns how many bytes went back.
+///
+/// # Safety
+///
+/// 1. As for [`Kept::put`].
+unsafe fn give_away(start: NonNull<u8>, bytes: usize) -> usize {
+    // SAFETY: obligation 1.
+    if unsafe { POOL.put(start, bytes) } {
+        return 0;
+    }
+    // SAFETY: obligation 1.
+    unsafe { os::unmap(start, bytes, PAGE) };
+    bytes
 }
 
 /// Moves the memory of a block with its guard to addresses that nobody knows; `None`, and only the guard's rights have

@@ -86,6 +86,10 @@ mod misuse;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod os;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod pool;
+#[cfg(feature = "std")]
+mod ranges;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod segment;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod size_class;
@@ -93,6 +97,8 @@ mod size_class;
 mod slab;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod span;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod stranded;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod tally;
 
@@ -148,6 +154,7 @@ pub use {
     budget::Budget,
     mailbox::Mailbox,
     pile::Pile,
+    ranges::Ranges,
     registry::{Entered, Entry, Registry},
     stripes::Stripes,
 };

@@ -11,6 +11,7 @@ use crate::{
     arena::{Arena, LARGE, SPANS},
     level::LEVEL,
     size_class::size_of_class,
+    stranded,
     tally::Tally,
     thread_heap::HEAPS,
 };
@@ -31,7 +32,7 @@ pub struct Stats {
     pub bytes_current: usize,
     /// The most of these at once.
     pub bytes_peak: usize,
-    /// Bytes of address space taken from the system for blocks.
+    /// Bytes of address space taken from the system for blocks, with what the system refused to take back.
     pub bytes_reserved: usize,
     /// Bytes of these that may occupy memory: those of blocks, and of free memory all that was joined with some that was in
     /// use since it came from the system or went back; so never too few, but more than is resident where part of a free
@@ -87,6 +88,7 @@ impl Stats {
             None::<()>
         });
         let mut stats = sums.stats();
+        stats.bytes_reserved += stranded::bytes();
         stats.bytes_peak = LEVEL.offer(stats.bytes_current as u64) as usize;
         stats
     }

@@ -44,7 +44,7 @@ use crate::primitive::{self, CachePadded};
 use crate::registry::{Entered, Entry, Registry};
 use crate::segment::Segment;
 use crate::size_class::size_of_class;
-use crate::span::GRAIN;
+use crate::span::{GRAIN, bytes_for};
 use crate::tally::Tally;
 use crate::thread;
 
@@ -74,6 +74,16 @@ struct Sweep {
     passed: usize,
     /// Whether the next one was begun with.
     is_within: bool,
+}
+
+/// Whether a block may keep its place under another layout, whoever owns it: its class or the length of its span stay.
+#[inline]
+fn fits_as_it_is(old: Layout, new: Layout) -> bool {
+    match (Level::of(old), Level::of(new)) {
+        (Level::Class(from), Level::Class(to)) => from == to,
+        (Level::Span, Level::Span) => bytes_for(old.size()) == bytes_for(new.size()),
+        _ => false,
+    }
 }
 
 /// The heap of a thread.
@@ -154,7 +164,12 @@ impl ThreadHeap {
             return Some(heap);
         }
         let bytes = size_of::<Self>().next_multiple_of(os::PAGE);
-        let place = os::map(bytes, os::PAGE)?.cast::<Self>();
+        let map = || os::map(bytes, os::PAGE);
+        let place = map().or_else(|| {
+            Self::purge_unheld();
+            map()
+        });
+        let place = place?.cast::<Self>();
         // SAFETY: the mapping is new, long enough, and aligned to a page.
         unsafe { place.write(Self::new()) };
         // SAFETY: it was written above and is never unmapped.
@@ -188,6 +203,19 @@ impl ThreadHeap {
 
     /// Takes a block; null if the system has no memory. Only the holder calls it.
     pub(crate) fn allocate(&self, layout: Layout) -> *mut u8 {
+        let mut block = self.allocate_once(layout);
+        if block.is_null() {
+            self.again(layout, || {
+                block = self.allocate_once(layout);
+                !block.is_null()
+            });
+        }
+        block
+    }
+
+    /// As [`allocate`](Self::allocate), of what is at hand or the system grants at once.
+    #[inline]
+    fn allocate_once(&self, layout: Layout) -> *mut u8 {
         let level = Level::of(layout);
         if let Level::Class(class) = level {
             let block = self.arena.pop(class, layout.size());
@@ -207,7 +235,13 @@ impl ThreadHeap {
         if !matches!(Level::of(layout), Level::Class(class) if self.arena.has_first(class)) {
             self.turn(Level::of(layout).slot());
         }
-        let block = self.arena.allocate_zeroed(layout);
+        let mut block = self.arena.allocate_zeroed(layout);
+        if block.is_null() {
+            self.again(layout, || {
+                block = self.arena.allocate_zeroed(layout);
+                !block.is_null()
+            });
+        }
         self.tell_taken(block, layout);
         block
     }
@@ -424,6 +458,35 @@ impl ThreadHeap {
         unsafe { parcel::check_carrier(link, size) };
     }
 
+    /// Asks for memory again that the system refused: after this heap gave back what it does not need, and, unless that
+    /// was enough, as `ask` says, after the others did. Only the holder calls it.
+    ///
+    /// Cost: linear in what is unused, and in the heaps; there is no third attempt.
+    #[cold]
+    #[inline(never)]
+    fn again(&self, layout: Layout, mut ask: impl FnMut() -> bool) {
+        if layout.size() > os::ADDRESSES {
+            return;
+        }
+        self.purge();
+        if !ask() {
+            Self::purge_others();
+            ask();
+        }
+    }
+
+    /// Gives back the memory of the heaps that nobody holds.
+    #[cold]
+    pub(crate) fn purge_unheld() {
+        HEAPS.find(|heap| {
+            if heap.mailbox.claim() {
+                heap.purge();
+                heap.leave();
+            }
+            None::<()>
+        });
+    }
+
     /// Tells the process of a block that was taken, if much has changed by that.
     #[inline]
     fn tell_taken(&self, block: *mut u8, layout: Layout) {
@@ -447,24 +510,56 @@ impl ThreadHeap {
         new: Layout,
     ) -> *mut u8 {
         // SAFETY: obligation 1.
-        if unsafe { self.has(block, old) } {
+        let is_own = unsafe { self.has(block, old) };
+        if !is_own && fits_as_it_is(old, new) {
+            // What the block is asked for is counted here, as what is freed of others is.
+            self.arena.count_resize(old.size(), new.size());
+            self.arena.tell();
+            return block.as_ptr();
+        }
+        let resize = || {
+            if !is_own {
+                return ptr::null_mut();
+            }
             // SAFETY: obligation 1, and the block is this heap's, or large.
-            let resized = unsafe { self.arena.resize(block, old, new) };
-            if !resized.is_null() {
-                self.arena.tell();
-                return resized;
+            unsafe { self.arena.resize(block, old, new) }
+        };
+        let mut resized = resize();
+        if resized.is_null() {
+            let mut moved = self.allocate_once(new);
+            if moved.is_null() {
+                // With more memory it may be lengthened where it stands.
+                self.again(new, || {
+                    resized = resize();
+                    if resized.is_null() {
+                        moved = self.allocate_once(new);
+                    }
+                    !(resized.is_null() && moved.is_null())
+                });
+            }
+            if !moved.is_null() {
+                // SAFETY: obligation 1, and the other block is new, of the new layout.
+                unsafe { self.replace(block, old, moved, new) };
+                return moved;
             }
         }
-        let moved = self.allocate(new);
-        if moved.is_null() {
-            return moved;
-        }
+        self.arena.tell();
+        resized
+    }
+
+    /// Copies what a block holds to another one that takes its place, and gives it back.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of a thread's heap with the layout `old`, and the caller gives it up.
+    /// 2. `moved` is a new block with the layout `new`.
+    #[inline]
+    unsafe fn replace(&self, block: NonNull<u8>, old: Layout, moved: *mut u8, new: Layout) {
         self.arena.count_move();
         // SAFETY: both blocks are at least as long as the shorter layout, and different.
         unsafe { moved.copy_from_nonoverlapping(block.as_ptr(), old.size().min(new.size())) };
         // SAFETY: obligation 1.
         unsafe { self.deallocate(block, old) };
-        moved
     }
 
     /// Delivers what this thread freed of others and takes in what others freed of it. Only the holder calls it.

@@ -736,6 +736,8 @@ fn a_parked_heap_that_is_abandoned_is_adopted_or_offered() {
         let home = Orphanage::new();
         let orphan = &home.orphans[0];
         orphan.is_parked.store(true, Ordering::Relaxed);
+        // An offer that came late, after the heap was adopted and parked again.
+        home.offer(orphan);
         let theirs = Arc::clone(&home);
         // It holds the heap already.
         let tender = thread::spawn(move || theirs.leave(&theirs.orphans[0]));

@@ -2,6 +2,7 @@
 
 use super::Arena;
 use crate::os::{self, PAGE};
+use crate::pool::POOL;
 use crate::segment::{SEGMENT, Segment};
 use crate::size_class::{CLASSES, SLAB_CLASSES, size_of_class};
 use crate::slab::SlabList;
@@ -108,7 +109,8 @@ impl Arena {
     ///
     /// Cost: linear in the blocks of the lists and in the free spans.
     pub(crate) fn purge(&self) -> usize {
-        let kept = self.shed_kept();
+        os::unmap_stranded();
+        let kept = self.shed_kept() + self.shed_pool(usize::MAX);
         self.empty_lists();
         let shed = self.shed(usize::MAX) + self.clear_shelf();
         kept + shed + self.spans.purge(2 * PAGE, discard)
@@ -119,6 +121,17 @@ impl Arena {
         let bytes = self.shelf.clear();
         self.reserved.subtract(bytes as u64);
         bytes
+    }
+
+    /// Gives up to `most` bytes of what is kept for all threads back; returns how many bytes that were.
+    fn shed_pool(&self, most: usize) -> usize {
+        if !self.larges.is_untracked() {
+            return 0;
+        }
+        // It was added in another heap's sum; the total is right.
+        let shed = POOL.shed(most);
+        self.reserved.subtract(shed as u64);
+        shed
     }
 
     /// Gives all kept mappings back; returns how many bytes that were.
@@ -143,6 +156,7 @@ impl Arena {
             }
         }
         self.reserved.subtract(self.kept.look() as u64);
+        self.reserved.subtract(POOL.look() as u64);
         self.unneeded.set(self.shelf.look());
         self.step(true)
     }
