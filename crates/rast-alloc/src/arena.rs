@@ -703,12 +703,39 @@ pub(crate) unsafe fn check_given(block: NonNull<u8>, layout: Layout) {
     if HARDENED {
         hardened::post(block.as_ptr(), level.slot(), layout.size());
     } else if cfg!(debug_assertions) {
-        match level {
-            // SAFETY: obligation 1.
-            Level::Class(class) => unsafe { check_class(class, block.as_ptr()) },
-            // SAFETY: as above.
-            _ => unsafe { check_span(block, layout.size()) },
-        }
+        // SAFETY: obligation 1.
+        unsafe { check_layout(block, layout) };
+    }
+}
+
+/// What is checked of another owner's block that keeps its place: all of it in a hardened build, the layout where debug
+/// assertions are on.
+///
+/// # Safety
+///
+/// 1. `block` lies in a mapped segment.
+#[inline]
+pub(crate) unsafe fn check_kept(block: NonNull<u8>, layout: Layout) {
+    let level = Level::of(layout);
+    if HARDENED {
+        hardened::check_used(block.as_ptr(), level.slot(), layout.size());
+    } else if cfg!(debug_assertions) {
+        // SAFETY: obligation 1.
+        unsafe { check_layout(block, layout) };
+    }
+}
+
+/// Ends the process if a block was not taken with this layout, as far as that is seen.
+///
+/// # Safety
+///
+/// 1. `block` lies in a mapped segment.
+unsafe fn check_layout(block: NonNull<u8>, layout: Layout) {
+    match Level::of(layout) {
+        // SAFETY: obligation 1.
+        Level::Class(class) => unsafe { check_class(class, block.as_ptr()) },
+        // SAFETY: as above.
+        _ => unsafe { check_span(block, layout.size()) },
     }
 }
 

@@ -30,7 +30,7 @@ use core::ptr::{self, NonNull};
 
 use crate::Layout;
 use crate::adoption::{Offered, Place, Stack};
-use crate::arena::{Arena, LARGE, Level, Run, SLOTS, SPANS};
+use crate::arena::{Arena, LARGE, Level, Run, SLOTS, SPANS, check_kept};
 use crate::block::Block;
 use crate::delay::DELAY;
 use crate::hardened::units::Afar;
@@ -512,6 +512,8 @@ impl ThreadHeap {
         // SAFETY: obligation 1.
         let is_own = unsafe { self.has(block, old) };
         if !is_own && fits_as_it_is(old, new) {
+            // SAFETY: obligation 1: the block lies in a mapped segment.
+            unsafe { check_kept(block, old) };
             // What the block is asked for is counted here, as what is freed of others is.
             self.arena.count_resize(old.size(), new.size());
             self.arena.tell();

@@ -224,3 +224,138 @@ fn refusals_end() {
         }
     });
 }
+
+/// Mappings of this process, as the system lists them.
+fn mappings() -> usize {
+    std::fs::read_to_string("/proc/self/maps")
+        .unwrap()
+        .lines()
+        .count()
+}
+
+/// Takes as many mappings as the system lets a process have; `None` if its limit is too high for a test.
+fn fill_mappings() -> Option<(*mut libc::c_void, usize)> {
+    const PAGE: usize = 4096;
+    let text = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+    let most: usize = text.trim().parse().unwrap();
+    if most > 1 << 20 {
+        return None;
+    }
+    let bytes = 2 * most * PAGE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address that the system chooses.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
+    assert_ne!(start, libc::MAP_FAILED);
+    for index in 0..most {
+        let page = start.wrapping_byte_add((2 * index + 1) * PAGE);
+        // SAFETY: a page of the mapping above, which nothing uses.
+        if unsafe { libc::mprotect(page, PAGE, libc::PROT_READ) } != 0 {
+            return Some((start, bytes));
+        }
+    }
+    panic!("the system has no such limit");
+}
+
+/// Where the system cannot split a mapping, what is given back of it loses its memory, stays counted, and goes back later.
+#[test]
+fn the_limit_of_mappings_loses_nothing() {
+    apart("the_limit_of_mappings_loses_nothing", || {
+        const SIZE: usize = 3 * MIB;
+        let take = || -> NonNull<u8> {
+            let block = RastAlloc.allocate(layout(SIZE)).unwrap().cast();
+            // SAFETY: the block is new and this long.
+            unsafe { block.write_bytes(7, SIZE) };
+            block
+        };
+        let mut blocks: Vec<_> = (0..100).map(|_| take()).collect();
+        let full = RastAlloc::stats();
+        let Some((start, bytes)) = fill_mappings() else {
+            return;
+        };
+        let mut rest = Vec::new();
+        for (index, block) in blocks.drain(..).enumerate() {
+            if index % 2 == 0 {
+                rest.push(block);
+                continue;
+            }
+            // SAFETY: taken above, and given back once.
+            unsafe { RastAlloc.deallocate(block, layout(SIZE)) };
+        }
+        // What is kept is purged, as far as the system allows it.
+        RastAlloc::purge();
+        let half = RastAlloc::stats();
+        assert_eq!(half.bytes_current, rest.len() * SIZE);
+        if cfg!(not(feature = "hardened")) {
+            assert!(half.bytes_reserved > half.bytes_current, "{half}");
+            assert!(half.bytes_reserved <= full.bytes_reserved, "{half}");
+            // Of those that the system did not take back some are used again.
+            let again = RastAlloc
+                .allocate_zeroed(layout(SIZE))
+                .unwrap()
+                .cast::<u8>();
+            // SAFETY: the block is this long, and in use.
+            let zeroes = unsafe { core::slice::from_raw_parts(again.as_ptr(), SIZE) };
+            assert!(zeroes.iter().all(|byte| *byte == 0));
+            rest.push(again);
+        }
+        // SAFETY: the mapping was made above, and nothing uses it.
+        assert_eq!(unsafe { libc::munmap(start, bytes) }, 0);
+        RastAlloc::purge();
+        let purged = RastAlloc::stats();
+        assert!(
+            purged.bytes_reserved < purged.bytes_current + 4 * MIB,
+            "{purged}"
+        );
+        for (index, block) in rest.into_iter().enumerate() {
+            if index < 50 {
+                // SAFETY: the block is this long, and in use.
+                let bytes = unsafe { core::slice::from_raw_parts(block.as_ptr(), SIZE) };
+                assert!(bytes.iter().all(|byte| *byte == 7));
+            }
+            // SAFETY: taken above, and given back once.
+            unsafe { RastAlloc.deallocate(block, layout(SIZE)) };
+        }
+        RastAlloc::purge();
+        assert_eq!(RastAlloc::stats().bytes_reserved, 0);
+    });
+}
+
+/// Long random runs need no more mappings than what they hold: neighbours are one mapping for the system.
+#[test]
+fn mappings_do_not_grow_in_number() {
+    apart("mappings_do_not_grow_in_number", || {
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        let mut random = move |most: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 20) as usize % most
+        };
+        let mut blocks: Vec<(NonNull<u8>, usize)> = Vec::new();
+        let mut most = 0;
+        for step in 0..30_000 {
+            if blocks.len() < 100 && random(3) > 0 {
+                let size = match random(3) {
+                    0 => 1 + random(100_000),
+                    1 => 1 + random(MIB),
+                    _ => MIB + random(4 * MIB),
+                };
+                let block = RastAlloc.allocate(layout(size)).unwrap().cast();
+                blocks.push((block, size));
+            } else if !blocks.is_empty() {
+                let (block, size) = blocks.swap_remove(random(blocks.len()));
+                // SAFETY: taken above, and given back once.
+                unsafe { RastAlloc.deallocate(block, layout(size)) };
+            }
+            if step % 1000 == 0 {
+                most = most.max(mappings());
+                if step % 5000 == 0 {
+                    RastAlloc::purge();
+                }
+            }
+        }
+        // A hardened build has a page of its own behind each large block, and two in each segment.
+        let least = if cfg!(feature = "hardened") { 600 } else { 200 };
+        assert!(most < least, "{most} mappings");
+    });
+}
