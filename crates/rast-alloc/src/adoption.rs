@@ -96,28 +96,25 @@ impl<T: Offered> Stack<T> {
 
     /// Takes the value that was put on last; lock-free. The caller has to find out whether it may be used.
     pub fn take(&self) -> Option<&T> {
-        // Acquire: pairs with the Release in `offer`; later exchanges continue its release. [AO5]
-        let mut top = self.top.load(Ordering::Acquire);
         loop {
+            // Acquire: pairs with the Release in `offer`; later exchanges continue its release. [AO5]
+            let top = self.top.load(Ordering::Acquire);
             // SAFETY: values live as long as the stack, and are whole: see above.
             let value = unsafe { top.ptr().as_ref() }?;
             // Relaxed: if the value was taken meanwhile this may be a later link, and the count refuses the exchange. [AO6]
             let next = value.place().next.load(Ordering::Relaxed);
             let rest = WideTaggedPtr::new(next, top.count().wrapping_add(1));
-            // Acquire: as for [AO5], of the top that is found where it fails. [AO7]
-            match self
-                .top
-                .compare_exchange_weak(top, rest, Ordering::Acquire, Ordering::Acquire)
-            {
-                Ok(_) => {
-                    // Relaxed: the fence below acquires what an offer released that came first. [AO8]
-                    value.place().is_offered.swap(false, Ordering::Relaxed);
-                    // SeqCst: pairs with the fence in `Mailbox::release`: either the caller sees that the value was
-                    // released, or the thread that released it sees what this one did, or acquired, before. [AO9]
-                    fence(Ordering::SeqCst);
-                    return Some(value);
-                }
-                Err(now) => top = now,
+            // Relaxed: nothing was written, and what is read was acquired above. [AO7]
+            let taken =
+                self.top
+                    .compare_exchange_weak(top, rest, Ordering::Relaxed, Ordering::Relaxed);
+            if taken.is_ok() {
+                // Relaxed: the fence below acquires what an offer released that came first. [AO8]
+                value.place().is_offered.swap(false, Ordering::Relaxed);
+                // SeqCst: pairs with the fence in `Mailbox::release`: either the caller sees that the value was
+                // released, or the thread that released it sees what this one did, or acquired, before. [AO9]
+                fence(Ordering::SeqCst);
+                return Some(value);
             }
         }
     }

@@ -48,24 +48,13 @@ pub(crate) mod refusal {
     /// The calls that may be refused.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub(crate) enum Call {
-        Map,
         Protect,
         Relocate,
         Remap,
-        Unmap,
     }
 
     std::thread_local! {
         static PLAN: Cell<Option<(Call, u32)>> = const { Cell::new(None) };
-        static ALWAYS: Cell<Option<Call>> = const { Cell::new(None) };
-    }
-
-    /// Has all calls of a kind refused while `f` runs.
-    pub(crate) fn always<R>(call: Call, f: impl FnOnce() -> R) -> R {
-        ALWAYS.set(Some(call));
-        let result = f();
-        ALWAYS.set(None);
-        result
     }
 
     /// Has one call refused, once: that of this kind before which so many others of it pass.
@@ -80,9 +69,6 @@ pub(crate) mod refusal {
 
     /// Whether this call is to be refused.
     pub(super) fn is_due(call: Call) -> bool {
-        if ALWAYS.get() == Some(call) {
-            return true;
-        }
         match PLAN.get() {
             Some((planned, 0)) if planned == call => {
                 PLAN.set(None);
@@ -127,10 +113,6 @@ mod unix {
 
     /// Maps zeroed pages, at the address `wish` if that is free.
     fn map_pages(bytes: usize, wish: usize) -> Option<NonNull<u8>> {
-        #[cfg(test)]
-        if refusal::is_due(refusal::Call::Map) {
-            return None;
-        }
         // SAFETY: an anonymous mapping at an address that the kernel chooses touches nothing that exists; it takes a wish
         // only if nothing is mapped there.
         let start = unsafe {
@@ -231,10 +213,6 @@ mod unix {
     ///
     /// 1. As for [`unmap`].
     unsafe fn try_unmap(start: NonNull<u8>, bytes: usize) -> bool {
-        #[cfg(test)]
-        if refusal::is_due(refusal::Call::Unmap) {
-            return false;
-        }
         // SAFETY: obligation 1.
         unsafe { libc::munmap(start.as_ptr().cast::<c_void>(), bytes) == 0 }
     }
