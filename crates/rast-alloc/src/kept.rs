@@ -26,7 +26,7 @@ use core::ptr::{self, NonNull};
 use crate::hardened::HARDENED;
 use crate::least::Least;
 use crate::os::{self, Access, GUARD, PAGE};
-use crate::pool::POOL;
+use crate::pool::pool;
 
 /// Bytes that an owner keeps at most: as much as glibc serves from its heap before it maps.
 const BYTES: usize = 32 << 20;
@@ -79,7 +79,7 @@ pub(crate) struct Kept {
     bytes: Cell<usize>,
     least: Least,
     puts: Cell<u32>,
-    /// Whether something was asked for since the last beat.
+    /// Whether a range was asked for since the last beat.
     is_asked: Cell<bool>,
 }
 
@@ -92,7 +92,7 @@ impl Kept {
             bytes: Cell::new(0),
             least: Least::new(),
             puts: Cell::new(0),
-            is_asked: Cell::new(true),
+            is_asked: Cell::new(false),
         }
     }
 
@@ -152,9 +152,10 @@ impl Kept {
     ///    give them back.
     pub(crate) unsafe fn put(&self, start: NonNull<u8>, bytes: usize) -> usize {
         debug_assert!(start.addr().get().is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE));
+        let is_asked = self.is_asked.get();
         let beaten = self.count();
         // SAFETY: obligation 1.
-        if !self.is_asked.get() && unsafe { POOL.put(start, bytes) } {
+        if !is_asked && unsafe { pool().put(start, bytes) } {
             return beaten;
         }
         if bytes > BYTES - self.bytes.get() {
@@ -307,7 +308,7 @@ impl Kept {
 /// 1. As for [`Kept::put`].
 unsafe fn give_away(start: NonNull<u8>, bytes: usize) -> usize {
     // SAFETY: obligation 1.
-    if unsafe { POOL.put(start, bytes) } {
+    if unsafe { pool().put(start, bytes) } {
         return 0;
     }
     // SAFETY: obligation 1.
@@ -362,13 +363,20 @@ mod tests {
     use super::*;
     use crate::os::refusal::{self, Call};
 
+    /// One that was asked for a range, so that it keeps what is put in.
+    fn asked() -> Kept {
+        let kept = Kept::new();
+        assert!(kept.take(PAGE).is_none());
+        kept
+    }
+
     fn kept() -> usize {
         64 * PAGE
     }
 
     #[test]
     fn what_was_put_in_is_taken_grown_and_joined() {
-        let kept_ranges = Kept::new();
+        let kept_ranges = asked();
         let start = os::map(kept(), PAGE).unwrap();
         // SAFETY: the mapping is new, and nobody uses it.
         assert_eq!(unsafe { kept_ranges.put(start, kept()) }, 0);
@@ -398,7 +406,7 @@ mod tests {
             return;
         }
         let bytes = 2 * MOVED;
-        let kept_ranges = Kept::new();
+        let kept_ranges = asked();
         let start = os::map(bytes, PAGE).unwrap();
         for round in 0..20_u8 {
             let block = kept_ranges.take(bytes).unwrap_or(start);
@@ -448,7 +456,7 @@ mod tests {
             return;
         }
         let bytes = 16 * PAGE;
-        let kept_ranges = Kept::new();
+        let kept_ranges = asked();
         let start = os::map(2 * bytes, PAGE).unwrap();
         // SAFETY: the mapping is new, and nobody uses it.
         assert_eq!(unsafe { kept_ranges.put(start, 2 * bytes) }, 0);
@@ -476,7 +484,7 @@ mod tests {
             return;
         }
         let bytes = 2 * MOVED;
-        let kept_ranges = Kept::new();
+        let kept_ranges = asked();
         let block = os::map(bytes, PAGE).unwrap();
         // SAFETY: the mapping is this long.
         unsafe { block.write(7) };
@@ -497,7 +505,7 @@ mod tests {
 
     #[test]
     fn neighbours_on_both_sides_are_joined() {
-        let kept_ranges = Kept::new();
+        let kept_ranges = asked();
         let start = os::map(3 * PAGE, PAGE).unwrap();
         let part = |index: usize| NonNull::new(start.as_ptr().wrapping_add(index * PAGE)).unwrap();
         for index in [0, 2, 1] {
@@ -511,7 +519,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_and_what_stands_unused_goes_back() {
-        let kept_ranges = Kept::new();
+        let kept_ranges = asked();
         let start = os::map(BYTES + PAGE, PAGE).unwrap();
         // SAFETY: the mapping is new, and nobody uses it.
         let too_long = unsafe { kept_ranges.put(start, BYTES + PAGE) };
@@ -531,7 +539,7 @@ mod tests {
 
     #[test]
     fn beats_and_looks_have_a_least_each() {
-        let kept_ranges = Kept::new();
+        let kept_ranges = asked();
         let bytes = 4 * PAGE;
         let put = |start| {
             // SAFETY: a mapping that is new, or was taken, and that nobody uses.

@@ -27,7 +27,20 @@ const BYTES: usize = 32 << 20;
 const RANGES: usize = 16;
 
 /// The pool of the process.
-pub(crate) static POOL: Pool = Pool::new();
+#[cfg(not(test))]
+pub(crate) fn pool() -> &'static Pool {
+    static POOL: Pool = Pool::new();
+    &POOL
+}
+
+/// The pool of a test, which runs on a thread of its own.
+#[cfg(test)]
+pub(crate) fn pool() -> &'static Pool {
+    std::thread_local! {
+        static POOL: &'static Pool = std::boxed::Box::leak(std::boxed::Box::new(Pool::new()));
+    }
+    POOL.with(|pool| *pool)
+}
 
 /// Ranges for all threads.
 pub(crate) struct Pool {
@@ -73,7 +86,9 @@ impl Pool {
         if HARDENED || self.bytes.load(Ordering::Relaxed) < bytes {
             return None;
         }
-        let taken = self.ranges.take(|_, length| length >= bytes)?;
+        let taken = self
+            .ranges
+            .take(|_, length| (length >= bytes).then_some(length))?;
         let left = self.fell(taken.1);
         // Relaxed: a hint what to give back. [AP10]
         self.least.fetch_min(left, Ordering::Relaxed);
@@ -123,10 +138,11 @@ impl Pool {
         shed
     }
 
-    /// Gives ranges back until there are none of at most the rest of `most` bytes; returns how many bytes went.
+    /// Gives up to `most` bytes back, in whole ranges, the longest first; returns how many bytes went.
     pub(crate) fn shed(&self, most: usize) -> usize {
         let mut shed = 0;
-        while let Some((start, bytes)) = self.ranges.take(|_, bytes| bytes <= most - shed) {
+        let longest = |left| move |_, bytes| (bytes <= left).then_some(BYTES - bytes);
+        while let Some((start, bytes)) = self.ranges.take(longest(most - shed)) {
             self.fell(bytes);
             // SAFETY: whole pages that this thread alone has, by the obligation of `put`.
             unsafe { os::unmap(start, bytes, PAGE) };

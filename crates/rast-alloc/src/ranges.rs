@@ -68,19 +68,21 @@ impl<const N: usize> Ranges<N> {
         })
     }
 
-    /// Takes the shortest range for which `fits`, by its start and length, says so; wait-free.
-    pub fn take(&self, fits: impl Fn(usize, usize) -> bool) -> Option<(NonNull<u8>, usize)> {
+    /// Takes the range that `rank`, by start and length, gives the lowest number, if it gives any one; wait-free.
+    pub fn take(
+        &self,
+        rank: impl Fn(usize, usize) -> Option<usize>,
+    ) -> Option<(NonNull<u8>, usize)> {
         // Another thread may take the one that was chosen: then the next best, as often as there are places.
         self.places.iter().find_map(|_| {
-            let words = self.places.iter().map(|place| {
+            let ranked = self.places.iter().filter_map(|place| {
                 // Relaxed: a hint; the exchange decides. [AP3]
-                (place, place.load(Ordering::Relaxed))
-            });
-            let fitting = words.filter(|&(_, word)| {
+                let word = place.load(Ordering::Relaxed);
                 let (start, bytes) = unpack(word);
-                word != 0 && fits(start, bytes)
+                let rank = if word == 0 { None } else { rank(start, bytes) };
+                Some((rank?, place, word))
             });
-            let (place, word) = fitting.min_by_key(|&(_, word)| unpack(word).1)?;
+            let (_, place, word) = ranked.min_by_key(|ranked| ranked.0)?;
             // Acquire: pairs with the Release in `put`. [AP4]
             place
                 .compare_exchange(word, 0, Ordering::Acquire, Ordering::Relaxed)
@@ -110,7 +112,7 @@ mod tests {
         assert!(ranges.put(at(1 << 39), 6 * UNIT));
         assert!(!ranges.put(at(300), UNIT), "no place is left");
         let take = |pages: usize| {
-            let taken = ranges.take(|_, bytes| bytes >= pages * UNIT)?;
+            let taken = ranges.take(|_, bytes| (bytes >= pages * UNIT).then_some(bytes))?;
             Some((taken.0.addr().get() / UNIT, taken.1 / UNIT))
         };
         assert_eq!(take(5), Some((1 << 39, 6)));

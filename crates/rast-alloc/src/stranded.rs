@@ -39,8 +39,8 @@ pub(crate) fn take(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     if HARDENED || self::bytes() == 0 {
         return None;
     }
-    let (start, bytes) =
-        RANGES.take(|start, length| length == bytes && start.is_multiple_of(align))?;
+    let (start, bytes) = RANGES
+        .take(|start, length| (length == bytes && start.is_multiple_of(align)).then_some(0))?;
     forget(bytes);
     Some(start)
 }
@@ -52,7 +52,7 @@ pub(crate) fn retry(unmap: impl Fn(NonNull<u8>, usize) -> bool) {
     }
     // Each once, although those that are refused are put back.
     for _ in 0..64 {
-        let Some((start, bytes)) = RANGES.take(|_, _| true) else {
+        let Some((start, bytes)) = RANGES.take(|_, _| Some(0)) else {
             return;
         };
         if unmap(start, bytes) {

@@ -30,7 +30,7 @@ use core::ptr::{self, NonNull};
 
 use crate::Layout;
 use crate::adoption::{Offered, Place, Stack};
-use crate::arena::{Arena, LARGE, Level, Run, SLOTS, SPANS, check_kept};
+use crate::arena::{Arena, LARGE, Level, Run, SLOTS, SPANS};
 use crate::block::Block;
 use crate::delay::DELAY;
 use crate::hardened::units::Afar;
@@ -44,11 +44,13 @@ use crate::primitive::{self, CachePadded};
 use crate::registry::{Entered, Entry, Registry};
 use crate::segment::Segment;
 use crate::size_class::size_of_class;
-use crate::span::{GRAIN, bytes_for};
+use crate::span::GRAIN;
 use crate::tally::Tally;
 use crate::thread;
 
+mod again;
 mod post;
+mod resize;
 
 /// Owners that a thread collects blocks for at a time.
 const PARCELS: usize = 8;
@@ -74,16 +76,6 @@ struct Sweep {
     passed: usize,
     /// Whether the next one was begun with.
     is_within: bool,
-}
-
-/// Whether a block may keep its place under another layout, whoever owns it: its class or the length of its span stay.
-#[inline]
-fn fits_as_it_is(old: Layout, new: Layout) -> bool {
-    match (Level::of(old), Level::of(new)) {
-        (Level::Class(from), Level::Class(to)) => from == to,
-        (Level::Span, Level::Span) => bytes_for(old.size()) == bytes_for(new.size()),
-        _ => false,
-    }
 }
 
 /// The heap of a thread.
@@ -458,35 +450,6 @@ impl ThreadHeap {
         unsafe { parcel::check_carrier(link, size) };
     }
 
-    /// Asks for memory again that the system refused: after this heap gave back what it does not need, and, unless that
-    /// was enough, as `ask` says, after the others did. Only the holder calls it.
-    ///
-    /// Cost: linear in what is unused, and in the heaps; there is no third attempt.
-    #[cold]
-    #[inline(never)]
-    fn again(&self, layout: Layout, mut ask: impl FnMut() -> bool) {
-        if layout.size() > os::ADDRESSES {
-            return;
-        }
-        self.purge();
-        if !ask() {
-            Self::purge_others();
-            ask();
-        }
-    }
-
-    /// Gives back the memory of the heaps that nobody holds.
-    #[cold]
-    pub(crate) fn purge_unheld() {
-        HEAPS.find(|heap| {
-            if heap.mailbox.claim() {
-                heap.purge();
-                heap.leave();
-            }
-            None::<()>
-        });
-    }
-
     /// Tells the process of a block that was taken, if much has changed by that.
     #[inline]
     fn tell_taken(&self, block: *mut u8, layout: Layout) {
@@ -494,74 +457,6 @@ impl ThreadHeap {
             self.arena.earn(layout.size());
         }
         self.arena.tell();
-    }
-
-    /// Changes a block's size, whoever owns it; null if the system has no memory, and nothing has changed. Only the holder
-    /// calls it.
-    ///
-    /// # Safety
-    ///
-    /// 1. `block` is a block of a thread's heap with the layout `old`, `new` has the same alignment, and the caller gives
-    ///    the block up if the call succeeds.
-    pub(crate) unsafe fn reallocate(
-        &self,
-        block: NonNull<u8>,
-        old: Layout,
-        new: Layout,
-    ) -> *mut u8 {
-        // SAFETY: obligation 1.
-        let is_own = unsafe { self.has(block, old) };
-        if !is_own && fits_as_it_is(old, new) {
-            // SAFETY: obligation 1: the block lies in a mapped segment.
-            unsafe { check_kept(block, old) };
-            // What the block is asked for is counted here, as what is freed of others is.
-            self.arena.count_resize(old.size(), new.size());
-            self.arena.tell();
-            return block.as_ptr();
-        }
-        let resize = || {
-            if !is_own {
-                return ptr::null_mut();
-            }
-            // SAFETY: obligation 1, and the block is this heap's, or large.
-            unsafe { self.arena.resize(block, old, new) }
-        };
-        let mut resized = resize();
-        if resized.is_null() {
-            let mut moved = self.allocate_once(new);
-            if moved.is_null() {
-                // With more memory it may be lengthened where it stands.
-                self.again(new, || {
-                    resized = resize();
-                    if resized.is_null() {
-                        moved = self.allocate_once(new);
-                    }
-                    !(resized.is_null() && moved.is_null())
-                });
-            }
-            if !moved.is_null() {
-                // SAFETY: obligation 1, and the other block is new, of the new layout.
-                unsafe { self.replace(block, old, moved, new) };
-                return moved;
-            }
-        }
-        self.arena.tell();
-        resized
-    }
-
-    /// Copies what a block holds to another one that takes its place, and gives it back.
-    ///
-    /// # Safety
-    ///
-    /// 1. `block` is a block of a thread's heap with the layout `old`, and the caller gives it up.
-    /// 2. `moved` is a new block with the layout `new`.
-    #[inline]
-    unsafe fn replace(&self, block: NonNull<u8>, old: Layout, moved: *mut u8, new: Layout) {
-        self.arena.count_move();
-        // SAFETY: both blocks are at least as long as the shorter layout, and different.
-        unsafe { moved.copy_from_nonoverlapping(block.as_ptr(), old.size().min(new.size())) };
-        // SAFETY: obligation 1.
-        unsafe { self.deallocate(block, old) };
     }
 
     /// Delivers what this thread freed of others and takes in what others freed of it. Only the holder calls it.

@@ -9,7 +9,7 @@ use rast_alloc::primitive::sync::Arc;
 use rast_alloc::primitive::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use rast_alloc::primitive::thread;
 use rast_alloc::{
-    Block, Budget, Entered, Entry, Mailbox, Offered, Pile, Place, Registry, Stack, Stripes,
+    Block, Budget, Entered, Entry, Mailbox, Offered, Pile, Place, Ranges, Registry, Stack, Stripes,
 };
 
 /// What a mailbox guards: how many blocks came home, and how often each did.
@@ -748,5 +748,47 @@ fn a_parked_heap_that_is_abandoned_is_adopted_or_offered() {
         tender.join().unwrap();
         let is_adopted = adopter.join().unwrap();
         assert_ne!(is_adopted, home.adopt().is_some());
+    });
+}
+
+/// A page that is put away as a range.
+#[repr(align(4096))]
+struct Page(UnsafeCell<usize>);
+
+/// Of two threads that take a range one has it, as it was left.
+#[test]
+fn a_range_is_taken_by_one() {
+    model(|| {
+        let page = Box::into_raw(Box::new(Page(UnsafeCell::new(1))));
+        let ranges = Arc::new(Ranges::<1>::new());
+        let take = |ranges: &Ranges<1>| {
+            let Some((start, bytes)) = ranges.take(|_, bytes| Some(bytes)) else {
+                return 0;
+            };
+            assert_eq!(bytes, 4096);
+            let page = start.cast::<Page>();
+            // SAFETY: the page lives until the end of the model.
+            let page = unsafe { page.as_ref() };
+            // SAFETY: whoever took the range has the page alone.
+            page.0.with_mut(|at| unsafe { *at += 1 });
+            3
+        };
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let theirs = Arc::clone(&ranges);
+                thread::spawn(move || take(&theirs))
+            })
+            .collect();
+        // SAFETY: the page lives until the end of the model.
+        let first = unsafe { &*page };
+        // SAFETY: the page is not put away yet.
+        first.0.with_mut(|at| unsafe { *at += 1 });
+        let start = std::ptr::NonNull::new(page.cast()).expect("a box is never null");
+        assert!(ranges.put(start, 4096));
+        let taken: usize = others.into_iter().map(|other| other.join().unwrap()).sum();
+        let left = take(&ranges);
+        assert_eq!(taken + left, 3, "once, and as it was left");
+        // SAFETY: nobody has it any more.
+        drop(unsafe { Box::from_raw(page) });
     });
 }

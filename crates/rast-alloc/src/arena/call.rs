@@ -13,7 +13,7 @@ use super::{Arena, LARGE, SPANS, check_span};
 use crate::Layout;
 use crate::hardened::{self, HARDENED};
 use crate::os::PAGE;
-use crate::pool::POOL;
+use crate::pool::pool;
 use crate::segment::{SEGMENT, SLOT};
 use crate::size_class::{
     CACHED_MAX, SLAB_CLASSES, SLAB_MAX, class_of, key_of, size_of_class, small_class_of,
@@ -204,7 +204,7 @@ impl Arena {
 
     /// Takes bytes from what other threads left for all, and keeps what is more.
     fn take_pooled(&self, bytes: usize) -> Option<NonNull<u8>> {
-        let (start, length) = POOL.take(bytes)?;
+        let (start, length) = pool().take(bytes)?;
         if length > bytes {
             // SAFETY: the range is longer than this.
             let rest = unsafe { start.add(bytes) };

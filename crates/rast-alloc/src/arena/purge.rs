@@ -2,7 +2,7 @@
 
 use super::Arena;
 use crate::os::{self, PAGE};
-use crate::pool::POOL;
+use crate::pool::pool;
 use crate::segment::{SEGMENT, Segment};
 use crate::size_class::{CLASSES, SLAB_CLASSES, size_of_class};
 use crate::slab::SlabList;
@@ -129,7 +129,7 @@ impl Arena {
             return 0;
         }
         // It was added in another heap's sum; the total is right.
-        let shed = POOL.shed(most);
+        let shed = pool().shed(most);
         self.reserved.subtract(shed as u64);
         shed
     }
@@ -156,7 +156,7 @@ impl Arena {
             }
         }
         self.reserved.subtract(self.kept.look() as u64);
-        self.reserved.subtract(POOL.look() as u64);
+        self.reserved.subtract(pool().look() as u64);
         self.unneeded.set(self.shelf.look());
         self.step(true)
     }
