@@ -97,7 +97,11 @@ mod size_class;
 mod slab;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod span;
-#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#[cfg(all(
+    feature = "std",
+    unix,
+    not(any(rast_loom, rast_shuttle, rast_system_segments))
+))]
 mod stranded;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod tally;

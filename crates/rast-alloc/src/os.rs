@@ -21,10 +21,14 @@ pub(crate) const PAGE: usize = if cfg!(any(target_arch = "x86", target_arch = "x
 const LEAST_PAGE: usize = 4096;
 
 #[cfg(all(unix, not(rast_system_segments)))]
-pub(crate) use unix::{discard, map, now_ms, protect, relocate, remap, unmap, unmap_stranded};
+pub(crate) use unix::{
+    bytes_stranded, discard, map, now_ms, protect, relocate, remap, unmap, unmap_stranded,
+};
 
 #[cfg(any(not(unix), rast_system_segments))]
-pub(crate) use portable::{discard, map, now_ms, protect, relocate, remap, unmap, unmap_stranded};
+pub(crate) use portable::{
+    bytes_stranded, discard, map, now_ms, protect, relocate, remap, unmap, unmap_stranded,
+};
 
 /// What a page allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -217,6 +221,11 @@ mod unix {
         unsafe { libc::munmap(start.as_ptr().cast::<c_void>(), bytes) == 0 }
     }
 
+    /// How many bytes the system refused to take back.
+    pub(crate) fn bytes_stranded() -> usize {
+        stranded::bytes()
+    }
+
     /// Gives back what the system refused to take before.
     pub(crate) fn unmap_stranded() {
         // SAFETY: ranges that were to be given back, which nobody uses; each is this thread's alone.
@@ -384,6 +393,11 @@ mod portable {
         let layout = unsafe { Layout::from_size_align_unchecked(bytes, align) };
         // SAFETY: obligation 1.
         unsafe { System.dealloc(start.as_ptr(), layout) };
+    }
+
+    /// None: the system's allocator takes back what it gave.
+    pub(crate) fn bytes_stranded() -> usize {
+        0
     }
 
     /// Does nothing: the system's allocator takes back what it gave.

@@ -10,8 +10,8 @@ use core::fmt;
 use crate::{
     arena::{Arena, LARGE, SPANS},
     level::LEVEL,
+    os,
     size_class::size_of_class,
-    stranded,
     tally::Tally,
     thread_heap::HEAPS,
 };
@@ -88,7 +88,7 @@ impl Stats {
             None::<()>
         });
         let mut stats = sums.stats();
-        stats.bytes_reserved += stranded::bytes();
+        stats.bytes_reserved += os::bytes_stranded();
         stats.bytes_peak = LEVEL.offer(stats.bytes_current as u64) as usize;
         stats
     }
