@@ -55,6 +55,17 @@ impl Block {
         }
     }
 
+    /// Writes to each page.
+    #[inline]
+    pub(super) fn write_pages(&mut self) {
+        for index in (0..self.size).step_by(4096) {
+            // SAFETY: the block is this long.
+            let byte = unsafe { self.start.add(index) };
+            // SAFETY: as above; only the holder of `self` touches it.
+            unsafe { byte.write_volatile(3) };
+        }
+    }
+
     /// Forgets the block, whose first word keeps the size: for slots that hold one word.
     pub(super) fn into_word(self) -> *mut u8 {
         assert!(self.size >= size_of::<usize>());

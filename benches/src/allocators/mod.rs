@@ -10,6 +10,7 @@
 
 mod block;
 mod cubes;
+mod heaps;
 mod lines;
 mod memory;
 mod numbers;
@@ -90,6 +91,7 @@ pub const WORKLOADS: &[Workload] = &[
     workload("string growth", 20_000_000, 1000, vectors::strings),
     workload("blocks of 8 to 200 KiB", 200_000, 1000, own::wide),
     workload("producer and consumer", 6_000_000, 1000, passing::one_way),
+    workload("blocks of 2 MiB passed on", 3000, 20, passing::long_blocks),
     workload("larson-like", 12_000_000, 1000, passing::swapped),
     workload("larson", 6_000_000, 1000, passing::handed_on),
     workload("xmalloc", 6_000_000, 1000, passing::both_ways),
@@ -102,6 +104,27 @@ pub const WORKLOADS: &[Workload] = &[
     workload("cache-thrash", 1_600_000, 1000, lines::thrash),
 ];
 
+/// What may depend on how many heaps there are: a name, operations of a run and of one under `--smoke`; each is the
+/// workload `NAME FEW` and `NAME MANY`.
+pub const HEAPS: &[(&str, u64, u64)] = &[
+    ("heaps, a block at a new peak", 300, 20),
+    ("heaps, a thread with its first block", 300, 20),
+    ("heaps, p99.9 of a span", 200_000, 2000),
+];
+/// Threads with a heap, in the second of both.
+pub const MANY: usize = 10_000;
+/// And in the first.
+pub const FEW: usize = 100;
+
+/// The work of a name that begins with one of [`HEAPS`], and ends with the number of threads.
+fn heaps(name: &str) -> Option<impl Fn(u64) -> Sample> {
+    let (name, threads) = name.rsplit_once(' ')?;
+    let threads: usize = threads.parse().ok()?;
+    let works: [fn(u64) -> Sample; 3] = [heaps::peak, heaps::first, heaps::span];
+    let index = HEAPS.iter().position(|heaps| heaps.0 == name)?;
+    Some(move |ops| heaps::among(threads, || works[index](ops)))
+}
+
 /// The main function of a program: `alloc-* WORKLOAD OPS`.
 ///
 /// `collect` asks the program's allocator to give back what it can.
@@ -112,12 +135,18 @@ pub fn program(collect: fn()) -> ExitCode {
         .iter()
         .find(|workload| Some(workload.name) == name.as_deref());
     let ops = ops.and_then(|ops| ops.parse().ok());
-    let (Some(workload), Some(ops)) = (workload, ops) else {
+    let run = workload.map(|workload| workload.run);
+    let run: Option<Box<dyn Fn(u64) -> Sample>> = match (run, name.as_deref().and_then(heaps)) {
+        (Some(run), _) => Some(Box::new(run)),
+        (None, Some(run)) => Some(Box::new(run)),
+        (None, None) => None,
+    };
+    let (Some(run), Some(ops)) = (run, ops) else {
         eprintln!("usage: alloc-* WORKLOAD OPERATIONS; started by rast-benches");
         return ExitCode::FAILURE;
     };
     let base = memory::resident();
-    let sample = (workload.run)(ops);
+    let sample = run(ops);
     let peak = memory::peak();
     let left = memory::resident();
     let usage = memory::usage();

@@ -45,6 +45,44 @@ pub(super) fn one_way(ops: u64) -> Sample {
     ])
 }
 
+/// As [`one_way`], with blocks of 2 MiB, of which the one thread writes to each page, and a ring of four.
+pub(super) fn long_blocks(ops: u64) -> Sample {
+    const SIZE: usize = 2 << 20;
+    let (mut sender, mut receiver) = spsc::ring(4);
+    let send = move || {
+        for _ in 0..ops {
+            let mut block = Block::new(SIZE);
+            block.write_pages();
+            let mut patience = Patience::new();
+            while let Err(full) = sender.push(block) {
+                block = full.0;
+                patience.wait();
+            }
+        }
+        // A block counts where it is freed.
+        0_u64
+    };
+    let receive = move || {
+        let mut patience = Patience::new();
+        let mut done = 0;
+        while done < ops {
+            match receiver.pop() {
+                Some(block) => {
+                    drop(block);
+                    done += 1;
+                    patience.reset();
+                }
+                None => patience.wait(),
+            }
+        }
+        done
+    };
+    apart(vec![
+        Box::new(send) as Job<'_>,
+        Box::new(receive) as Job<'_>,
+    ])
+}
+
 /// Two threads replace blocks at random, of 16 to 512 bytes, and swap their arrays of a thousand through a slot at every
 /// thousandth block.
 pub(super) fn swapped(ops: u64) -> Sample {

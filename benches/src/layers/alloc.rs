@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::allocators::{WORKLOADS, parse};
+use crate::allocators::{FEW, HEAPS, MANY, WORKLOADS, parse};
 use crate::harness::Scenario;
 use crate::options::Options;
 use crate::workers::Sample;
@@ -27,26 +27,34 @@ const RIVALS: [(&str, &str); 4] = [
 /// The scenarios of this layer: each workload with ours and those rivals whose programs are built.
 pub(crate) fn scenarios(options: &Options) -> Vec<Scenario> {
     let programs = programs(options);
-    WORKLOADS
-        .iter()
-        .map(|workload| {
-            let name = workload.name;
-            let ours = program(&programs, "alloc-rast");
-            let mut scenario = Scenario::new(LAYER, name, workload.ops, workload.smoke_ops)
-                .ours("RastAlloc", move |ops| run(&ours, name, ops));
-            let hardened = program(&programs, "alloc-hardened");
-            if hardened.exists() {
-                scenario = scenario.ours(HARDENED, move |ops| run(&hardened, name, ops));
+    let among_heaps = HEAPS.iter().map(|&(name, ops, smoke_ops)| {
+        let ours = program(&programs, "alloc-rast");
+        let [few, many] = [FEW, MANY].map(|threads| {
+            let (ours, name) = (ours.clone(), format!("{name} {threads}"));
+            move |ops| run(&ours, &name, ops)
+        });
+        Scenario::new(LAYER, name, ops, smoke_ops)
+            .ours("10,000 threads", many)
+            .ours("100 threads", few)
+    });
+    let workloads = WORKLOADS.iter().map(|workload| {
+        let name = workload.name;
+        let ours = program(&programs, "alloc-rast");
+        let mut scenario = Scenario::new(LAYER, name, workload.ops, workload.smoke_ops)
+            .ours("RastAlloc", move |ops| run(&ours, name, ops));
+        let hardened = program(&programs, "alloc-hardened");
+        if hardened.exists() {
+            scenario = scenario.ours(HARDENED, move |ops| run(&hardened, name, ops));
+        }
+        for (rival, file) in RIVALS {
+            let file = program(&programs, file);
+            if file.exists() {
+                scenario = scenario.rival(rival, move |ops| run(&file, name, ops));
             }
-            for (rival, file) in RIVALS {
-                let file = program(&programs, file);
-                if file.exists() {
-                    scenario = scenario.rival(rival, move |ops| run(&file, name, ops));
-                }
-            }
-            scenario
-        })
-        .collect()
+        }
+        scenario
+    });
+    workloads.chain(among_heaps).collect()
 }
 
 /// Those rivals whose programs are not built, for the report.

@@ -35,6 +35,7 @@ use crate::size_class::{CLASSES, SLAB_CLASSES, list_limit, size_of_class};
 use crate::slab::SlabList;
 use crate::span::{GRAIN, Span, SpanIndex, bytes_for, bytes_for_class};
 use crate::tally::Tally;
+use told::Told;
 
 mod accept;
 mod call;
@@ -43,6 +44,7 @@ mod fragmentation;
 mod purge;
 #[cfg(test)]
 mod tests;
+mod told;
 
 #[cfg(test)]
 pub(crate) use tests::is_zero;
@@ -95,6 +97,7 @@ pub(crate) struct Arena {
     pub(crate) moves: Tally,
     /// Bytes of segments and large mappings, as a wrapping sum.
     pub(crate) reserved: Tally,
+    told: Told,
     number: Number,
     keys: Keys,
     pub(crate) spans: SpanIndex,
@@ -189,6 +192,11 @@ impl Arena {
             reallocations: Tally::new(),
             moves: Tally::new(),
             reserved: Tally::new(),
+            told: if larges.is_untracked() {
+                Told::new()
+            } else {
+                Told::never()
+            },
             number: Number::none(),
             keys: Keys::none(),
             spans: SpanIndex::new(),
@@ -459,6 +467,7 @@ impl Arena {
     #[cold]
     #[inline(never)]
     unsafe fn push_slow(block: *mut Block, arena: &Self, class: usize, size: usize) {
+        arena.spend(size);
         // SAFETY: obligation 1.
         unsafe { arena.put(class, block) };
         let slot = arena.slot(class);
@@ -494,6 +503,7 @@ impl Arena {
             return false;
         }
         let count = slot.len(class);
+        self.spend(count * size_of_class(class));
         spare.head.set(slot.head.replace(ptr::null_mut()));
         spare.count.set(count);
         slot.carried_off(count);
@@ -693,12 +703,39 @@ pub(crate) unsafe fn check_given(block: NonNull<u8>, layout: Layout) {
     if HARDENED {
         hardened::post(block.as_ptr(), level.slot(), layout.size());
     } else if cfg!(debug_assertions) {
-        match level {
-            // SAFETY: obligation 1.
-            Level::Class(class) => unsafe { check_class(class, block.as_ptr()) },
-            // SAFETY: as above.
-            _ => unsafe { check_span(block, layout.size()) },
-        }
+        // SAFETY: obligation 1.
+        unsafe { check_layout(block, layout) };
+    }
+}
+
+/// What is checked of another owner's block that keeps its place: all of it in a hardened build, the layout where debug
+/// assertions are on.
+///
+/// # Safety
+///
+/// 1. `block` lies in a mapped segment.
+#[inline]
+pub(crate) unsafe fn check_kept(block: NonNull<u8>, layout: Layout) {
+    let level = Level::of(layout);
+    if HARDENED {
+        hardened::check_used(block.as_ptr(), level.slot(), layout.size());
+    } else if cfg!(debug_assertions) {
+        // SAFETY: obligation 1.
+        unsafe { check_layout(block, layout) };
+    }
+}
+
+/// Ends the process if a block was not taken with this layout, as far as that is seen.
+///
+/// # Safety
+///
+/// 1. `block` lies in a mapped segment.
+unsafe fn check_layout(block: NonNull<u8>, layout: Layout) {
+    match Level::of(layout) {
+        // SAFETY: obligation 1.
+        Level::Class(class) => unsafe { check_class(class, block.as_ptr()) },
+        // SAFETY: as above.
+        _ => unsafe { check_span(block, layout.size()) },
     }
 }
 

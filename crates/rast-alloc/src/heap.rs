@@ -11,6 +11,7 @@ use crate::hardened::{self, HARDENED};
 use crate::large::Larges;
 use crate::os;
 use crate::stats::{Stats, Sums};
+use crate::thread_heap::ThreadHeap;
 use crate::{AllocError, Allocator, Layout};
 
 /// A heap of its own, apart from all others: containers take memory from it by reference, and dropping it gives all of it
@@ -144,7 +145,12 @@ impl Heap {
 
     #[cold]
     fn arena_slow(&self) -> Option<&Arena> {
-        let place = os::map(ARENA, os::PAGE)?.cast::<Arena>();
+        let map = || os::map(ARENA, os::PAGE);
+        let place = map().or_else(|| {
+            ThreadHeap::purge_unheld();
+            map()
+        });
+        let place = place?.cast::<Arena>();
         // SAFETY: the mapping is new, long enough, and aligned to a page.
         unsafe { place.write(Arena::new(Larges::tracked())) };
         self.arena.set(Some(place));
@@ -170,10 +176,22 @@ impl Heap {
         }
     }
 
+    /// Calls `ask` again after what this heap does not need, and what heaps of threads that nobody holds do not need, went
+    /// back to the system, if it gave null.
+    fn ask(&self, arena: &Arena, layout: Layout, ask: impl Fn() -> *mut u8) -> *mut u8 {
+        let block = ask();
+        if !block.is_null() || layout.size() > os::ADDRESSES {
+            return block;
+        }
+        arena.purge();
+        ThreadHeap::purge_unheld();
+        ask()
+    }
+
     fn take(
         &self,
         layout: Layout,
-        from: impl FnOnce(&Arena) -> *mut u8,
+        from: impl Fn(&Arena) -> *mut u8,
     ) -> Result<NonNull<[u8]>, AllocError> {
         let block = if layout.size() == 0 {
             dangling(layout)
@@ -183,7 +201,7 @@ impl Heap {
             if !self.admits(arena, 0, layout.size()) {
                 return Err(AllocError);
             }
-            match NonNull::new(from(arena)) {
+            match NonNull::new(self.ask(arena, layout, || from(arena))) {
                 Some(block) => block,
                 None => {
                     self.peak.set(peak);
@@ -212,7 +230,7 @@ impl Face for &Heap {
             hardened::check_own(arena, block.as_ptr(), old);
         }
         // SAFETY: the caller's obligations.
-        let resized = unsafe { arena.reallocate(block, old, new) };
+        let resized = self.ask(arena, new, || unsafe { arena.reallocate(block, old, new) });
         NonNull::new(resized).ok_or_else(|| {
             self.peak.set(peak);
             AllocError

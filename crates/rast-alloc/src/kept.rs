@@ -10,7 +10,9 @@
 //! ```
 //!
 //! 1. Neighbours are joined, so that what a growing block gave back serves the next one whole.
-//! 2. At most [`BYTES`] in [`RANGES`] ranges are kept by an owner; what does not fit goes back at once.
+//! 2. At most [`BYTES`] in [`RANGES`] ranges are kept by an owner; what does not fit is left to all threads
+//!    ([`crate::pool`]), and goes back if that has no room either. An owner that asked for none since the last beat leaves
+//!    what it frees to all threads first.
 //! 3. In a hardened build nobody may touch a block that was freed, and one is taken with the page that guards it, its
 //!    last. Either the range is kept without access, or, from [`MOVED`] bytes on, its memory is moved to addresses that
 //!    nobody knows: that changes an entry for each 2 MiB, where rights are changed page by page. What stands at the old
@@ -24,6 +26,7 @@ use core::ptr::{self, NonNull};
 use crate::hardened::HARDENED;
 use crate::least::Least;
 use crate::os::{self, Access, GUARD, PAGE};
+use crate::pool::pool;
 
 /// Bytes that an owner keeps at most: as much as glibc serves from its heap before it maps.
 const BYTES: usize = 32 << 20;
@@ -76,6 +79,8 @@ pub(crate) struct Kept {
     bytes: Cell<usize>,
     least: Least,
     puts: Cell<u32>,
+    /// Whether a range was asked for since the last beat.
+    is_asked: Cell<bool>,
 }
 
 impl Kept {
@@ -87,11 +92,13 @@ impl Kept {
             bytes: Cell::new(0),
             least: Least::new(),
             puts: Cell::new(0),
+            is_asked: Cell::new(false),
         }
     }
 
     /// Takes `bytes` from the shortest range that has them; what stands in them is not known.
     pub(crate) fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
+        self.is_asked.set(true);
         let fits = self
             .ranges
             .iter()
@@ -145,11 +152,15 @@ impl Kept {
     ///    give them back.
     pub(crate) unsafe fn put(&self, start: NonNull<u8>, bytes: usize) -> usize {
         debug_assert!(start.addr().get().is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE));
+        let is_asked = self.is_asked.get();
         let beaten = self.count();
+        // SAFETY: obligation 1.
+        if !is_asked && unsafe { pool().put(start, bytes) } {
+            return beaten;
+        }
         if bytes > BYTES - self.bytes.get() {
             // SAFETY: obligation 1.
-            unsafe { os::unmap(start, bytes, PAGE) };
-            return beaten + bytes;
+            return beaten + unsafe { give_away(start, bytes) };
         }
         let hidden = if HARDENED {
             // SAFETY: obligation 1.
@@ -162,8 +173,7 @@ impl Kept {
         };
         if !self.join(start.as_ptr(), bytes) {
             // SAFETY: obligation 1, of the range or of where its memory is now.
-            unsafe { os::unmap(start, bytes, PAGE) };
-            return beaten + bytes;
+            return beaten + unsafe { give_away(start, bytes) };
         }
         self.bytes.set(self.bytes.get() + bytes);
         beaten
@@ -254,6 +264,7 @@ impl Kept {
     #[cold]
     pub(crate) fn beat(&self) -> usize {
         self.puts.set(0);
+        self.is_asked.set(false);
         let shed = self.shed(self.least.since_beat());
         self.least.beat(self.bytes.get());
         shed
@@ -288,6 +299,21 @@ impl Kept {
         self.least.shed(shed);
         shed
     }
+}
+
+/// Leaves a range to all threads, or gives it back; returns how many bytes went back.
+///
+/// # Safety
+///
+/// 1. As for [`Kept::put`].
+unsafe fn give_away(start: NonNull<u8>, bytes: usize) -> usize {
+    // SAFETY: obligation 1.
+    if unsafe { pool().put(start, bytes) } {
+        return 0;
+    }
+    // SAFETY: obligation 1.
+    unsafe { os::unmap(start, bytes, PAGE) };
+    bytes
 }
 
 /// Moves the memory of a block with its guard to addresses that nobody knows; `None`, and only the guard's rights have
@@ -337,13 +363,20 @@ mod tests {
     use super::*;
     use crate::os::refusal::{self, Call};
 
+    /// One that was asked for a range, so that it keeps what is put in.
+    fn asked() -> Kept {
+        let kept = Kept::new();
+        assert!(kept.take(PAGE).is_none());
+        kept
+    }
+
     fn kept() -> usize {
         64 * PAGE
     }
 
     #[test]
     fn what_was_put_in_is_taken_grown_and_joined() {
-        let kept_ranges = Kept::new();
+        let kept_ranges = asked();
         let start = os::map(kept(), PAGE).unwrap();
         // SAFETY: the mapping is new, and nobody uses it.
         assert_eq!(unsafe { kept_ranges.put(start, kept()) }, 0);
@@ -373,7 +406,7 @@ mod tests {
             return;
         }
         let bytes = 2 * MOVED;
-        let kept_ranges = Kept::new();
+        let kept_ranges = asked();
         let start = os::map(bytes, PAGE).unwrap();
         for round in 0..20_u8 {
             let block = kept_ranges.take(bytes).unwrap_or(start);
@@ -423,7 +456,7 @@ mod tests {
             return;
         }
         let bytes = 16 * PAGE;
-        let kept_ranges = Kept::new();
+        let kept_ranges = asked();
         let start = os::map(2 * bytes, PAGE).unwrap();
         // SAFETY: the mapping is new, and nobody uses it.
         assert_eq!(unsafe { kept_ranges.put(start, 2 * bytes) }, 0);
@@ -451,7 +484,7 @@ mod tests {
             return;
         }
         let bytes = 2 * MOVED;
-        let kept_ranges = Kept::new();
+        let kept_ranges = asked();
         let block = os::map(bytes, PAGE).unwrap();
         // SAFETY: the mapping is this long.
         unsafe { block.write(7) };
@@ -472,7 +505,7 @@ mod tests {
 
     #[test]
     fn neighbours_on_both_sides_are_joined() {
-        let kept_ranges = Kept::new();
+        let kept_ranges = asked();
         let start = os::map(3 * PAGE, PAGE).unwrap();
         let part = |index: usize| NonNull::new(start.as_ptr().wrapping_add(index * PAGE)).unwrap();
         for index in [0, 2, 1] {
@@ -486,7 +519,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_and_what_stands_unused_goes_back() {
-        let kept_ranges = Kept::new();
+        let kept_ranges = asked();
         let start = os::map(BYTES + PAGE, PAGE).unwrap();
         // SAFETY: the mapping is new, and nobody uses it.
         let too_long = unsafe { kept_ranges.put(start, BYTES + PAGE) };
@@ -506,7 +539,7 @@ mod tests {
 
     #[test]
     fn beats_and_looks_have_a_least_each() {
-        let kept_ranges = Kept::new();
+        let kept_ranges = asked();
         let bytes = 4 * PAGE;
         let put = |start| {
             // SAFETY: a mapping that is new, or was taken, and that nobody uses.

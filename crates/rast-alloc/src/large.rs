@@ -61,7 +61,7 @@ impl Larges {
 
     /// Whether these are blocks of a thread's heap, in no list.
     #[inline]
-    pub(crate) fn is_untracked(&self) -> bool {
+    pub(crate) const fn is_untracked(&self) -> bool {
         !self.is_tracked
     }
 

@@ -1,9 +1,9 @@
-//! The bytes that the whole process asks for, and their peak, in steps.
+//! The bytes that the whole process has in use, and their peak.
 //!
-//! Each heap tells a change once it is large, so that no shared line is touched on a fast path.
-//! What is told of two heaps need not be of one moment: one heap may have told what it took, and another one not yet that
-//! it gave the same back. So a sum of what was told only says when to look: the peak is made of readings of the heaps
-//! themselves, none of which is more than was ever in use at once ([`crate::stats`]).
+//! Each heap tells a lower bound of its own bytes in steps ([`crate::arena`], file `told.rs`), so that no shared line is
+//! touched on a fast path, and no heap looks at the others.
+//! As each told no more than it had in use at that moment, no value of the sum is more than was in use at once; it is less
+//! by what heaps did not tell.
 
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,17 +25,14 @@ impl Peak {
         }
     }
 
-    /// Moves the sum, and reads the heaps if that makes it more than the peak; wait-free but for `read`.
-    #[cold]
-    pub(crate) fn change(&self, change: i64, read: impl FnOnce() -> u64) {
+    /// Moves the sum; wait-free.
+    pub(crate) fn change(&self, change: i64) {
         let change = change.cast_unsigned();
         // Relaxed: the word's own order of changes makes each of its values exactly once. [AT2]
         let before = self.current.fetch_add(change, Ordering::Relaxed);
         // A heap that frees what another took may tell first, so that the sum is below zero for a moment.
-        let sum = before.wrapping_add(change).cast_signed();
-        // Relaxed: a hint when to look. [AT15]
-        if sum > self.peak.load(Ordering::Relaxed).cast_signed() {
-            self.offer(read());
+        if let Ok(sum) = u64::try_from(before.wrapping_add(change).cast_signed()) {
+            self.offer(sum);
         }
     }
 

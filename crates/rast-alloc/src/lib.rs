@@ -86,6 +86,10 @@ mod misuse;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod os;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod pool;
+#[cfg(feature = "std")]
+mod ranges;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod segment;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod size_class;
@@ -93,10 +97,18 @@ mod size_class;
 mod slab;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod span;
+#[cfg(all(
+    feature = "std",
+    unix,
+    not(any(rast_loom, rast_shuttle, rast_system_segments))
+))]
+mod stranded;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod tally;
 
 // Threads.
+#[cfg(feature = "std")]
+mod adoption;
 #[cfg(feature = "std")]
 mod budget;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
@@ -141,10 +153,12 @@ pub use stats::{ClassStats, Stats};
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub use {
+    adoption::{Offered, Place, Stack},
     block::Block,
     budget::Budget,
     mailbox::Mailbox,
     pile::Pile,
+    ranges::Ranges,
     registry::{Entered, Entry, Registry},
     stripes::Stripes,
 };

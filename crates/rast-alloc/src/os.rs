@@ -21,10 +21,14 @@ pub(crate) const PAGE: usize = if cfg!(any(target_arch = "x86", target_arch = "x
 const LEAST_PAGE: usize = 4096;
 
 #[cfg(all(unix, not(rast_system_segments)))]
-pub(crate) use unix::{discard, map, now_ms, protect, relocate, remap, unmap};
+pub(crate) use unix::{
+    bytes_stranded, discard, map, now_ms, protect, relocate, remap, unmap, unmap_stranded,
+};
 
 #[cfg(any(not(unix), rast_system_segments))]
-pub(crate) use portable::{discard, map, now_ms, protect, relocate, remap, unmap};
+pub(crate) use portable::{
+    bytes_stranded, discard, map, now_ms, protect, relocate, remap, unmap, unmap_stranded,
+};
 
 /// What a page allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +36,13 @@ pub(crate) enum Access {
     Forbidden,
     Allowed,
 }
+
+/// What no request may reach, as no address space of a process has so many bytes.
+pub(crate) const ADDRESSES: usize = if cfg!(target_pointer_width = "64") {
+    1 << 47
+} else {
+    isize::MAX as usize
+};
 
 /// Calls that the system refuses because a test wants it, on the test's own thread.
 #[cfg(all(test, unix, not(rast_system_segments)))]
@@ -96,14 +107,21 @@ mod unix {
     #[cfg(test)]
     use super::refusal;
     use super::{Access, NonNull, PAGE};
+    use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
+    use crate::stranded;
     use core::ffi::c_void;
     use core::ptr;
 
-    fn map_pages(bytes: usize) -> Option<NonNull<u8>> {
-        // SAFETY: an anonymous mapping at an address that the kernel chooses touches nothing that exists.
+    /// Where a mapping like the last aligned one may be wished for: next to it, or where one was given back.
+    static NEAR: AtomicUsize = AtomicUsize::new(0);
+
+    /// Maps zeroed pages, at the address `wish` if that is free.
+    fn map_pages(bytes: usize, wish: usize) -> Option<NonNull<u8>> {
+        // SAFETY: an anonymous mapping at an address that the kernel chooses touches nothing that exists; it takes a wish
+        // only if nothing is mapped there.
         let start = unsafe {
             libc::mmap(
-                ptr::null_mut(),
+                ptr::without_provenance_mut(wish),
                 bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANON,
@@ -120,17 +138,42 @@ mod unix {
     /// Maps `bytes` zeroed bytes at a multiple of `align`; both are multiples of [`PAGE`], `align` a power of two.
     pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
         debug_assert!(bytes.is_multiple_of(PAGE) && align.is_multiple_of(PAGE));
-        if align <= PAGE {
-            let start = map_pages(bytes)?;
-            if start.addr().get().is_multiple_of(PAGE) {
+        map_exactly(bytes, align)
+            .or_else(|| map_longer(bytes, align))
+            .or_else(|| stranded::take(bytes, align))
+    }
+
+    /// Maps no more than what is asked for, as that may be all that the system grants: where the kernel chooses, or, if that
+    /// is not aligned, just before.
+    fn map_exactly(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        let is_like_last = align > PAGE && bytes == align;
+        let mut wish = 0;
+        if is_like_last {
+            // Relaxed: a hint; the kernel takes another place if that one is taken. [AY1]
+            wish = NEAR.load(Ordering::Relaxed);
+        }
+        for _ in 0..2 {
+            let start = map_pages(bytes, wish)?;
+            let address = start.addr().get();
+            if address.is_multiple_of(align) {
+                if is_like_last {
+                    // Relaxed: as above. [AY2]
+                    NEAR.store(address.saturating_sub(bytes), Ordering::Relaxed);
+                }
                 return Some(start);
             }
-            // The kernel's pages are smaller than `PAGE`: map again, as for a wide alignment.
             // SAFETY: the mapping was made above, with this length, and nobody knows it.
-            unsafe { unmap(start, bytes, align) };
+            unsafe { unmap(start, bytes, PAGE) };
+            wish = address & !(align - 1);
         }
+        None
+    }
+
+    /// Maps so much that an aligned part is in it, and gives the rest back.
+    #[cold]
+    fn map_longer(bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let whole = bytes.checked_add(align)?;
-        let start = map_pages(whole)?;
+        let start = map_pages(whole, 0)?;
         let before = start.addr().get().wrapping_neg() & (align - 1);
         let after = whole - before - bytes;
         // SAFETY: `before` is less than `align`, so it lies inside the mapping.
@@ -153,10 +196,40 @@ mod unix {
     /// # Safety
     ///
     /// 1. The `bytes` at `start` are whole pages that [`map`] or [`remap`] gave, and nobody uses them any more.
-    pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize, _align: usize) {
-        // A failure (the limit on mappings, when it splits one) leaves the pages mapped: lost, but not unsound.
+    pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize, align: usize) {
         // SAFETY: obligation 1.
-        let _ = unsafe { libc::munmap(start.as_ptr().cast::<c_void>(), bytes) };
+        if unsafe { try_unmap(start, bytes) } {
+            if align > PAGE && bytes == align {
+                // Relaxed: as for [AY2]: nothing is there now. [AY3]
+                NEAR.store(start.addr().get(), Ordering::Relaxed);
+            }
+            return;
+        }
+        // The limit on mappings: this one lies in a longer one. Its memory can go without a split.
+        // SAFETY: obligation 1.
+        let is_zero = unsafe { discard(start, bytes) };
+        stranded::note(start, bytes, is_zero);
+    }
+
+    /// Gives a mapping back, or nothing of it; returns whether the system took it.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`unmap`].
+    unsafe fn try_unmap(start: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: obligation 1.
+        unsafe { libc::munmap(start.as_ptr().cast::<c_void>(), bytes) == 0 }
+    }
+
+    /// How many bytes the system refused to take back.
+    pub(crate) fn bytes_stranded() -> usize {
+        stranded::bytes()
+    }
+
+    /// Gives back what the system refused to take before.
+    pub(crate) fn unmap_stranded() {
+        // SAFETY: ranges that were to be given back, which nobody uses; each is this thread's alone.
+        stranded::retry(|start, bytes| unsafe { try_unmap(start, bytes) });
     }
 
     /// Gives the pages' memory back and keeps the addresses; returns whether the bytes read as zeroes from now on.
@@ -262,7 +335,7 @@ mod unix {
             return None;
         }
         let whole = bytes.checked_add(align)?;
-        let free = map_pages(whole)?;
+        let free = map_pages(whole, 0)?;
         // SAFETY: the mapping was made above, and nobody knows it.
         unsafe { unmap(free, whole, PAGE) };
         let wish = free.addr().get().next_multiple_of(align);
@@ -321,6 +394,14 @@ mod portable {
         // SAFETY: obligation 1.
         unsafe { System.dealloc(start.as_ptr(), layout) };
     }
+
+    /// None: the system's allocator takes back what it gave.
+    pub(crate) fn bytes_stranded() -> usize {
+        0
+    }
+
+    /// Does nothing: the system's allocator takes back what it gave.
+    pub(crate) fn unmap_stranded() {}
 
     /// Does nothing: the system's allocator takes no single pages back.
     ///

@@ -42,7 +42,7 @@ const COUNT_BITS: u32 = 6;
 /// Blocks are at multiples of eight bytes.
 const UNIT_BITS: u32 = 3;
 /// What a full parcel has, as [`weight`] counts.
-const FULL: usize = 64 * LEAST;
+pub(crate) const FULL: usize = 64 * LEAST;
 /// What a block counts at least.
 const LEAST: usize = 1024;
 

@@ -27,6 +27,13 @@ use crate::{segment::Segment, size_class::small_class_of, thread, thread_heap::T
 /// took, but for an exchange per batch that is lock-free.
 /// A request of no size touches neither the heap nor the figures.
 ///
+/// A request that the system refuses is repeated twice at most, after this thread's heap and the heaps that no thread holds
+/// gave back what they do not need: such a call costs time linear in that and in the number of heaps.
+///
+/// Not for signal handlers: as with `malloc`, a handler must not allocate or free, since it may have interrupted this
+/// thread inside the allocator, whose lists are half changed then. A panic, a `println!` or a lock in a handler may
+/// allocate, too.
+///
 /// ```
 /// use rast_alloc::RastAlloc;
 /// use rast_alloc::vec::Vec;

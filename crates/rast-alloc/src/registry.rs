@@ -81,6 +81,8 @@ impl<T: Entered> Registry<T> {
         let mut next = self.first.load(Ordering::Acquire);
         // SAFETY: entered values live as long as the list is shared.
         while let Some(value) = unsafe { next.as_ref() } {
+            #[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
+            steps::count();
             if let Some(found) = f(value) {
                 return Some(found);
             }
@@ -101,5 +103,26 @@ impl<T: Entered> Registry<T> {
             next = entry.0.with(|next| unsafe { *next });
             f(value);
         }
+    }
+}
+
+/// How many values were looked at, on the test's own thread.
+#[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
+pub(crate) mod steps {
+    use core::cell::Cell;
+
+    std::thread_local! {
+        static STEPS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count() {
+        STEPS.set(STEPS.get() + 1);
+    }
+
+    /// How many `f` looks at.
+    pub(crate) fn of(f: impl FnOnce()) -> usize {
+        STEPS.set(0);
+        f();
+        STEPS.get()
     }
 }

@@ -30,6 +30,7 @@ use crate::registry::{Entered, Entry};
 use crate::segment::Segment;
 use crate::stats::{Stats, Sums};
 use crate::stripes::Stripes;
+use crate::thread_heap::ThreadHeap;
 use crate::{AllocError, Allocator, Layout};
 
 /// The bit of a link to the head of a large block.
@@ -372,10 +373,22 @@ impl SharedHeap {
         }
     }
 
+    /// Calls `ask` again after what this heap does not need, and what heaps of threads that nobody holds do not need, went
+    /// back to the system, if it gave nothing.
+    fn ask(&self, layout: Layout, ask: impl Fn() -> Option<NonNull<u8>>) -> Option<NonNull<u8>> {
+        let block = ask();
+        if block.is_some() || layout.size() > os::ADDRESSES {
+            return block;
+        }
+        self.purge();
+        ThreadHeap::purge_unheld();
+        ask()
+    }
+
     fn take(
         &self,
         layout: Layout,
-        from: impl FnOnce(&Arena) -> *mut u8,
+        from: impl Fn(&Arena) -> *mut u8,
     ) -> Result<NonNull<[u8]>, AllocError> {
         let block = if layout.size() == 0 {
             dangling(layout)
@@ -383,7 +396,7 @@ impl SharedHeap {
             if !self.budget.take(layout.size()) {
                 return Err(AllocError);
             }
-            let taken = self.with(from).and_then(NonNull::new);
+            let taken = self.ask(layout, || self.with(&from).and_then(NonNull::new));
             taken.ok_or_else(|| {
                 self.budget.give(layout.size());
                 AllocError
@@ -440,7 +453,7 @@ impl Face for &SharedHeap {
             return Err(AllocError);
         }
         // SAFETY: the caller's obligations.
-        match unsafe { self.resize_unbounded(block, old, new) } {
+        match self.ask(new, || unsafe { self.resize_unbounded(block, old, new) }) {
             Some(resized) => {
                 self.budget.give(old.size().saturating_sub(new.size()));
                 Ok(resized)

@@ -10,6 +10,7 @@ use core::fmt;
 use crate::{
     arena::{Arena, LARGE, SPANS},
     level::LEVEL,
+    os,
     size_class::size_of_class,
     tally::Tally,
     thread_heap::HEAPS,
@@ -19,8 +20,11 @@ use crate::{
 ///
 /// Each figure is exact if no thread allocates meanwhile, but for the peak; otherwise figures of one reading may be some
 /// calls apart.
-/// The peak is the highest of what was seen at steps of each heap and at readings: never more than was in use at once, but
-/// it may be too low by what stood in the lists of the threads, and 1 MiB for each.
+/// The peak is the highest of what the heaps told in steps, and of readings: not more than was in use at once, but it may
+/// be too low, for each thread that runs, by 1.5 MiB, by what its lists can take (64 KiB for each size class up to 8 KiB of
+/// which it has blocks), and by 72 KiB for each of up to 8 threads whose blocks it frees.
+/// Where a thread replaces blocks by shorter ones of the same class, and does nothing else, the peak may be too high by what
+/// they differ in: at most an eighth of these blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -28,7 +32,7 @@ pub struct Stats {
     pub bytes_current: usize,
     /// The most of these at once.
     pub bytes_peak: usize,
-    /// Bytes of address space taken from the system for blocks.
+    /// Bytes of address space taken from the system for blocks, with what the system refused to take back.
     pub bytes_reserved: usize,
     /// Bytes of these that may occupy memory: those of blocks, and of free memory all that was joined with some that was in
     /// use since it came from the system or went back; so never too few, but more than is resident where part of a free
@@ -84,24 +88,10 @@ impl Stats {
             None::<()>
         });
         let mut stats = sums.stats();
+        stats.bytes_reserved += os::bytes_stranded();
         stats.bytes_peak = LEVEL.offer(stats.bytes_current as u64) as usize;
         stats
     }
-}
-
-/// Bytes in use in all heaps of threads: no more than there were at one moment of the call, as for [`Sums`].
-#[cfg(not(any(rast_loom, rast_shuttle)))]
-pub(crate) fn bytes_in_use() -> usize {
-    let mut bytes = 0;
-    HEAPS.find(|heap| {
-        add(&mut bytes, &heap.arena.bytes_taken);
-        None::<()>
-    });
-    HEAPS.find(|heap| {
-        bytes = bytes.wrapping_sub(heap.arena.bytes_given.read());
-        None::<()>
-    });
-    not_below_zero(bytes)
 }
 
 /// A sum; one that was caught below zero between two threads is none.

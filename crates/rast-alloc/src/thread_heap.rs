@@ -11,7 +11,7 @@
 //!
 //! | field | used by |
 //! | --- | --- |
-//! | `arena`, `parcels`, `afar`, `arrived`, `turns`, `told`, `is_shedding`, `sweep_from` | whoever holds the mailbox: the thread, or who tends a heap without one |
+//! | `arena`, `parcels`, `afar`, `arrived`, `turns`, `is_shedding`, `sweep_from` | whoever holds the mailbox: the thread, or who tends a heap without one |
 //! | `mailbox` | any thread |
 //! | the sums of `arena`, `foreign` | written by the holder, read by any thread |
 //! | `is_purge_asked`, the shelf of `arena` | any thread |
@@ -29,13 +29,13 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
+use crate::adoption::{Offered, Place, Stack};
 use crate::arena::{Arena, LARGE, Level, Run, SLOTS, SPANS};
 use crate::block::Block;
 use crate::delay::DELAY;
 use crate::hardened::units::Afar;
 use crate::hardened::{self, HARDENED};
 use crate::large::Larges;
-use crate::level::LEVEL;
 use crate::mailbox::Mailbox;
 use crate::os;
 use crate::parcel::{self, Parcel, unpack};
@@ -45,11 +45,12 @@ use crate::registry::{Entered, Entry, Registry};
 use crate::segment::Segment;
 use crate::size_class::size_of_class;
 use crate::span::GRAIN;
-use crate::stats;
 use crate::tally::Tally;
 use crate::thread;
 
+mod again;
 mod post;
+mod resize;
 
 /// Owners that a thread collects blocks for at a time.
 const PARCELS: usize = 8;
@@ -62,11 +63,11 @@ const PUT_AWAY_LEAST: usize = 16;
 const TURNS: u32 = 64;
 /// How often a thread that comes back tries to claim its heap.
 const PATIENCE: u32 = 128;
-/// How far the bytes asked for may be from what was last told to [`LEVEL`].
-const UNTOLD: i64 = 1 << 20;
 
 /// All heaps of threads.
 pub(crate) static HEAPS: Registry<ThreadHeap> = Registry::new();
+/// Those that a thread may adopt.
+static LEFT: Stack<ThreadHeap> = Stack::new();
 
 /// A place on the way through the heaps of the registry.
 #[derive(Clone, Copy, Default)]
@@ -86,7 +87,6 @@ pub(crate) struct ThreadHeap {
     afar: Afar<Parcel<Self>>,
     arrived: Cell<*mut Block>,
     turns: Cell<u32>,
-    told: Cell<u64>,
     /// Whether some of what is unneeded has not gone back yet.
     is_shedding: Cell<bool>,
     /// Where the way through the heaps that nobody holds goes on, during one.
@@ -94,6 +94,7 @@ pub(crate) struct ThreadHeap {
     /// Blocks of other owners that this thread freed, by slot.
     pub(crate) foreign: [Tally; SLOTS],
     entry: Entry<Self>,
+    place: Place<Self>,
     mailbox: CachePadded<Mailbox>,
     /// Whether a purge was asked for by another thread.
     is_purge_asked: AtomicBool,
@@ -113,6 +114,12 @@ impl Entered for ThreadHeap {
     }
 }
 
+impl Offered for ThreadHeap {
+    fn place(&self) -> &Place<Self> {
+        &self.place
+    }
+}
+
 impl ThreadHeap {
     /// A heap without memory, held by the caller.
     pub(crate) const fn new() -> Self {
@@ -122,11 +129,11 @@ impl ThreadHeap {
             afar: Afar::none(),
             arrived: Cell::new(ptr::null_mut()),
             turns: Cell::new(0),
-            told: Cell::new(0),
             is_shedding: Cell::new(false),
             sweep_from: Cell::new(None),
             foreign: [const { Tally::new() }; SLOTS],
             entry: Entry::new(),
+            place: Place::new(),
             mailbox: CachePadded::new(Mailbox::new()),
             is_purge_asked: AtomicBool::new(false),
             is_parked: AtomicBool::new(false),
@@ -136,22 +143,25 @@ impl ThreadHeap {
 
     /// Adopts a heap that nobody holds, or makes one; `None` if the system has no memory. The caller holds it.
     pub(crate) fn adopt() -> Option<&'static Self> {
-        let left = HEAPS.find(|heap| {
+        while let Some(heap) = LEFT.take() {
             if heap.is_parked() || !heap.mailbox.claim() {
-                return None;
+                // Whoever gives it up offers it again.
+                continue;
             }
             if heap.is_parked() {
                 // It was parked between the two looks.
                 heap.leave();
-                return None;
+                continue;
             }
-            Some(heap)
-        });
-        if left.is_some() {
-            return left;
+            return Some(heap);
         }
         let bytes = size_of::<Self>().next_multiple_of(os::PAGE);
-        let place = os::map(bytes, os::PAGE)?.cast::<Self>();
+        let map = || os::map(bytes, os::PAGE);
+        let place = map().or_else(|| {
+            Self::purge_unheld();
+            map()
+        });
+        let place = place?.cast::<Self>();
         // SAFETY: the mapping is new, long enough, and aligned to a page.
         unsafe { place.write(Self::new()) };
         // SAFETY: it was written above and is never unmapped.
@@ -185,6 +195,19 @@ impl ThreadHeap {
 
     /// Takes a block; null if the system has no memory. Only the holder calls it.
     pub(crate) fn allocate(&self, layout: Layout) -> *mut u8 {
+        let mut block = self.allocate_once(layout);
+        if block.is_null() {
+            self.again(layout, || {
+                block = self.allocate_once(layout);
+                !block.is_null()
+            });
+        }
+        block
+    }
+
+    /// As [`allocate`](Self::allocate), of what is at hand or the system grants at once.
+    #[inline]
+    fn allocate_once(&self, layout: Layout) -> *mut u8 {
         let level = Level::of(layout);
         if let Level::Class(class) = level {
             let block = self.arena.pop(class, layout.size());
@@ -194,7 +217,7 @@ impl ThreadHeap {
         }
         self.turn(level.slot());
         let block = self.arena.allocate(layout);
-        self.tell();
+        self.tell_taken(block, layout);
         block
     }
 
@@ -204,8 +227,14 @@ impl ThreadHeap {
         if !matches!(Level::of(layout), Level::Class(class) if self.arena.has_first(class)) {
             self.turn(Level::of(layout).slot());
         }
-        let block = self.arena.allocate_zeroed(layout);
-        self.tell();
+        let mut block = self.arena.allocate_zeroed(layout);
+        if block.is_null() {
+            self.again(layout, || {
+                block = self.arena.allocate_zeroed(layout);
+                !block.is_null()
+            });
+        }
+        self.tell_taken(block, layout);
         block
     }
 
@@ -216,6 +245,7 @@ impl ThreadHeap {
     /// 1. `block` is a block of a thread's heap with this layout, and the caller gives it up.
     #[inline]
     pub(crate) unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        self.arena.spend(layout.size());
         if HARDENED
             && let Level::Class(class) = Level::of(layout)
             && self.arena.has_near(block.as_ptr())
@@ -227,14 +257,12 @@ impl ThreadHeap {
                 self.arena
                     .push_marked(class, block.as_ptr(), layout.size(), mark)
             };
-            self.tell();
             return;
         }
         // SAFETY: obligation 1.
         if unsafe { self.has(block, layout) } {
             // SAFETY: obligation 1, and the block is this heap's, or large.
             unsafe { self.arena.deallocate(block, layout) };
-            self.tell();
             return;
         }
         // SAFETY: the block lies in a segment, as it is not large.
@@ -422,56 +450,20 @@ impl ThreadHeap {
         unsafe { parcel::check_carrier(link, size) };
     }
 
-    /// Tells the process how many bytes are asked for, if that has changed by much.
+    /// Tells the process of a block that was taken, if much has changed by that.
     #[inline]
-    fn tell(&self) {
-        let requested = self.arena.requested();
-        let change = requested.wrapping_sub(self.told.get()).cast_signed();
-        if change.abs() >= UNTOLD {
-            self.told.set(requested);
-            LEVEL.change(change, || stats::bytes_in_use() as u64);
+    fn tell_taken(&self, block: *mut u8, layout: Layout) {
+        if !block.is_null() && !matches!(Level::of(layout), Level::Class(_)) {
+            self.arena.earn(layout.size());
         }
-    }
-
-    /// Changes a block's size, whoever owns it; null if the system has no memory, and nothing has changed. Only the holder
-    /// calls it.
-    ///
-    /// # Safety
-    ///
-    /// 1. `block` is a block of a thread's heap with the layout `old`, `new` has the same alignment, and the caller gives
-    ///    the block up if the call succeeds.
-    pub(crate) unsafe fn reallocate(
-        &self,
-        block: NonNull<u8>,
-        old: Layout,
-        new: Layout,
-    ) -> *mut u8 {
-        // SAFETY: obligation 1.
-        if unsafe { self.has(block, old) } {
-            // SAFETY: obligation 1, and the block is this heap's, or large.
-            let resized = unsafe { self.arena.resize(block, old, new) };
-            if !resized.is_null() {
-                self.tell();
-                return resized;
-            }
-        }
-        let moved = self.allocate(new);
-        if moved.is_null() {
-            return moved;
-        }
-        self.arena.count_move();
-        // SAFETY: both blocks are at least as long as the shorter layout, and different.
-        unsafe { moved.copy_from_nonoverlapping(block.as_ptr(), old.size().min(new.size())) };
-        // SAFETY: obligation 1.
-        unsafe { self.deallocate(block, old) };
-        moved
+        self.arena.tell();
     }
 
     /// Delivers what this thread freed of others and takes in what others freed of it. Only the holder calls it.
     pub(crate) fn idle(&self) {
         self.deliver_all();
         self.put_away_all();
-        self.tell();
+        self.arena.tell();
         self.arena.beat();
         self.look();
         self.heed();
@@ -481,7 +473,6 @@ impl ThreadHeap {
     pub(crate) fn purge(&self) -> usize {
         self.deliver_all();
         self.put_away_all();
-        self.tell();
         self.arena.purge()
     }
 
@@ -496,11 +487,20 @@ impl ThreadHeap {
                 self.arena.beat();
             }
             self.heed();
-            self.tell();
+            self.arena.tell_all();
             if !self.mailbox.release() {
-                return;
+                break;
             }
         }
+        if !self.is_parked() {
+            self.offer();
+        }
+    }
+
+    /// Offers the heap to the threads that begin; whether it is held then does not matter.
+    fn offer(&self) {
+        // SAFETY: heaps are never unmapped, and neither of the two that are none is ever left.
+        unsafe { LEFT.offer(self) };
     }
 
     /// Whether a thread that released the heap at idle will claim it again.
@@ -512,8 +512,7 @@ impl ThreadHeap {
 
     /// Releases the heap until [`unpark`](Self::unpark). Only the holder calls it, after [`idle`](Self::idle).
     pub(crate) fn park(&self) {
-        // Relaxed: whoever claims the heap sees it by that. [AT9]
-        self.is_parked.store(true, Ordering::Relaxed);
+        self.set_parked(true);
         self.leave();
     }
 
@@ -527,14 +526,23 @@ impl ThreadHeap {
             }
             self.mailbox.claim()
         });
-        self.abandon();
+        if claimed {
+            self.set_parked(false);
+        } else {
+            self.abandon();
+        }
         claimed
     }
 
     /// Says that no thread will claim the heap again. Only the thread that parked it calls it.
     pub(crate) fn abandon(&self) {
-        // Relaxed: a heap that is taken for a parked one meanwhile is passed over, and no more. [AT10]
-        self.is_parked.store(false, Ordering::Relaxed);
+        self.set_parked(false);
+        self.offer();
+    }
+
+    fn set_parked(&self, is_parked: bool) {
+        // Relaxed: whoever claims the heap, or takes its offer, sees it by that. [AT9]
+        self.is_parked.store(is_parked, Ordering::Relaxed);
     }
 
     /// Gives back what stands on the shelf of another heap, whoever holds that. Only the holder of this one calls it.
@@ -567,6 +575,7 @@ impl ThreadHeap {
 #[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
 mod tests {
     use super::*;
+    use crate::registry;
     use std::vec::Vec;
 
     /// Who comes to a heap that was looked at just now, to go on with what somebody else has ended, leaves it as it is.
@@ -702,5 +711,47 @@ mod tests {
         let rest = committed();
         assert!(rest * 5 < full, "{rest} of {full} bytes are left");
         heap.abandon();
+    }
+
+    /// What a thread that begins and a block at a new peak cost does not depend on how many heaps there are.
+    #[test]
+    fn no_call_looks_at_the_other_heaps() {
+        const HEAPS_HELD: usize = 300;
+        let held: Vec<_> = (0..HEAPS_HELD)
+            .map(|_| ThreadHeap::adopt().unwrap())
+            .collect();
+        let steps = registry::steps::of(|| {
+            let heap = ThreadHeap::adopt().unwrap();
+            let layout = Layout::from_size_align(1 << 20, 8).unwrap();
+            let blocks: Vec<_> = (0..64).map(|_| heap.allocate(layout)).collect();
+            for block in blocks {
+                let block = NonNull::new(block).unwrap();
+                // SAFETY: taken above.
+                unsafe { heap.deallocate(block, layout) };
+            }
+            heap.leave();
+        });
+        assert!(steps < HEAPS_HELD, "looked at {steps} heaps");
+        // The heap that was left last is adopted next, if no other test is quicker; in any case no new ones are made.
+        for heap in held {
+            heap.leave();
+        }
+        let count = || {
+            let mut count = 0;
+            HEAPS.find(|_| {
+                count += 1;
+                None::<()>
+            });
+            count
+        };
+        let before: usize = count();
+        let again: Vec<_> = (0..HEAPS_HELD / 2)
+            .map(|_| ThreadHeap::adopt().unwrap())
+            .collect();
+        // Other tests of this process may have taken some.
+        assert!(count() < before + HEAPS_HELD / 4);
+        for heap in again {
+            heap.leave();
+        }
     }
 }

@@ -13,6 +13,7 @@ use super::{Arena, LARGE, SPANS, check_span};
 use crate::Layout;
 use crate::hardened::{self, HARDENED};
 use crate::os::PAGE;
+use crate::pool::pool;
 use crate::segment::{SEGMENT, SLOT};
 use crate::size_class::{
     CACHED_MAX, SLAB_CLASSES, SLAB_MAX, class_of, key_of, size_of_class, small_class_of,
@@ -191,7 +192,7 @@ impl Arena {
             return None;
         }
         let bytes = self.larges.mapped(layout)?;
-        let block = self.kept.take(bytes)?;
+        let block = self.kept.take(bytes).or_else(|| self.take_pooled(bytes))?;
         if HARDENED && !self.larges.enter(block, layout) {
             // SAFETY: the pages were taken above, and nobody knows them.
             let unmapped = unsafe { self.kept.put(block, bytes) };
@@ -199,6 +200,19 @@ impl Arena {
             return None;
         }
         Some(block)
+    }
+
+    /// Takes bytes from what other threads left for all, and keeps what is more.
+    fn take_pooled(&self, bytes: usize) -> Option<NonNull<u8>> {
+        let (start, length) = pool().take(bytes)?;
+        if length > bytes {
+            // SAFETY: the range is longer than this.
+            let rest = unsafe { start.add(bytes) };
+            // SAFETY: whole pages of a range that this thread alone has.
+            let unmapped = unsafe { self.kept.put(rest, length - bytes) };
+            self.reserved.subtract(unmapped as u64);
+        }
+        Some(start)
     }
 
     /// Gives a block back.
@@ -391,6 +405,7 @@ impl Arena {
         if new >= old {
             self.bytes_taken.add((new - old) as u64);
         } else {
+            self.spend(old - new);
             self.bytes_given.add((old - new) as u64);
         }
     }

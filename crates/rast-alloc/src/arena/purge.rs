@@ -2,8 +2,9 @@
 
 use super::Arena;
 use crate::os::{self, PAGE};
+use crate::pool::pool;
 use crate::segment::{SEGMENT, Segment};
-use crate::size_class::{CLASSES, SLAB_CLASSES};
+use crate::size_class::{CLASSES, SLAB_CLASSES, size_of_class};
 use crate::slab::SlabList;
 use crate::span::Span;
 use core::ptr::{self, NonNull};
@@ -108,7 +109,8 @@ impl Arena {
     ///
     /// Cost: linear in the blocks of the lists and in the free spans.
     pub(crate) fn purge(&self) -> usize {
-        let kept = self.shed_kept();
+        os::unmap_stranded();
+        let kept = self.shed_kept() + self.shed_pool(usize::MAX);
         self.empty_lists();
         let shed = self.shed(usize::MAX) + self.clear_shelf();
         kept + shed + self.spans.purge(2 * PAGE, discard)
@@ -119,6 +121,17 @@ impl Arena {
         let bytes = self.shelf.clear();
         self.reserved.subtract(bytes as u64);
         bytes
+    }
+
+    /// Gives up to `most` bytes of what is kept for all threads back; returns how many bytes that were.
+    fn shed_pool(&self, most: usize) -> usize {
+        if !self.larges.is_untracked() {
+            return 0;
+        }
+        // It was added in another heap's sum; the total is right.
+        let shed = pool().shed(most);
+        self.reserved.subtract(shed as u64);
+        shed
     }
 
     /// Gives all kept mappings back; returns how many bytes that were.
@@ -143,6 +156,7 @@ impl Arena {
             }
         }
         self.reserved.subtract(self.kept.look() as u64);
+        self.reserved.subtract(pool().look() as u64);
         self.unneeded.set(self.shelf.look());
         self.step(true)
     }
@@ -174,6 +188,7 @@ impl Arena {
         let (slot, spare) = (self.slot(class), &self.spares[class]);
         spare.count.set(0);
         self.put_back(class, spare.head.replace(ptr::null_mut()));
+        self.spend(slot.len(class) * size_of_class(class));
         slot.carried_off(slot.len(class));
         self.put_back(class, slot.head.replace(ptr::null_mut()));
         if class >= SLAB_CLASSES {

@@ -369,3 +369,31 @@ fn memory_that_nobody_needs_goes_back() {
         assert!(committed * least < peak, "{committed} of {peak}");
     }
 }
+
+/// A pipeline of large blocks maps some of them anew and no more.
+#[cfg(all(target_os = "linux", not(rast_system_segments)))]
+#[test]
+fn what_another_thread_freed_is_used_again() {
+    const BLOCKS: usize = 400;
+    if HARDENED {
+        return;
+    }
+    let (producer, consumer) = (arena(Larges::untracked()), arena(Larges::untracked()));
+    let layout = Layout::from_size_align(2 << 20, 8).unwrap();
+    let mut ring = Vec::new();
+    for _ in 0..BLOCKS {
+        ring.push(NonNull::new(producer.allocate(layout)).unwrap());
+        if ring.len() > 4 {
+            // SAFETY: taken above; large blocks are whoever's frees them.
+            unsafe { consumer.deallocate(ring.remove(0), layout) };
+        }
+    }
+    let mapped = producer.reserved.read() as usize / layout.size();
+    assert!(mapped < BLOCKS / 4, "{mapped} of {BLOCKS} were mapped");
+    for block in ring {
+        // SAFETY: as above.
+        unsafe { producer.deallocate(block, layout) };
+    }
+    producer.purge();
+    consumer.purge();
+}

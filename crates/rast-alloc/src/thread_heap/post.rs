@@ -11,11 +11,13 @@ use crate::Layout;
 use crate::arena::{Level, SLOTS, check_given};
 use crate::block::Block;
 use crate::hardened::{self, HARDENED, units};
-use crate::parcel::Parcel;
+use crate::parcel::{self, Parcel};
 use crate::segment::Segment;
-use crate::size_class::{LEAST as LEAST_CLASS, size_of_class};
+use crate::size_class::{LEAST as LEAST_CLASS, SLAB_MAX, size_of_class};
 use crate::tally::Tally;
 
+/// What a parcel may take by the fast paths alone, which have blocks of slabs only.
+const PLEDGE: usize = parcel::FULL + SLAB_MAX;
 /// How long the shortest block is.
 const LEAST: usize = size_of_class(LEAST_CLASS);
 
@@ -32,6 +34,7 @@ impl ThreadHeap {
         let parcel = self.parcel_of(owner);
         if !parcel.is_for(owner) {
             self.deliver(parcel);
+            self.arena.pledge(PLEDGE);
             parcel.open(owner);
         }
         let slot = Level::of(layout).slot();
@@ -169,11 +172,11 @@ impl ThreadHeap {
             return;
         };
         self.afar.forget(parcel);
+        self.arena.redeem(PLEDGE);
         // SAFETY: the parcel's blocks are free, in a list from the first to the last, and this thread's alone.
         if unsafe { packed.owner.mailbox.deliver(packed.first, packed.last) } {
             packed.owner.leave();
         }
-        self.tell();
     }
 
     /// Delivers all parcels. Only the holder calls it.

@@ -1,0 +1,83 @@
+//! Costs that may grow with the number of heaps: each is measured while many threads sleep that have taken a block.
+
+use std::sync::{Arc, Barrier, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::block::Block;
+use crate::workers::Sample;
+
+/// The stack of a thread that sleeps.
+const STACK: usize = 32 << 10;
+
+/// Does `work` while so many threads sleep, each with a block.
+pub(super) fn among(threads: usize, work: impl FnOnce() -> Sample) -> Sample {
+    let began = Arc::new(Barrier::new(threads + 1));
+    let gate = Arc::new(RwLock::new(()));
+    let closed = gate.write().expect("nobody panics");
+    let sleepers: Vec<_> = (0..threads)
+        .map(|_| {
+            let (began, gate) = (Arc::clone(&began), Arc::clone(&gate));
+            let sleep = move || {
+                let block = Block::new(64);
+                began.wait();
+                drop(gate.read());
+                drop(block);
+            };
+            let started = thread::Builder::new().stack_size(STACK).spawn(sleep);
+            started.expect("the system has as many threads")
+        })
+        .collect();
+    began.wait();
+    let sample = work();
+    drop(closed);
+    for sleeper in sleepers {
+        sleeper.join().expect("nobody panics");
+    }
+    sample
+}
+
+/// What lies at 999 of 1000, of all.
+fn judged(mut times: Vec<Duration>, done: u64, per_mille: usize) -> Sample {
+    times.sort_unstable();
+    let at = times[(times.len() - 1) * per_mille / 1000];
+    Sample::new(1, at).with("done", done as f64)
+}
+
+/// Blocks of 1 MiB that stay, each of which makes a new peak: the middle time.
+pub(super) fn peak(ops: u64) -> Sample {
+    let mut blocks = Vec::with_capacity(ops as usize);
+    let times = (0..ops)
+        .map(|_| {
+            let start = Instant::now();
+            blocks.push(Block::new(1 << 20));
+            start.elapsed()
+        })
+        .collect();
+    judged(times, ops, 500)
+}
+
+/// A thread that takes one block and ends: the middle time.
+pub(super) fn first(ops: u64) -> Sample {
+    let times = (0..ops)
+        .map(|_| {
+            let start = Instant::now();
+            let one = thread::spawn(|| drop(Block::new(64)));
+            one.join().expect("nobody panics");
+            start.elapsed()
+        })
+        .collect();
+    judged(times, ops, 500)
+}
+
+/// Spans without a class, taken and given back: the time that 99.9 % keep.
+pub(super) fn span(ops: u64) -> Sample {
+    let times = (0..ops)
+        .map(|_| {
+            let start = Instant::now();
+            drop(Block::new(300 << 10));
+            start.elapsed()
+        })
+        .collect();
+    judged(times, ops, 999)
+}

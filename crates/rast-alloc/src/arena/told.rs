@@ -1,0 +1,203 @@
+//! What an arena tells the process of its bytes in use: a lower bound, in steps.
+//!
+//! The process adds up what its heaps told ([`crate::level`]), so that a new peak is seen without a look at every heap.
+//! What a heap told must not be more than it has in use, or memory that one heap freed and another one took would count
+//! twice. The fast paths test nothing, so the bound holds for whatever they may free before the next slow path:
+//!
+//! ```text
+//!   in use  =  told  +  margin  +  what the fast paths may free: room in lists, pledged parcels
+//! ```
+//!
+//! 1. A slow path that frees, or that makes room in a list, first takes that from the margin ([`Arena::spend`]).
+//! 2. Where the margin falls below zero, or the bytes in use have grown by [`STEP`], the margin is computed anew, and what
+//!    was told is corrected if the margin is not within [`MARGIN`].
+//! 3. A list frees no more than it has room for, nor more than the blocks of its class that are in use.
+//!
+//! One case is left out: where blocks of a class are replaced by shorter ones of the same class on fast paths alone, the
+//! bytes in use fall by up to an eighth of these blocks (15 bytes of each up to 256) before the next slow path tells it.
+
+use core::cell::Cell;
+
+use super::Arena;
+use crate::level::LEVEL;
+use crate::size_class::{SLAB_CLASSES, size_of_class};
+
+/// The margin from which on more is told; half of it is left each time.
+const MARGIN: i64 = 1 << 20;
+/// By how much the bytes in use grow before the margin is computed anew.
+const STEP: i64 = MARGIN / 2;
+
+/// What an arena told.
+pub(crate) struct Told {
+    bytes: Cell<u64>,
+    /// What slow paths may free before this is computed anew.
+    margin: Cell<i64>,
+    /// The bytes in use at which it is computed anew.
+    again: Cell<u64>,
+    /// What the fast paths may put into parcels, in bytes.
+    pledged: Cell<u64>,
+}
+
+impl Told {
+    /// Of an arena that tells nothing.
+    pub(super) const fn never() -> Self {
+        Self {
+            bytes: Cell::new(0),
+            // Not spent in the life of a process.
+            margin: Cell::new(i64::MAX),
+            again: Cell::new(0),
+            pledged: Cell::new(0),
+        }
+    }
+
+    /// Of an arena whose first slow path begins to tell.
+    pub(super) const fn new() -> Self {
+        Self {
+            margin: Cell::new(-1),
+            ..Self::never()
+        }
+    }
+}
+
+impl Arena {
+    /// Says that a slow path is about to free bytes, or to make room for them in a list.
+    #[inline]
+    pub(crate) fn spend(&self, bytes: usize) {
+        self.told.margin.set(self.told.margin.get() - bytes as i64);
+        if self.told.margin.get() < 0 {
+            self.retell(bytes as u64);
+        }
+    }
+
+    /// Says that bytes were taken which no list can free.
+    #[inline]
+    pub(crate) fn earn(&self, bytes: usize) {
+        self.told.margin.set(self.told.margin.get() + bytes as i64);
+    }
+
+    /// Says that the fast paths may put up to so many bytes into a parcel.
+    pub(crate) fn pledge(&self, bytes: usize) {
+        self.told
+            .pledged
+            .set(self.told.pledged.get() + bytes as u64);
+        self.spend(bytes);
+    }
+
+    /// Says that a parcel that was pledged is closed.
+    pub(crate) fn redeem(&self, bytes: usize) {
+        self.told
+            .pledged
+            .set(self.told.pledged.get() - bytes as u64);
+    }
+
+    /// Tells the process if the bytes in use have changed by much. Only a thread's heap calls it.
+    #[inline]
+    pub(crate) fn tell(&self) {
+        let grown = self.requested().wrapping_sub(self.told.again.get());
+        if grown.cast_signed() >= 0 || self.told.margin.get() < 0 {
+            self.retell(0);
+        }
+    }
+
+    /// Tells the process the bytes in use exactly; the next slow path computes the margin. Only a thread's heap calls it.
+    #[cold]
+    pub(crate) fn tell_all(&self) {
+        self.set_told(self.requested());
+        self.told.margin.set(-1);
+    }
+
+    /// Computes the margin where `spent` bytes are about to be freed, and corrects what was told.
+    #[cold]
+    #[inline(never)]
+    fn retell(&self, spent: u64) {
+        let requested = self.requested();
+        let sure = requested.wrapping_sub(self.room() + self.told.pledged.get() + spent);
+        let mut margin = sure.wrapping_sub(self.told.bytes.get()).cast_signed();
+        if !(0..=MARGIN).contains(&margin) {
+            margin = MARGIN / 2;
+            self.set_told(sure.wrapping_sub(margin.cast_unsigned()));
+        }
+        self.told.margin.set(margin);
+        self.told
+            .again
+            .set(requested.wrapping_add(STEP.cast_unsigned()));
+    }
+
+    fn set_told(&self, bytes: u64) {
+        let change = bytes.wrapping_sub(self.told.bytes.replace(bytes));
+        if change != 0 {
+            LEVEL.change(change.cast_signed());
+        }
+    }
+
+    /// The most bytes that the fast path can free into the lists before one is full.
+    fn room(&self) -> u64 {
+        let mut room = 0;
+        for class in 0..SLAB_CLASSES {
+            let slot = self.slot(class);
+            let live = slot.taken.read().wrapping_sub(slot.given.read());
+            let blocks = slot.room().min(live.cast_signed()).max(0);
+            room += blocks.cast_unsigned() * size_of_class(class) as u64;
+        }
+        room
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
+mod tests {
+    use super::*;
+    use crate::Layout;
+    use crate::arena::tests::arena;
+    use crate::large::Larges;
+    use core::ptr::NonNull;
+    use std::vec::Vec;
+
+    /// A small generator of numbers (xorshift).
+    fn random(state: &mut u64) -> usize {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        (*state >> 16) as usize
+    }
+
+    /// At no call more was told than is in use, and not much less.
+    #[test]
+    fn what_was_told_is_never_more_than_is_in_use() {
+        for seed in 1..5 {
+            let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed);
+            let arena = arena(Larges::untracked());
+            let mut blocks: Vec<(NonNull<u8>, Layout)> = Vec::new();
+            for step in 0..40_000 {
+                let grows = (step / 5000) % 2 == 0;
+                if blocks.is_empty() || random(&mut state) % 10 < if grows { 7 } else { 3 } {
+                    // Whole classes, as replacing blocks by shorter ones of a class is not told.
+                    let class = random(&mut state) % SLAB_CLASSES;
+                    let layout = Layout::from_size_align(size_of_class(class).max(16), 8).unwrap();
+                    let block = NonNull::new(arena.allocate(layout)).unwrap();
+                    arena.tell();
+                    blocks.push((block, layout));
+                } else {
+                    let (block, layout) = blocks.swap_remove(random(&mut state) % blocks.len());
+                    // SAFETY: taken above, and given back once.
+                    unsafe { arena.deallocate(block, layout) };
+                }
+                if step % 9000 == 8999 {
+                    arena.empty_lists();
+                }
+                let untold = arena.requested().wrapping_sub(arena.told.bytes.get());
+                let most = 3 * MARGIN + arena.room().cast_signed();
+                assert!(
+                    (0..=most).contains(&untold.cast_signed()),
+                    "seed {seed}, step {step}: {} bytes untold",
+                    untold.cast_signed(),
+                );
+            }
+            for (block, layout) in blocks {
+                // SAFETY: taken above, and given back once.
+                unsafe { arena.deallocate(block, layout) };
+            }
+            arena.tell_all();
+            assert_eq!(arena.told.bytes.get(), 0);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Address ranges that any thread puts away and takes.
+//!
+//! ```text
+//!   a place:  bit 63 … 24             23 … 0                     0: empty
+//!             start, in pages         length, in pages
+//! ```
+//!
+//! A range stands in its place whole, as one word, so an exchange takes it: whoever did has it alone, and there is no ABA
+//! problem, since an equal word is an equal range. Nothing is written to the ranges themselves.
+
+use core::ptr::{self, NonNull};
+
+use crate::constructor::constructor;
+use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+
+/// The unit of both numbers: no page is shorter.
+const UNIT: usize = 4096;
+/// The bits of the length.
+const LENGTH_BITS: u32 = 24;
+
+/// A table of `N` places.
+#[derive(Debug)]
+pub struct Ranges<const N: usize> {
+    places: [AtomicU64; N],
+}
+
+fn pack(start: usize, bytes: usize) -> Option<u64> {
+    let (page, pages) = ((start / UNIT) as u64, (bytes / UNIT) as u64);
+    let fits = pages >> LENGTH_BITS == 0 && page >> (u64::BITS - LENGTH_BITS) == 0;
+    fits.then_some(page << LENGTH_BITS | pages)
+}
+
+fn unpack(word: u64) -> (usize, usize) {
+    let (page, pages) = (word >> LENGTH_BITS, word & ((1 << LENGTH_BITS) - 1));
+    (page as usize * UNIT, pages as usize * UNIT)
+}
+
+impl<const N: usize> Ranges<N> {
+    constructor! {
+        /// A table without ranges.
+        pub fn new() {
+            #[cfg(not(any(rast_loom, rast_shuttle)))]
+            let places = [const { AtomicU64::new(0) }; N];
+            #[cfg(any(rast_loom, rast_shuttle))]
+            let places = core::array::from_fn(|_| AtomicU64::new(0));
+            Self { places }
+        }
+    }
+
+    /// Puts a range of whole pages away; false if there is no place. Wait-free.
+    #[must_use]
+    pub fn put(&self, start: NonNull<u8>, bytes: usize) -> bool {
+        debug_assert!(
+            bytes > 0 && start.addr().get().is_multiple_of(UNIT) && bytes.is_multiple_of(UNIT)
+        );
+        let Some(word) = pack(start.as_ptr().expose_provenance(), bytes) else {
+            return false;
+        };
+        self.places.iter().any(|place| {
+            // Relaxed: a hint; the exchange decides. [AP1]
+            if place.load(Ordering::Relaxed) != 0 {
+                return false;
+            }
+            // Release: pairs with the Acquire in `take`; what was done to the range is seen. [AP2]
+            place
+                .compare_exchange(0, word, Ordering::Release, Ordering::Relaxed)
+                .is_ok()
+        })
+    }
+
+    /// Takes the range that `rank`, by start and length, gives the lowest number, if it gives any one; wait-free.
+    pub fn take(
+        &self,
+        rank: impl Fn(usize, usize) -> Option<usize>,
+    ) -> Option<(NonNull<u8>, usize)> {
+        // Another thread may take the one that was chosen: then the next best, as often as there are places.
+        self.places.iter().find_map(|_| {
+            let ranked = self.places.iter().filter_map(|place| {
+                // Relaxed: a hint; the exchange decides. [AP3]
+                let word = place.load(Ordering::Relaxed);
+                let (start, bytes) = unpack(word);
+                let rank = if word == 0 { None } else { rank(start, bytes) };
+                Some((rank?, place, word))
+            });
+            let (_, place, word) = ranked.min_by_key(|ranked| ranked.0)?;
+            // Acquire: pairs with the Release in `put`. [AP4]
+            place
+                .compare_exchange(word, 0, Ordering::Acquire, Ordering::Relaxed)
+                .ok()?;
+            let (start, bytes) = unpack(word);
+            let start = NonNull::new(ptr::with_exposed_provenance_mut(start))?;
+            Some((start, bytes))
+        })
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+
+    fn at(page: usize) -> NonNull<u8> {
+        NonNull::new(ptr::without_provenance_mut(page * UNIT)).unwrap()
+    }
+
+    #[test]
+    fn the_shortest_that_fits_is_taken() {
+        let ranges = Ranges::<3>::new();
+        for (page, pages) in [(100, 9), (200, 4), (1 << 40, 6)] {
+            let is_put = ranges.put(at(page), pages * UNIT);
+            assert_eq!(is_put, page < 1 << 40, "addresses of 52 bits");
+        }
+        assert!(ranges.put(at(1 << 39), 6 * UNIT));
+        assert!(!ranges.put(at(300), UNIT), "no place is left");
+        let take = |pages: usize| {
+            let taken = ranges.take(|_, bytes| (bytes >= pages * UNIT).then_some(bytes))?;
+            Some((taken.0.addr().get() / UNIT, taken.1 / UNIT))
+        };
+        assert_eq!(take(5), Some((1 << 39, 6)));
+        assert_eq!(take(5), Some((100, 9)));
+        assert_eq!(take(5), None);
+        assert_eq!(take(1), Some((200, 4)));
+        assert_eq!(take(1), None);
+        assert!(!ranges.put(at(1), UNIT << LENGTH_BITS), "too long");
+    }
+}

@@ -1,0 +1,88 @@
+//! Blocks that change their size, whoever owns them.
+
+use core::ptr::{self, NonNull};
+
+use super::ThreadHeap;
+use crate::Layout;
+use crate::arena::{Level, check_kept};
+use crate::span::bytes_for;
+
+/// Whether a block may keep its place under another layout, whoever owns it: its class or the length of its span stay.
+#[inline]
+fn fits_as_it_is(old: Layout, new: Layout) -> bool {
+    match (Level::of(old), Level::of(new)) {
+        (Level::Class(from), Level::Class(to)) => from == to,
+        (Level::Span, Level::Span) => bytes_for(old.size()) == bytes_for(new.size()),
+        _ => false,
+    }
+}
+
+impl ThreadHeap {
+    /// Changes a block's size, whoever owns it; null if the system has no memory, and nothing has changed. Only the holder
+    /// calls it.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of a thread's heap with the layout `old`, `new` has the same alignment, and the caller gives
+    ///    the block up if the call succeeds.
+    pub(crate) unsafe fn reallocate(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> *mut u8 {
+        // SAFETY: obligation 1.
+        let is_own = unsafe { self.has(block, old) };
+        if !is_own && fits_as_it_is(old, new) {
+            // SAFETY: obligation 1: the block lies in a mapped segment.
+            unsafe { check_kept(block, old) };
+            // What the block is asked for is counted here, as what is freed of others is.
+            self.arena.count_resize(old.size(), new.size());
+            self.arena.tell();
+            return block.as_ptr();
+        }
+        let resize = || {
+            if !is_own {
+                return ptr::null_mut();
+            }
+            // SAFETY: obligation 1, and the block is this heap's, or large.
+            unsafe { self.arena.resize(block, old, new) }
+        };
+        let mut resized = resize();
+        if resized.is_null() {
+            let mut moved = self.allocate_once(new);
+            if moved.is_null() {
+                // With more memory it may be lengthened where it stands.
+                self.again(new, || {
+                    resized = resize();
+                    if resized.is_null() {
+                        moved = self.allocate_once(new);
+                    }
+                    !(resized.is_null() && moved.is_null())
+                });
+            }
+            if !moved.is_null() {
+                // SAFETY: obligation 1, and the other block is new, of the new layout.
+                unsafe { self.replace(block, old, moved, new) };
+                return moved;
+            }
+        }
+        self.arena.tell();
+        resized
+    }
+
+    /// Copies what a block holds to another one that takes its place, and gives it back.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of a thread's heap with the layout `old`, and the caller gives it up.
+    /// 2. `moved` is a new block with the layout `new`.
+    #[inline]
+    unsafe fn replace(&self, block: NonNull<u8>, old: Layout, moved: *mut u8, new: Layout) {
+        self.arena.count_move();
+        // SAFETY: both blocks are at least as long as the shorter layout, and different.
+        unsafe { moved.copy_from_nonoverlapping(block.as_ptr(), old.size().min(new.size())) };
+        // SAFETY: obligation 1.
+        unsafe { self.deallocate(block, old) };
+    }
+}
