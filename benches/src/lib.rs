@@ -1,7 +1,7 @@
 //! The benches of the workspace: a harness that interleaves its contenders, and one file per layer.
 //!
-//! The method, and why this is not criterion, stands in `benches/README.md`; the figures stand in
-//! `docs/performance.md`.
+//! `benches/README.md` describes the method, and when to use the criterion benches instead.
+//! `docs/performance.md` holds the figures.
 
 pub mod allocators;
 pub mod harness;

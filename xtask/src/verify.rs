@@ -96,6 +96,11 @@ const STEPS: &[Step] = &[
     step("bench smoke", || {
         done(bench::run(&["--smoke".to_string()], false))
     }),
+    // Each criterion bench once, on what the steps above built. The option belongs to criterion alone: a library or program
+    // without `bench = false` fails here, as it would fail `cargo bench -- --save-baseline NAME`.
+    step("criterion", || {
+        cargo("test --workspace --all-features --no-fail-fast --benches -- --noplot")
+    }),
     step("package", || done(package::run())),
     outside("deny", outside::deny),
     outside("miri", outside::miri),
