@@ -57,9 +57,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 match self.find(word, &Share::KeptAway) {
                     Look::Empty => return None,
                     Look::Changed | Look::Busy(_) => continue,
-                    // Of a bound that this claim reaches nothing is left to remember.
-                    Look::Below(below) if below == index(word) + 1 => {}
-                    Look::Below(below) => self.set_bound(word, below),
+                    Look::Below(index) => self.set_bound(word, index),
                     Look::Used => {}
                 }
             }
