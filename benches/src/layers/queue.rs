@@ -15,6 +15,7 @@ mod source;
 mod spsc;
 #[cfg(unix)]
 mod stall;
+mod timeout;
 
 use crate::harness::Scenario;
 use crate::options::Options;
@@ -31,6 +32,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         latency::scenarios(),
         fairness::scenarios(),
         source::scenarios(),
+        timeout::scenarios(),
     ]
     .into_iter()
     .flatten()
