@@ -16,6 +16,7 @@ mod source;
 mod spsc;
 #[cfg(unix)]
 mod stall;
+mod timeout;
 
 use crate::harness::Scenario;
 use crate::options::Options;
@@ -33,6 +34,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         sleeping::scenarios(),
         fairness::scenarios(),
         source::scenarios(),
+        timeout::scenarios(),
     ]
     .into_iter()
     .flatten()
