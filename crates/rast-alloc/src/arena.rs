@@ -16,7 +16,7 @@
 //! The length of a list is not kept: it follows from the sums that the figures need anyway (see [`Slot`]).
 //!
 //! An arena knows no threads: its fields are cells, and whoever has it is alone with it.
-//! Only the sums ([`Tally`]) are read from elsewhere, and what stands on the shelf ([`Shelf`]) is anybody's.
+//! Only the sums ([`Tally`]) are read from elsewhere.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -29,8 +29,9 @@ use crate::hardened::units::Number;
 use crate::hardened::{self, HARDENED};
 use crate::kept::Kept;
 use crate::large::Larges;
+use crate::least::Least;
 use crate::misuse;
-use crate::segment::{SLOT, Segment, Segments, Shelf};
+use crate::segment::{SLOT, Segment, Segments};
 use crate::size_class::{CLASSES, SLAB_CLASSES, list_limit, size_of_class};
 use crate::slab::SlabList;
 use crate::span::{GRAIN, Span, SpanIndex, bytes_for, bytes_for_class};
@@ -101,15 +102,13 @@ pub(crate) struct Arena {
     /// What the headers of the segments say.
     owner: Cell<*const ()>,
     segments: Segments,
-    /// Segments that one free span fills, but for those on the shelf; at most one where there is a shelf.
+    /// Segments that one free span fills.
     empties: Cell<usize>,
-    /// The least `empties` since the last beat.
-    empties_least: Cell<usize>,
+    /// The least `empties` since the last beat, and since the last look.
+    empties_least: Least,
     beats: Cell<u32>,
-    /// Segments of the shelf that the next steps give back, if as many stood there all the time.
+    /// Empty segments that the next steps give back, if they stay empty.
     unneeded: Cell<usize>,
-    /// Empty segments beyond the first, for any thread to give back.
-    pub(crate) shelf: Shelf,
     larges: Larges,
     kept: Kept,
     slabs: [SlabList; SLAB_CLASSES],
@@ -195,10 +194,9 @@ impl Arena {
             owner: Cell::new(ptr::null()),
             segments: Segments::new(),
             empties: Cell::new(0),
-            empties_least: Cell::new(0),
+            empties_least: Least::new(),
             beats: Cell::new(0),
             unneeded: Cell::new(0),
-            shelf: Shelf::new(),
             larges,
             kept: Kept::new(),
             slabs: [const { SlabList::new() }; SLAB_CLASSES],
@@ -346,6 +344,51 @@ impl Arena {
         unsafe { self.push_free(class, block, size) };
     }
 
+    /// As [`push`](Self::push), where the caller has the slow path; false, and nothing has changed, if it is due.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::push`].
+    #[inline(always)]
+    pub(crate) unsafe fn try_push(&self, class: usize, block: *mut u8, size: usize) -> bool {
+        if HARDENED {
+            // SAFETY: obligation 1.
+            return unsafe { self.try_push_marked(class, block, size, Mark::of(block)) };
+        }
+        if cfg!(debug_assertions) {
+            // SAFETY: obligation 1: the block lies in a mapped segment.
+            unsafe { check_class(class, block) };
+        }
+        if self.slot(class).is_full() {
+            return false;
+        }
+        // SAFETY: obligation 1, and the list has room.
+        unsafe { self.push_listed(class, block, size) };
+        true
+    }
+
+    /// As [`try_push`](Self::try_push), in a hardened build, with the block's mark; false too if that is another.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::push`].
+    #[inline(always)]
+    pub(crate) unsafe fn try_push_marked(
+        &self,
+        class: usize,
+        block: *mut u8,
+        size: usize,
+        mark: Mark,
+    ) -> bool {
+        if !mark.is_live(class) || self.slot(class).is_full() {
+            return false;
+        }
+        mark.write(FREED);
+        // SAFETY: obligation 1, and the list has room.
+        unsafe { self.push_listed(class, block, size) };
+        true
+    }
+
     /// As [`push`](Self::push), where nothing is left to be checked.
     ///
     /// # Safety
@@ -353,13 +396,24 @@ impl Arena {
     /// 1. As for [`Arena::push`].
     #[inline(always)]
     unsafe fn push_free(&self, class: usize, block: *mut u8, size: usize) {
-        let slot = self.slot(class);
-        let block = block.cast::<Block>();
-        if slot.is_full() {
+        if self.slot(class).is_full() {
             // SAFETY: obligation 1.
-            unsafe { Self::push_slow(block, self, class, size) };
+            unsafe { Self::push_slow(block.cast(), self, class, size) };
             return;
         }
+        // SAFETY: obligation 1, and the list has room.
+        unsafe { self.push_listed(class, block, size) };
+    }
+
+    /// Puts a block into the list of its class, which has room.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::push`].
+    #[inline(always)]
+    unsafe fn push_listed(&self, class: usize, block: *mut u8, size: usize) {
+        let slot = self.slot(class);
+        let block = block.cast::<Block>();
         // SAFETY: obligation 1.
         unsafe { Block::link_by(block, slot.head.get(), &self.keys) };
         slot.head.set(block);
@@ -608,17 +662,13 @@ impl Arena {
         let segment = unsafe { &*Segment::of(span.start().as_ptr()) };
         if segment.leave_empty() {
             self.empties.set(self.empties.get() - 1);
-            self.empties_least
-                .set(self.empties_least.get().min(self.empties.get()));
+            self.empties_least.fell(self.empties.get());
         }
         Some(span)
     }
 
     #[cold]
     fn add_segment(&self) -> Option<()> {
-        if self.unshelve() {
-            return Some(());
-        }
         let segment = Segment::map(
             self.owner.get(),
             self.number.or(self.larges.unit()),
@@ -710,7 +760,6 @@ impl Drop for Arena {
             // has to see to.
             unsafe { Segment::unmap(segment) };
         }
-        self.shelf.clear();
         self.larges.clear();
         self.kept.shed(usize::MAX);
     }

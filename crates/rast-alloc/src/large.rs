@@ -59,12 +59,6 @@ impl Larges {
         }
     }
 
-    /// Whether these are blocks of a thread's heap, in no list.
-    #[inline]
-    pub(crate) fn is_untracked(&self) -> bool {
-        !self.is_tracked
-    }
-
     /// What segments beside these blocks are noted as if their arena has no number.
     pub(crate) fn unit(&self) -> u16 {
         if self.is_tracked {

@@ -101,6 +101,8 @@ mod tally;
 mod budget;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod delay;
+#[cfg(feature = "std")]
+mod hold;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod level;
 #[cfg(feature = "std")]
@@ -143,6 +145,7 @@ pub use stats::{ClassStats, Stats};
 pub use {
     block::Block,
     budget::Budget,
+    hold::{Ask, Asks, Found, Hold, Wish},
     mailbox::Mailbox,
     pile::Pile,
     registry::{Entered, Entry, Registry},

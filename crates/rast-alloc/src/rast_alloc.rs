@@ -214,9 +214,14 @@ mod heap {
     #[inline(always)]
     pub(super) unsafe fn allocate(layout: Layout) -> *mut u8 {
         if let Some(class) = small_class_of(layout) {
-            let block = thread::here().arena.pop(class, layout.size());
-            if !block.is_null() {
-                return block;
+            let heap = thread::here();
+            if heap.hold.enter() {
+                let block = heap.arena.pop(class, layout.size());
+                if !block.is_null() {
+                    heap.hold.exit();
+                    return block;
+                }
+                // The slow path enters again, and exits.
             }
         }
         allocate_slow(layout)
@@ -245,27 +250,43 @@ mod heap {
     pub(super) unsafe fn deallocate(block: *mut u8, layout: Layout) {
         if let Some(class) = small_class_of(layout) {
             let heap = thread::here();
+            if !heap.hold.enter() {
+                // SAFETY: obligation 1.
+                unsafe { deallocate_slow(block, layout) };
+                return;
+            }
             if HARDENED {
-                if heap.arena.has_near(block) {
-                    // SAFETY: the block is known to be this heap's.
-                    let mark = unsafe { heap.arena.near_mark(block) };
-                    // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
-                    unsafe { heap.arena.push_marked(class, block, layout.size(), mark) };
-                } else {
+                if !heap.arena.has_near(block) {
                     // SAFETY: obligation 1, and the class follows from the layout.
                     unsafe { deallocate_checked(block, layout, class, heap) };
+                    return;
                 }
-                return;
-            }
-            // SAFETY: a block of a class lies in a segment, obligation 1.
-            let owner = unsafe { Segment::owner_of(block) };
-            if ptr::eq(owner, heap.name()) {
+                // SAFETY: the block is known to be this heap's.
+                let mark = unsafe { heap.arena.near_mark(block) };
                 // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
-                unsafe { heap.arena.push(class, block, layout.size()) };
-                return;
+                if unsafe {
+                    heap.arena
+                        .try_push_marked(class, block, layout.size(), mark)
+                } {
+                    heap.hold.exit();
+                    return;
+                }
+            } else {
+                // SAFETY: a block of a class lies in a segment, obligation 1.
+                let owner = unsafe { Segment::owner_of(block) };
+                if !ptr::eq(owner, heap.name()) {
+                    // SAFETY: obligation 1; the owner stands in the header, and the class follows from the layout.
+                    unsafe { deallocate_foreign(block, layout, class, heap, owner) };
+                    return;
+                }
+                // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
+                if unsafe { heap.arena.try_push(class, block, layout.size()) } {
+                    heap.hold.exit();
+                    return;
+                }
             }
-            // SAFETY: obligation 1; the owner stands in the header, and the class follows from the layout.
-            unsafe { deallocate_foreign(block, layout, class, heap, owner) };
+            // SAFETY: obligation 1; the block is this heap's.
+            unsafe { ThreadHeap::push_slow(block, heap, class, layout.size()) };
             return;
         }
         // SAFETY: obligation 1.
@@ -276,7 +297,7 @@ mod heap {
     ///
     /// # Safety
     ///
-    /// 1. As for [`deallocate`]; the block is of this class and owner, and `heap` is the thread's.
+    /// 1. As for [`deallocate`]; the block is of this class and owner, and `heap` is the thread's, which was entered.
     #[inline(never)]
     unsafe fn deallocate_foreign(
         block: *mut u8,
@@ -291,6 +312,7 @@ mod heap {
         }
         // SAFETY: obligation 1; small blocks are those of threads' heaps.
         if unsafe { heap.try_post(block, owner, class, layout.size()) } {
+            heap.hold.exit();
             return;
         }
         // SAFETY: obligation 1.
@@ -301,11 +323,12 @@ mod heap {
     ///
     /// # Safety
     ///
-    /// 1. As for [`deallocate`]; the block is of this class, and `heap` is the thread's.
+    /// 1. As for [`deallocate`]; the block is of this class, and `heap` is the thread's, which was entered.
     #[inline(never)]
     unsafe fn deallocate_checked(block: *mut u8, layout: Layout, class: usize, heap: &ThreadHeap) {
         // SAFETY: obligation 1.
         if unsafe { heap.try_post_known(block, class, layout.size()) } {
+            heap.hold.exit();
             return;
         }
         // SAFETY: obligation 1.
@@ -322,10 +345,12 @@ mod heap {
         if heap.arena.number().is_at(block.addr()) {
             // SAFETY: obligation 1; the block is this heap's.
             unsafe { heap.arena.push(class, block, layout.size()) };
+            heap.hold.exit();
             return;
         }
         // SAFETY: obligation 1.
         if unsafe { heap.try_post_far(block, class, layout.size()) } {
+            heap.hold.exit();
             return;
         }
         // Where the block is none the slow path says so.
@@ -358,23 +383,25 @@ mod heap {
         // SAFETY: obligation 2.
         let new = unsafe { Layout::from_size_align_unchecked(size, old.align()) };
         if let (Some(from), Some(to)) = (small_class_of(old), small_class_of(new)) {
-            let arena = &thread::here().arena;
+            let heap = thread::here();
             // SAFETY: obligation 1.
-            if unsafe { thread::here().is_known(block) } {
+            if heap.hold.enter() && unsafe { heap.is_known(block) } {
                 if HARDENED {
                     hardened::check_used(block, from, old.size());
                 }
                 if from == to {
-                    arena.count_resize(old.size(), size);
+                    heap.arena.count_resize(old.size(), size);
+                    heap.hold.exit();
                     return block;
                 }
-                let moved = arena.pop(to, size);
+                let moved = heap.arena.pop(to, size);
                 if !moved.is_null() {
-                    arena.count_move();
+                    heap.arena.count_move();
                     // SAFETY: both blocks are at least as long as the shorter layout, and different.
                     unsafe { moved.copy_from_nonoverlapping(block, old.size().min(size)) };
                     // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
-                    unsafe { arena.push(from, block, old.size()) };
+                    unsafe { heap.arena.push(from, block, old.size()) };
+                    heap.hold.exit();
                     return moved;
                 }
             }

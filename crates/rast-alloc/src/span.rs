@@ -298,7 +298,7 @@ impl SpanIndex {
     /// # Safety
     ///
     /// 1. The bytes, a multiple of [`GRAIN`], are writable, zero, the caller's alone, and stay so until the span is whole
-    ///    again and [`SpanIndex::withdraw`]n, and so do the segment's [`Tags`].
+    ///    again and taken out by [`SpanIndex::take_whole`], and so do the segment's [`Tags`].
     pub(crate) unsafe fn format(&self, start: NonNull<u8>, bytes: usize) {
         // SAFETY: obligation 1; the tag is written now.
         let span = unsafe { Span::at_start(start) };
@@ -501,16 +501,21 @@ impl SpanIndex {
         true
     }
 
-    /// Takes a free span that fills its segment out: the segment is going away.
-    pub(crate) fn withdraw(&self, span: Span) {
-        debug_assert!(span.is_whole());
-        self.remove(span);
-    }
-
-    /// Puts a span in that was withdrawn: its segment has not gone away.
-    pub(crate) fn restore(&self, span: Span) {
-        debug_assert!(span.is_whole());
-        self.insert(span, span.bytes(), span.is_clean());
+    /// Takes a free span of `bytes` that fills its segment out: the segment is going away. Those that were put in last come
+    /// first.
+    ///
+    /// Cost: linear in the free spans of nearly that length.
+    pub(crate) fn take_whole(&self, bytes: usize) -> Option<Span> {
+        let (group, list) = Self::list_of(bytes);
+        let mut next = self.heads[group][list].get();
+        while let Some(span) = next {
+            if span.is_whole() {
+                self.remove(span);
+                return Some(span);
+            }
+            next = span.links().next.get();
+        }
+        None
     }
 
     /// Calls `discard` on each dirty free span of at least `least` bytes, which may give its memory to the system and has

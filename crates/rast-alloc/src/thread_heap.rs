@@ -11,16 +11,15 @@
 //!
 //! | field | used by |
 //! | --- | --- |
-//! | `arena`, `parcels`, `afar`, `arrived`, `turns`, `told`, `is_shedding`, `sweep_from` | whoever holds the mailbox: the thread, or who tends a heap without one |
-//! | `mailbox` | any thread |
+//! | `arena`, `parcels`, `afar`, `arrived`, `turns`, `told`, `is_shedding`, `sweep_from` | the holder of the mailbox: the heap's thread, inside of a call, or a thread that tends the heap meanwhile |
+//! | `hold`, `mailbox` | any thread |
 //! | the sums of `arena`, `foreign` | written by the holder, read by any thread |
-//! | `is_purge_asked`, the shelf of `arena` | any thread |
 //! | `looked_ms` | written by the holder, read by any thread |
-//! | `is_parked` | written by the heap's thread, read by any thread |
 //!
 //! 1. A heap is never unmapped. When its thread ends, it is released, and the next thread that begins adopts it whole,
 //!    with what is still in use.
-//!    A heap whose thread is idle is released too, but kept for that thread: others tend it and adopt another one.
+//!    A heap whose thread is idle is released too, or taken from it ([`crate::hold`]), but kept for that thread: others tend
+//!    it and adopt another one.
 //! 2. A letter to a heap that nobody holds is put away by the thread that delivered it.
 //! 3. A parcel is delivered when it is full ([`Parcel::is_full`]: 64 blocks or 64 KiB), when another owner needs its place,
 //!    every [`TURNS`] slow paths, at idle, and when the thread ends.
@@ -34,13 +33,14 @@ use crate::block::Block;
 use crate::delay::DELAY;
 use crate::hardened::units::Afar;
 use crate::hardened::{self, HARDENED};
+use crate::hold::{Asks, Found, Hold, Wish};
 use crate::large::Larges;
 use crate::level::LEVEL;
 use crate::mailbox::Mailbox;
 use crate::os;
 use crate::parcel::{self, Parcel, unpack};
-use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::primitive::{self, CachePadded};
+use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+use crate::primitive::{self, CachePadded, asymmetric};
 use crate::registry::{Entered, Entry, Registry};
 use crate::segment::Segment;
 use crate::size_class::size_of_class;
@@ -60,10 +60,15 @@ const PUT_AWAY: usize = 512;
 const PUT_AWAY_LEAST: usize = 16;
 /// Slow paths between two deliveries of all parcels.
 const TURNS: u32 = 64;
-/// How often a thread that comes back tries to claim its heap.
-const PATIENCE: u32 = 128;
+/// How often a thread that comes back tries to claim its heap; who tends it lets go after a system call.
+const PATIENCE: u32 = 1024;
+/// After how many tries it yields between two.
+const SPINS: u32 = 64;
 /// How far the bytes asked for may be from what was last told to [`LEVEL`].
 const UNTOLD: i64 = 1 << 20;
+
+/// The asks for heaps.
+static ASKS: Asks = Asks::new();
 
 /// All heaps of threads.
 pub(crate) static HEAPS: Registry<ThreadHeap> = Registry::new();
@@ -80,6 +85,8 @@ struct Sweep {
 /// The heap of a thread.
 #[repr(C)]
 pub(crate) struct ThreadHeap {
+    /// First, on the line that each call writes to.
+    pub(crate) hold: Hold,
     pub(crate) arena: Arena,
     parcels: [Parcel<Self>; PARCELS],
     /// Whose blocks lie in them.
@@ -95,10 +102,6 @@ pub(crate) struct ThreadHeap {
     pub(crate) foreign: [Tally; SLOTS],
     entry: Entry<Self>,
     mailbox: CachePadded<Mailbox>,
-    /// Whether a purge was asked for by another thread.
-    is_purge_asked: AtomicBool,
-    /// Whether a thread that released it at idle will claim it again.
-    is_parked: AtomicBool,
     /// When somebody looked last for what is unneeded, in milliseconds.
     looked_ms: AtomicU64,
 }
@@ -114,9 +117,19 @@ impl Entered for ThreadHeap {
 }
 
 impl ThreadHeap {
-    /// A heap without memory, held by the caller.
-    pub(crate) const fn new() -> Self {
+    /// A heap without memory, held by the caller, which is inside.
+    const fn new() -> Self {
+        Self::held_by(Hold::new())
+    }
+
+    /// A heap that nobody enters.
+    pub(crate) const fn none() -> Self {
+        Self::held_by(Hold::none())
+    }
+
+    const fn held_by(hold: Hold) -> Self {
         Self {
+            hold,
             arena: Arena::new(Larges::untracked()),
             parcels: [const { Parcel::new() }; PARCELS],
             afar: Afar::none(),
@@ -128,23 +141,22 @@ impl ThreadHeap {
             foreign: [const { Tally::new() }; SLOTS],
             entry: Entry::new(),
             mailbox: CachePadded::new(Mailbox::new()),
-            is_purge_asked: AtomicBool::new(false),
-            is_parked: AtomicBool::new(false),
             looked_ms: AtomicU64::new(0),
         }
     }
 
-    /// Adopts a heap that nobody holds, or makes one; `None` if the system has no memory. The caller holds it.
+    /// Adopts an abandoned heap, or makes one; `None` if the system has no memory. The caller holds it, and is inside.
     pub(crate) fn adopt() -> Option<&'static Self> {
         let left = HEAPS.find(|heap| {
-            if heap.is_parked() || !heap.mailbox.claim() {
+            if !heap.hold.is_abandoned() || !heap.mailbox.claim() {
                 return None;
             }
-            if heap.is_parked() {
-                // It was parked between the two looks.
+            if !heap.hold.is_abandoned() {
+                // It was adopted and parked between the two looks.
                 heap.leave();
                 return None;
             }
+            heap.hold.take_up();
             Some(heap)
         });
         if left.is_some() {
@@ -161,6 +173,22 @@ impl ThreadHeap {
         // SAFETY: the heap is new and lives as long as the program.
         unsafe { HEAPS.enter(heap) };
         Some(heap)
+    }
+
+    /// Ends a call that found the list of `class` full, or what it does not like of the block, with the slow path.
+    ///
+    /// The block is the first argument, as it is that of the fast path, which has to move it else.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of this heap and class, taken for `size` bytes, and the caller gives it up; it is inside.
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn push_slow(block: *mut u8, heap: &Self, class: usize, size: usize) {
+        // SAFETY: obligation 1.
+        unsafe { heap.arena.push(class, block, size) };
+        heap.tell();
+        heap.hold.exit();
     }
 
     /// What the headers of this heap's segments name as owner.
@@ -268,7 +296,6 @@ impl ThreadHeap {
     /// What each slow path does besides: puts away some of what arrived, for who wants a block of the slot `wanted`; delivers
     /// from time to time.
     fn turn(&self, wanted: usize) {
-        self.heed();
         if !self.arrived.get().is_null() || !self.mailbox.is_empty() {
             self.put_away(PUT_AWAY, wanted);
         }
@@ -353,17 +380,6 @@ impl ThreadHeap {
         // Relaxed: a hint for those who look at this heap from outside. [AT12]
         self.looked_ms.store(now_ms, Ordering::Relaxed);
         self.arena.age()
-    }
-
-    /// Purges if another thread asked for it.
-    #[inline]
-    fn heed(&self) {
-        // Relaxed: a wish, by which nothing is published. [AT4]
-        if self.is_purge_asked.load(Ordering::Relaxed) {
-            // Relaxed: as above; a wish that comes now is done with this one. [AT5]
-            self.is_purge_asked.store(false, Ordering::Relaxed);
-            self.purge();
-        }
     }
 
     /// Puts away all blocks that arrived.
@@ -474,7 +490,6 @@ impl ThreadHeap {
         self.tell();
         self.arena.beat();
         self.look();
-        self.heed();
     }
 
     /// Gives memory back to the system, as much as stands unused. Only the holder calls it.
@@ -485,17 +500,31 @@ impl ThreadHeap {
         self.arena.purge()
     }
 
-    /// Gives the heap up: delivers and puts away everything, then lets others adopt it. Only the holder calls it.
+    /// Enters after [`Hold::enter`] failed, and does what another thread asked for; false if the heap is parked. Only the
+    /// heap's thread calls it.
+    #[cold]
+    pub(crate) fn enter_slow(&self) -> bool {
+        match self.hold.enter_slow() {
+            Found::Parked => return false,
+            Found::Asked(Wish::Purge) => {
+                self.purge();
+            }
+            Found::Asked(Wish::Look) => self.look(),
+            Found::Own => {}
+        }
+        true
+    }
+
+    /// Releases a heap that this thread tended: delivers and puts away everything before. Only the holder calls it, outside.
     #[cold]
     pub(crate) fn leave(&self) {
         loop {
             self.deliver_all();
             self.put_away_all();
-            if !self.is_parked() {
+            if !self.hold.is_parked() {
                 self.arena.empty_lists();
                 self.arena.beat();
             }
-            self.heed();
             self.tell();
             if !self.mailbox.release() {
                 return;
@@ -503,60 +532,54 @@ impl ThreadHeap {
         }
     }
 
-    /// Whether a thread that released the heap at idle will claim it again.
-    fn is_parked(&self) -> bool {
-        // Relaxed: a hint before a claim, and exact after one, which sees what the thread wrote before it released
-        // the heap. [AT8]
-        self.is_parked.load(Ordering::Relaxed)
-    }
-
-    /// Releases the heap until [`unpark`](Self::unpark). Only the holder calls it, after [`idle`](Self::idle).
-    pub(crate) fn park(&self) {
-        // Relaxed: whoever claims the heap sees it by that. [AT9]
-        self.is_parked.store(true, Ordering::Relaxed);
+    /// Leaves the heap to the threads that adopt. Only its thread calls it, inside.
+    pub(crate) fn abandon(&self) {
+        self.hold.abandon();
         self.leave();
     }
 
-    /// Claims the heap that this thread parked; returns whether it holds it. If not, because somebody tends it and takes
-    /// long, the heap is left to those who adopt.
-    pub(crate) fn unpark(&self) -> bool {
+    /// Releases the heap until [`come_back`](Self::come_back). Only its thread calls it, inside, after [`idle`](Self::idle).
+    pub(crate) fn park(&self) {
+        self.hold.park();
+        self.leave();
+    }
+
+    /// Claims the heap that this thread parked, or that was taken from it, and enters it. False if another thread tends it
+    /// and takes long; then the heap is left to the threads that adopt.
+    pub(crate) fn come_back(&self) -> bool {
         // No `Backoff`: what it asks of the system for the first time may allocate.
         let claimed = (0..PATIENCE).any(|turn| {
-            if turn > PATIENCE / 2 {
+            if turn > SPINS {
                 primitive::thread::yield_now();
             }
             self.mailbox.claim()
         });
-        self.abandon();
+        if claimed {
+            self.hold.take_up();
+        } else {
+            self.hold.abandon_parked();
+        }
         claimed
     }
 
-    /// Says that no thread will claim the heap again. Only the thread that parked it calls it.
-    pub(crate) fn abandon(&self) {
-        // Relaxed: a heap that is taken for a parked one meanwhile is passed over, and no more. [AT10]
-        self.is_parked.store(false, Ordering::Relaxed);
-    }
-
-    /// Gives back what stands on the shelf of another heap, whoever holds that. Only the holder of this one calls it.
-    fn purge_shelf_of(&self, other: &Self) -> usize {
-        let bytes = other.arena.shelf.clear();
-        // It was added in the other one's sum; the total is right.
-        self.arena.reserved.subtract(bytes as u64);
-        bytes
-    }
-
-    /// Gives the memory of all heaps without a thread back, those of idle threads among them, and asks the other ones to; returns how many bytes went back.
+    /// Gives back the memory of all heaps but this thread's: of those without a thread, of those whose thread is parked, and of
+    /// those whose thread is in no call at the moment, which are taken from it. Asks it of the others. Returns how many
+    /// bytes went back.
     pub(crate) fn purge_others() -> usize {
-        let here = thread::here();
+        let (ask, here) = (ASKS.next(Wish::Purge), thread::here());
+        HEAPS.find(|heap| {
+            if !ptr::eq(heap, here) {
+                heap.hold.ask(ask);
+            }
+            None::<()>
+        });
+        let is_fenced = asymmetric::barrier();
         let mut purged = 0;
         HEAPS.find(|heap| {
-            if heap.mailbox.claim() {
+            // SAFETY: this thread made the ask, and the barrier came after.
+            if heap.mailbox.claim() || is_fenced && unsafe { heap.hold.take(ask) } {
                 purged += heap.purge();
                 heap.leave();
-            } else if !ptr::eq(heap, here) {
-                purged += thread::with(|own| own.purge_shelf_of(heap)).unwrap_or(0);
-                // Relaxed: as for [AT4]. [AT6]
-                heap.is_purge_asked.store(true, Ordering::Relaxed);
             }
             None::<()>
         });
@@ -595,11 +618,10 @@ mod tests {
         };
         ThreadHeap::sweep(from, now_ms + 999, 1000);
         assert_eq!(heap.arena.spans.clean.read(), clean);
-        let is_claimed = heap.unpark();
-        assert!(is_claimed);
+        assert!(heap.come_back());
         assert!(heap.age(now_ms + 1000));
         assert!(heap.arena.spans.clean.read() > clean);
-        heap.leave();
+        heap.abandon();
     }
 
     /// Who read the clock before somebody else looked leaves the heap as it is, too; but not for ever if the clock was set
@@ -619,7 +641,7 @@ mod tests {
             assert_eq!(heap.is_due(now_ms, 1000), is_due, "at {now_ms} ms");
         }
         assert!(heap.is_due(5000, 0));
-        heap.leave();
+        heap.abandon();
     }
 
     /// A slow path takes in a few of the blocks that came home, and no block is new while there are more.
@@ -649,8 +671,8 @@ mod tests {
             // SAFETY: taken above, and given back once.
             unsafe { owner.deallocate(block, layout) };
         }
-        owner.leave();
-        other.leave();
+        owner.abandon();
+        other.abandon();
     }
 
     /// Who looks after the heap of an idle thread does so in steps, however much stands unused there.
@@ -701,6 +723,6 @@ mod tests {
         assert!(steps > 2, "{steps} steps");
         let rest = committed();
         assert!(rest * 5 < full, "{rest} of {full} bytes are left");
-        heap.abandon();
+        heap.hold.abandon_parked();
     }
 }

@@ -3,12 +3,15 @@
 //! Under `--cfg rast_loom` each scenario runs in every interleaving; otherwise as a stress on real threads.
 #![cfg(feature = "std")]
 
+use rast_alloc::primitive::asymmetric;
 use rast_alloc::primitive::cell::UnsafeCell;
 use rast_alloc::primitive::model::model;
 use rast_alloc::primitive::sync::Arc;
 use rast_alloc::primitive::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use rast_alloc::primitive::thread;
-use rast_alloc::{Block, Budget, Entered, Entry, Mailbox, Pile, Registry, Stripes};
+use rast_alloc::{
+    Asks, Block, Budget, Entered, Entry, Found, Hold, Mailbox, Registry, Stripes, Wish,
+};
 
 /// What a mailbox guards: how many blocks came home, and how often each did.
 struct Home {
@@ -215,73 +218,6 @@ fn parcels_bring_what_they_carry() {
         }
         assert!(mailbox.claim() && mailbox.is_empty(), "all is put away");
         assert_eq!(home.load(Ordering::Relaxed), 8);
-    });
-}
-
-/// Takes all of a shelf; returns how many segments those were, each of which its owner wrote to.
-fn clear(shelf: &Pile) -> usize {
-    let (mut taken, mut block) = (0, shelf.take());
-    while !block.is_null() {
-        // SAFETY: what was taken is linked, and this thread's alone.
-        let next = unsafe { Block::next(block) };
-        // SAFETY: as above: it was made by `new`.
-        taken += unsafe { Posted::accept(block.cast()) };
-        block = next;
-    }
-    taken
-}
-
-/// Puts a new segment on a shelf; returns whether that was empty.
-fn shelve(shelf: &Pile) -> bool {
-    let block = Posted::new(Vec::new()).cast();
-    // SAFETY: the block is this thread's.
-    unsafe { shelf.put(block, block) }
-}
-
-/// An owner puts segments on its shelf and takes one back, while another thread takes all that it finds: each goes to one of
-/// the two, which reads what the owner wrote in it, and may write there.
-#[test]
-fn a_shelf_is_taken_by_one() {
-    model(|| {
-        let shelf = Arc::new(Pile::new());
-        let theirs = Arc::clone(&shelf);
-        let other = thread::spawn(move || clear(&theirs) + clear(&theirs));
-        assert!(shelve(&shelf), "the first segment finds nothing");
-        let is_cleared = shelve(&shelf);
-        // SAFETY: this thread alone puts anything on.
-        let block = unsafe { shelf.take_first() };
-        let own = if block.is_null() {
-            0
-        } else {
-            // SAFETY: what was taken is this thread's alone, and was made by `new`.
-            unsafe { Posted::accept(block.cast()) }
-        };
-        let theirs = other.join().unwrap();
-        assert!(theirs > 0 || !is_cleared && own == 1);
-        assert_eq!(own + theirs + clear(&shelf), 2);
-    });
-}
-
-/// What an owner leaves on its shelf as it takes a segment back goes whole to who takes it, after another one did.
-#[test]
-fn a_shelf_keeps_the_rest() {
-    model(|| {
-        let shelf = Arc::new(Pile::new());
-        for _ in 0..3 {
-            shelve(&shelf);
-        }
-        let theirs = Arc::clone(&shelf);
-        let other = thread::spawn(move || clear(&theirs));
-        let mut own = 0;
-        for _ in 0..2 {
-            // SAFETY: this thread alone puts anything on.
-            let block = unsafe { shelf.take_first() };
-            if !block.is_null() {
-                // SAFETY: what was taken is this thread's alone, and was made by `new`.
-                own += unsafe { Posted::accept(block.cast()) };
-            }
-        }
-        assert_eq!(own + other.join().unwrap() + clear(&shelf), 3);
     });
 }
 
@@ -539,6 +475,153 @@ fn mailbox_a_sleeper_comes_back() {
         deliverer.join().unwrap();
         others += purger.join().unwrap();
         assert_eq!(home.count(), 1 + others);
+    });
+}
+
+/// A heap that one thread uses by calls, and that others take from it.
+struct Heap {
+    hold: Hold,
+    mailbox: Mailbox,
+    asks: Asks,
+    count: UnsafeCell<usize>,
+}
+
+// SAFETY: only the thread that is inside, or took the heap, touches the count.
+unsafe impl Sync for Heap {}
+// SAFETY: as above.
+unsafe impl Send for Heap {}
+
+impl Heap {
+    /// A heap of the caller's, which is outside.
+    fn new() -> Self {
+        let heap = Self {
+            hold: Hold::new(),
+            mailbox: Mailbox::new(),
+            asks: Asks::new(),
+            count: UnsafeCell::new(0),
+        };
+        heap.hold.exit();
+        heap
+    }
+
+    fn add(&self, more: usize) {
+        // SAFETY: this thread alone has the heap.
+        self.count.with_mut(|count| unsafe { *count += more });
+    }
+
+    /// Begins a call of the owner's; false if it gave the heap up.
+    fn enter(&self) -> bool {
+        if self.hold.enter() || self.hold.enter_slow() != Found::Parked {
+            return true;
+        }
+        let is_claimed = self.mailbox.claim();
+        if is_claimed {
+            self.hold.take_up();
+        } else {
+            self.hold.abandon_parked();
+        }
+        is_claimed
+    }
+
+    /// A call of the owner's; false if it gave the heap up.
+    fn call(&self) -> bool {
+        let is_inside = self.enter();
+        if is_inside {
+            self.add(1);
+            self.hold.exit();
+        }
+        is_inside
+    }
+
+    /// Tends the heap if it can be had; returns whether it was.
+    fn revoke(&self) -> bool {
+        let ask = self.asks.next(Wish::Look);
+        self.hold.ask(ask);
+        let is_fenced = asymmetric::barrier();
+        // SAFETY: this thread made the ask, and the barrier came after.
+        let is_taken = self.mailbox.claim() || is_fenced && unsafe { self.hold.take(ask) };
+        if is_taken {
+            self.add(1);
+            let has_letters = self.mailbox.release();
+            assert!(!has_letters, "nobody delivers");
+        }
+        is_taken
+    }
+
+    fn count(&self) -> usize {
+        // SAFETY: the others have ended.
+        self.count.with(|count| unsafe { *count })
+    }
+}
+
+/// A thread calls while another one takes its heap: each is alone with the heap, and sees what the other did.
+#[test]
+fn hold_a_heap_is_taken_between_two_calls() {
+    model(|| {
+        let heap = Arc::new(Heap::new());
+        let theirs = Arc::clone(&heap);
+        let revoker = thread::spawn(move || usize::from(theirs.revoke()));
+        let mut called = usize::from(heap.call());
+        if called > 0 {
+            called += usize::from(heap.call());
+        }
+        let taken = revoker.join().unwrap();
+        assert_eq!(heap.count(), called + taken);
+    });
+}
+
+/// Two threads ask for the heap of a third, which calls meanwhile: an ask that the owner took off takes nothing, even if
+/// another one was made since.
+#[test]
+fn hold_no_ask_takes_for_another() {
+    model(|| {
+        let heap = Arc::new(Heap::new());
+        let revokers: Vec<_> = (0..2)
+            .map(|_| {
+                let heap = Arc::clone(&heap);
+                thread::spawn(move || usize::from(heap.revoke()))
+            })
+            .collect();
+        let called = usize::from(heap.call());
+        let taken: usize = revokers
+            .into_iter()
+            .map(|revoker| revoker.join().unwrap())
+            .sum();
+        assert_eq!(heap.count(), called + taken);
+    });
+}
+
+/// A thread ends while another one takes its heap, or adopts it and calls, and a third takes it from that: each is alone with
+/// it.
+#[test]
+fn hold_a_heap_is_taken_as_its_thread_ends() {
+    model(|| {
+        let heap = Arc::new(Heap::new());
+        let theirs = Arc::clone(&heap);
+        let adopter = thread::spawn(move || {
+            if !theirs.hold.is_abandoned() || !theirs.mailbox.claim() {
+                return 0;
+            }
+            if !theirs.hold.is_abandoned() {
+                assert!(!theirs.mailbox.release(), "nobody delivers");
+                return 0;
+            }
+            theirs.hold.take_up();
+            theirs.add(1);
+            theirs.hold.exit();
+            1
+        });
+        let theirs = Arc::clone(&heap);
+        let revoker = thread::spawn(move || usize::from(theirs.revoke()));
+        let mut called = 0;
+        if heap.enter() {
+            heap.hold.abandon();
+            heap.add(1);
+            called = 1;
+            assert!(!heap.mailbox.release(), "nobody delivers");
+        }
+        let others = adopter.join().unwrap() + revoker.join().unwrap();
+        assert_eq!(heap.count(), called + others);
     });
 }
 

@@ -27,79 +27,40 @@ impl Arena {
         // SAFETY: the span lies in a mapped segment of this arena.
         let segment = unsafe { &*Segment::of(span.start().as_ptr()) };
         segment.enter_empty();
-        if self.empties.get() < KEPT || !self.larges.is_untracked() {
-            self.empties.set(self.empties.get() + 1);
-        } else {
-            self.shelve(span);
-        }
+        self.empties.set(self.empties.get() + 1);
         self.beats.set(self.beats.get() + 1);
         if self.beats.get() >= BEAT {
             self.beat();
         }
     }
 
-    /// Puts a segment that one free span fills on the shelf.
-    fn shelve(&self, span: Span) {
-        self.spans.withdraw(span);
-        let segment = Segment::of(span.start().as_ptr()).cast_mut();
-        // SAFETY: the span lies in a mapped segment of this arena, which is not at the address zero.
-        let segment = unsafe { NonNull::new_unchecked(segment) };
-        // SAFETY: as above.
-        self.segments.unlink(unsafe { segment.as_ref() });
-        // SAFETY: its span was withdrawn and it was unlinked above; it is not used after.
-        unsafe { self.shelf.put(segment) };
-    }
-
-    /// Takes a segment of the shelf into use again; returns whether there was one. The others stay there.
-    pub(super) fn unshelve(&self) -> bool {
-        let Some(mapped) = self.shelf.take() else {
-            return false;
-        };
-        // SAFETY: what stood on the shelf is mapped, and this thread's alone.
-        self.segments.link(unsafe { mapped.as_ref() });
-        // SAFETY: one span fills it, which stands first.
-        self.spans
-            .restore(unsafe { Span::at_start(Segment::first(mapped)) });
-        self.empties.set(self.empties.get() + 1);
-        true
-    }
-
     /// Gives back the empty segments, and the kept mappings, that stood unused since the last beat.
     #[cold]
     pub(crate) fn beat(&self) {
-        self.reserved.subtract(self.shelf.beat() as u64);
-        self.shed(self.count_unneeded());
-        self.reserved.subtract(self.kept.beat() as u64);
-    }
-
-    /// Begins another beat; returns how many empty segments nobody needed during the last one.
-    fn count_unneeded(&self) -> usize {
         self.beats.set(0);
-        let unneeded = self.empties_least.replace(self.empties.get());
-        unneeded.saturating_sub(KEPT)
+        self.shed(self.empties_least.since_beat().saturating_sub(KEPT));
+        self.empties_least.beat(self.empties.get());
+        self.reserved.subtract(self.kept.beat() as u64);
     }
 
     /// Gives up to `count` empty segments back; returns how many bytes that were.
     fn shed(&self, count: usize) -> usize {
         let mut shed = 0;
-        self.segments.each(|mapped| {
-            // SAFETY: the segment is mapped until the end of this block; this reference is not used after.
-            let segment = unsafe { &*mapped.as_ptr() };
-            if shed == count || !segment.is_empty() {
-                return;
-            }
-            // SAFETY: the segment is mapped, and one free span fills it, which stands first.
-            let span = unsafe { Span::at_start(Segment::first(mapped)) };
-            self.spans.withdraw(span);
-            self.segments.unlink(segment);
-            // SAFETY: its one span was withdrawn and it is linked nowhere, so nobody knows it or a block of it.
+        while shed < count
+            && let Some(span) = self.spans.take_whole(Segment::BYTES)
+        {
+            let mapped = Segment::of(span.start().as_ptr()).cast_mut();
+            // SAFETY: the span lies in a mapped segment of this arena, which is not at the address zero.
+            let mapped = unsafe { NonNull::new_unchecked(mapped) };
+            // SAFETY: as above.
+            self.segments.unlink(unsafe { mapped.as_ref() });
+            // SAFETY: its one span was taken out and it is linked nowhere, so nobody knows it or a block of it.
             unsafe { Segment::unmap(mapped) };
-            self.empties.set(self.empties.get() - 1);
-            self.reserved.subtract(SEGMENT as u64);
             shed += 1;
-        });
-        self.empties_least
-            .set(self.empties_least.get().min(self.empties.get()));
+        }
+        self.empties.set(self.empties.get() - shed);
+        self.empties_least.shed(shed);
+        self.reserved.subtract((shed * SEGMENT) as u64);
         shed * SEGMENT
     }
 
@@ -110,15 +71,8 @@ impl Arena {
     pub(crate) fn purge(&self) -> usize {
         let kept = self.shed_kept();
         self.empty_lists();
-        let shed = self.shed(usize::MAX) + self.clear_shelf();
+        let shed = self.shed(usize::MAX);
         kept + shed + self.spans.purge(2 * PAGE, discard)
-    }
-
-    /// Gives all that stands on the shelf back; returns how many bytes that were.
-    fn clear_shelf(&self) -> usize {
-        let bytes = self.shelf.clear();
-        self.reserved.subtract(bytes as u64);
-        bytes
     }
 
     /// Gives all kept mappings back; returns how many bytes that were.
@@ -143,8 +97,14 @@ impl Arena {
             }
         }
         self.reserved.subtract(self.kept.look() as u64);
-        self.unneeded.set(self.shelf.look());
+        self.unneeded.set(self.unneeded_segments());
+        self.empties_least.look(self.empties.get());
         self.step(true)
+    }
+
+    /// How many segments stood empty since the last look, past the first.
+    fn unneeded_segments(&self) -> usize {
+        self.empties_least.since_look().saturating_sub(KEPT)
     }
 
     /// Goes on with what [`age`](Self::age) left; returns whether that was all.
@@ -154,9 +114,9 @@ impl Arena {
 
     fn step(&self, is_look: bool) -> bool {
         // What was taken since was needed.
-        let unneeded = self.unneeded.get().min(self.shelf.unneeded());
+        let unneeded = self.unneeded.get().min(self.unneeded_segments());
         let count = unneeded.min(SHED_MOST);
-        self.reserved.subtract(self.shelf.shed(count) as u64);
+        self.shed(count);
         self.unneeded.set(unneeded - count);
         self.spans.age(AGED_LEAST, is_look, AGED_MOST, discard) && count == unneeded
     }
@@ -318,34 +278,7 @@ mod tests {
         }
     }
 
-    /// What an arena does not need of its shelf stays there, for any thread.
-    #[test]
-    fn one_segment_of_the_shelf_is_used_again() {
-        const SEGMENTS: usize = 6;
-        let arena = arena(Larges::untracked());
-        fill_and_free(&arena, SEGMENTS);
-        assert_eq!(arena.segments(), KEPT);
-        let layout = Layout::from_size_align(SEGMENT / 4, 8).unwrap();
-        let blocks: Vec<_> = (0..4).map(|_| arena.allocate(layout)).collect();
-        assert_eq!(arena.segments(), KEPT + 1);
-        arena.check();
-        let bytes = arena.shelf.clear();
-        arena.reserved.subtract(bytes as u64);
-        assert_eq!(bytes, (SEGMENTS - KEPT - 1) * SEGMENT);
-        // It finds out by itself that the others are gone.
-        let more: Vec<_> = (0..4).map(|_| arena.allocate(layout)).collect();
-        for block in blocks.into_iter().chain(more) {
-            let block = NonNull::new(block).unwrap();
-            // SAFETY: taken above.
-            unsafe { arena.deallocate(block, layout) };
-        }
-        arena.check();
-        fill_and_free(&arena, SEGMENTS);
-        assert_eq!(arena.purge(), SEGMENTS * SEGMENT);
-        assert_eq!(arena.reserved.read(), 0);
-    }
-
-    /// Steps that give back what stood on the shelf leave what was needed since the look.
+    /// Steps that give back empty segments leave what was needed since the look.
     #[test]
     fn steps_leave_what_is_needed_meanwhile() {
         const SEGMENTS: usize = 3 * SHED_MOST;
@@ -356,7 +289,7 @@ mod tests {
         assert!(!arena.age(), "more than one step gives back");
         let rest = SEGMENTS - SHED_MOST;
         assert_eq!(arena.reserved.read(), (rest * SEGMENT) as u64);
-        fill_and_free(&arena, rest - 1);
+        fill_and_free(&arena, rest - KEPT - 1);
         assert!(arena.shed_aged());
         assert_eq!(arena.reserved.read(), ((rest - 1) * SEGMENT) as u64);
     }
