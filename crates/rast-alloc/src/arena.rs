@@ -50,7 +50,7 @@ pub(crate) use tests::is_zero;
 
 pub(crate) use accept::Run;
 pub(crate) use call::Level;
-pub(crate) use purge::CALL;
+pub(crate) use purge::{CALL, Pace};
 
 /// The slot that counts spans without a class.
 pub(crate) const SPANS: usize = CLASSES;
@@ -259,6 +259,13 @@ impl Arena {
         self.bytes_taken
             .read()
             .wrapping_sub(self.bytes_given.read())
+    }
+
+    /// Bytes committed beyond those that the owner has in use, as a wrapping sum.
+    #[inline]
+    pub(crate) fn surplus(&self) -> u64 {
+        let committed = self.reserved.read().wrapping_sub(self.spans.clean.read());
+        committed.wrapping_sub(self.requested())
     }
 
     /// The slot of a class, of [`SPANS`] or of [`LARGE`].

@@ -111,6 +111,23 @@ mod mailbox;
 mod parcel;
 #[cfg(feature = "std")]
 mod pile;
+#[cfg(all(
+    feature = "std",
+    any(target_os = "linux", target_os = "android"),
+    not(any(rast_loom, rast_shuttle, miri, rast_system_segments))
+))]
+mod purge_thread;
+#[cfg(all(
+    feature = "std",
+    not(any(rast_loom, rast_shuttle)),
+    any(
+        not(any(target_os = "linux", target_os = "android")),
+        miri,
+        rast_system_segments
+    )
+))]
+#[path = "purge_thread_none.rs"]
+mod purge_thread;
 #[cfg(feature = "std")]
 mod registry;
 #[cfg(feature = "std")]

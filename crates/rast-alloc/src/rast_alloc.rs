@@ -133,7 +133,13 @@ impl RastAlloc {
     /// ```
     pub fn set_purge_delay(delay: Option<Duration>) {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
-        crate::delay::DELAY.set(delay);
+        {
+            crate::delay::DELAY.set(delay);
+            match delay {
+                None => crate::purge_thread::stop(),
+                Some(_) => crate::purge_thread::resume(),
+            }
+        }
         #[cfg(any(rast_loom, rast_shuttle))]
         let _ = delay;
     }

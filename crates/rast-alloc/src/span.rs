@@ -237,6 +237,15 @@ pub(crate) const fn bytes_for_class(size: usize) -> usize {
     }
 }
 
+/// What a look left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aged {
+    /// Whether all that stood unused at two looks has gone back.
+    pub(crate) is_all: bool,
+    /// Whether no free span is left that the next looks may give back, if this is all.
+    pub(crate) is_clean: bool,
+}
+
 /// The free spans of one owner.
 pub(crate) struct SpanIndex {
     groups: Cell<u32>,
@@ -547,7 +556,7 @@ impl SpanIndex {
     }
 
     /// Calls `discard`, as [`purge`](Self::purge) does, on dirty free spans of at least `least` bytes that stood unused at two
-    /// looks; it ends once `most` bytes went, each span counted with [`CALL`] besides, and returns whether that was all.
+    /// looks, as long as `may` says so of the bytes that the next one costs.
     ///
     /// A call with `is_look` is a look, which marks the spans that it is the first one to find. Calls without go on with what
     /// it left, and leave what it marked.
@@ -555,10 +564,13 @@ impl SpanIndex {
         &self,
         least: usize,
         is_look: bool,
-        most: usize,
+        mut may: impl FnMut(usize) -> bool,
         mut discard: impl FnMut(Span) -> Option<usize>,
-    ) -> bool {
-        let (mut gone, mut is_all) = (0, true);
+    ) -> Aged {
+        let mut aged = Aged {
+            is_all: true,
+            is_clean: true,
+        };
         if is_look {
             self.look.set(3 - self.look.get());
         }
@@ -571,30 +583,29 @@ impl SpanIndex {
                     if span.is_clean() || span.bytes() < least {
                         continue;
                     }
-                    let aged = &span.tag().aged;
-                    if aged.get() == 0 {
+                    let mark = &span.tag().aged;
+                    if mark.get() == 0 {
                         if is_look {
-                            aged.set(self.look.get());
+                            mark.set(self.look.get());
                         }
-                    } else if aged.get() == self.look.get() {
+                        aged.is_clean = false;
+                    } else if mark.get() == self.look.get() {
                         // It was marked by the last look.
-                    } else if gone >= most {
-                        is_all = false;
+                        aged.is_clean = false;
+                    } else if !may(span.bytes() + CALL) {
+                        aged.is_all = false;
+                    } else if discard(span).is_some() {
+                        span.tag().clean.set(true);
+                        self.clean.add(span.bytes() as u64);
                     } else {
-                        gone += span.bytes() + CALL;
-                        match discard(span) {
-                            Some(_) => {
-                                span.tag().clean.set(true);
-                                self.clean.add(span.bytes() as u64);
-                            }
-                            // Where the system takes no pages it is not asked at each call.
-                            None => aged.set(0),
-                        }
+                        // Where the system takes no pages it is not asked at each call.
+                        mark.set(0);
+                        aged.is_clean = false;
                     }
                 }
             }
         }
-        is_all
+        aged
     }
 
     /// Checks the rules of this file for the segment whose first span starts at `start`.

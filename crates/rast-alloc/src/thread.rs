@@ -23,6 +23,7 @@
 use core::cell::Cell;
 
 use crate::primitive;
+use crate::purge_thread;
 use crate::thread_heap::ThreadHeap;
 
 static NOBODY: ThreadHeap = ThreadHeap::none();
@@ -52,7 +53,11 @@ pub(crate) fn with<R>(f: impl FnOnce(&'static ThreadHeap) -> R) -> Option<R> {
 #[inline]
 fn inside<R>(heap: &'static ThreadHeap, f: impl FnOnce(&'static ThreadHeap) -> R) -> R {
     let result = f(heap);
+    heap.report();
     heap.hold.exit();
+    if purge_thread::is_wanted() {
+        purge_thread::start();
+    }
     result
 }
 
@@ -125,19 +130,44 @@ mod end {
     use core::ffi::c_void;
     use core::ptr;
 
-    /// The key plus one; 0 while there is none.
+    /// The key plus one; 0 while there is none, [`CLOSED`] when there shall be none any more.
     static KEY: AtomicUsize = AtomicUsize::new(0);
+    const CLOSED: usize = usize::MAX;
+
+    /// Run when the library that this code is in is unloaded, and when the process ends by `exit`.
+    #[used]
+    #[cfg_attr(
+        target_vendor = "apple",
+        unsafe(link_section = "__DATA,__mod_term_func")
+    )]
+    #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".fini_array"))]
+    static UNLOADED: extern "C" fn() = unloaded;
+
+    /// Takes back all that would call this code later: the background thread and the key. From then on a thread that has
+    /// no heap yet borrows one for each call.
+    extern "C" fn unloaded() {
+        crate::purge_thread::close();
+        // Acquire: pairs with the Release of [AK2], as for [AK1]. [AK3]
+        let known = KEY.swap(CLOSED, Ordering::Acquire);
+        if known != 0 && known != CLOSED {
+            // SAFETY: the key was made by `key`, and this alone deletes it.
+            unsafe { libc::pthread_key_delete((known - 1) as libc::pthread_key_t) };
+        }
+    }
 
     /// Asks that [`super::ended`] be called at the end of this thread.
     pub(super) fn watch(heap: &'static ThreadHeap) -> bool {
         let Some(key) = key() else { return false };
-        // SAFETY: the key was made by `key` and is never deleted.
+        // SAFETY: the key was made by `key`; where it is deleted meanwhile the call fails.
         unsafe { libc::pthread_setspecific(key, ptr::from_ref(heap).cast::<c_void>()) == 0 }
     }
 
     fn key() -> Option<libc::pthread_key_t> {
         // Acquire: pairs with the Release of [AK2]; what the library wrote for the key is seen. [AK1]
         let known = KEY.load(Ordering::Acquire);
+        if known == CLOSED {
+            return None;
+        }
         if known != 0 {
             return Some((known - 1) as libc::pthread_key_t);
         }
@@ -153,7 +183,7 @@ mod end {
             Err(known) => {
                 // SAFETY: the key was made above, and nobody else knows it.
                 unsafe { libc::pthread_key_delete(key) };
-                Some((known - 1) as libc::pthread_key_t)
+                (known != CLOSED).then_some((known - 1) as libc::pthread_key_t)
             }
         }
     }

@@ -11,10 +11,11 @@
 //!
 //! | field | used by |
 //! | --- | --- |
-//! | `arena`, `parcels`, `afar`, `arrived`, `turns`, `told`, `is_shedding`, `sweep_from` | the holder of the mailbox: the heap's thread, inside of a call, or a thread that tends the heap meanwhile |
+//! | `arena`, `parcels`, `afar`, `arrived`, `turns`, `told`, `reported`, `looks` | the holder of the mailbox: the heap's thread, inside of a call, or a thread that tends the heap meanwhile |
 //! | `hold`, `mailbox` | any thread |
 //! | the sums of `arena`, `foreign` | written by the holder, read by any thread |
-//! | `looked_ms` | written by the holder, read by any thread |
+//! | `looked_ms`, `is_shedding`, `is_settled` | written by the holder, read by any thread |
+//! | `calls_seen` | the background thread |
 //!
 //! 1. A heap is never unmapped. When its thread ends, it is released, and the next thread that begins adopts it whole,
 //!    with what is still in use.
@@ -28,7 +29,7 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
-use crate::arena::{Arena, LARGE, Level, Run, SLOTS, SPANS};
+use crate::arena::{Arena, LARGE, Level, Pace, Run, SLOTS, SPANS};
 use crate::block::Block;
 use crate::delay::DELAY;
 use crate::hardened::units::Afar;
@@ -39,8 +40,9 @@ use crate::level::LEVEL;
 use crate::mailbox::Mailbox;
 use crate::os;
 use crate::parcel::{self, Parcel, unpack};
-use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::{self, CachePadded, asymmetric};
+use crate::purge_thread;
 use crate::registry::{Entered, Entry, Registry};
 use crate::segment::Segment;
 use crate::size_class::size_of_class;
@@ -64,6 +66,10 @@ const TURNS: u32 = 64;
 const PATIENCE: u32 = 1024;
 /// After how many tries it yields between two.
 const SPINS: u32 = 64;
+/// How far a heap's surplus may be from what it reported last.
+const UNREPORTED: i64 = 1 << 20;
+/// Looks after which a heap that no thread uses is left alone, whatever the system does not take back.
+const LOOKS: u32 = 8;
 /// How far the bytes asked for may be from what was last told to [`LEVEL`].
 const UNTOLD: i64 = 1 << 20;
 
@@ -72,15 +78,6 @@ static ASKS: Asks = Asks::new();
 
 /// All heaps of threads.
 pub(crate) static HEAPS: Registry<ThreadHeap> = Registry::new();
-
-/// A place on the way through the heaps of the registry.
-#[derive(Clone, Copy, Default)]
-struct Sweep {
-    /// How many have been passed.
-    passed: usize,
-    /// Whether the next one was begun with.
-    is_within: bool,
-}
 
 /// The heap of a thread.
 #[repr(C)]
@@ -94,14 +91,20 @@ pub(crate) struct ThreadHeap {
     arrived: Cell<*mut Block>,
     turns: Cell<u32>,
     told: Cell<u64>,
-    /// Whether some of what is unneeded has not gone back yet.
-    is_shedding: Cell<bool>,
-    /// Where the way through the heaps that nobody holds goes on, during one.
-    sweep_from: Cell<Option<Sweep>>,
+    /// The surplus that was last reported.
+    reported: Cell<u64>,
+    /// Looks of the background thread since the heap was last used, or blocks arrived.
+    looks: Cell<u32>,
     /// Blocks of other owners that this thread freed, by slot.
     pub(crate) foreign: [Tally; SLOTS],
     entry: Entry<Self>,
     mailbox: CachePadded<Mailbox>,
+    /// Whether some of what is unneeded has not gone back yet.
+    is_shedding: AtomicBool,
+    /// Whether the background thread found nothing left to give back, and nothing happened since.
+    is_settled: AtomicBool,
+    /// The bytes taken and given at the last round of the background thread, which alone uses it.
+    calls_seen: AtomicU64,
     /// When somebody looked last for what is unneeded, in milliseconds.
     looked_ms: AtomicU64,
 }
@@ -136,11 +139,14 @@ impl ThreadHeap {
             arrived: Cell::new(ptr::null_mut()),
             turns: Cell::new(0),
             told: Cell::new(0),
-            is_shedding: Cell::new(false),
-            sweep_from: Cell::new(None),
+            reported: Cell::new(0),
+            looks: Cell::new(0),
             foreign: [const { Tally::new() }; SLOTS],
             entry: Entry::new(),
             mailbox: CachePadded::new(Mailbox::new()),
+            is_shedding: AtomicBool::new(false),
+            is_settled: AtomicBool::new(false),
+            calls_seen: AtomicU64::new(0),
             looked_ms: AtomicU64::new(0),
         }
     }
@@ -156,6 +162,7 @@ impl ThreadHeap {
                 heap.leave();
                 return None;
             }
+            heap.unsettle();
             heap.hold.take_up();
             Some(heap)
         });
@@ -188,6 +195,7 @@ impl ThreadHeap {
         // SAFETY: obligation 1.
         unsafe { heap.arena.push(class, block, size) };
         heap.tell();
+        heap.report();
         heap.hold.exit();
     }
 
@@ -306,64 +314,35 @@ impl ThreadHeap {
         }
     }
 
-    /// Gives back what nobody needed for as long as is set, here and in heaps that nobody holds: a bounded step of
-    /// one heap at a time.
+    /// Gives back what nobody needed for as long as is set: a bounded step.
     fn look(&self) {
         let Some(delay_ms) = DELAY.get() else { return };
-        if self.is_shedding.get() {
-            self.is_shedding.set(!self.arena.shed_aged());
+        let mut pace = Pace::step();
+        if self.is_shedding() {
+            self.set_shedding(!self.arena.shed_aged(&mut pace).is_all);
             return;
         }
         let now_ms = os::now_ms();
-        // Both at one look: a thread whose looks are the delay apart is due at each.
-        let sweep_from = self.sweep_from.get();
         if self.is_due(now_ms, delay_ms) {
-            self.shed_step(now_ms);
-            self.sweep_from.set(Some(sweep_from.unwrap_or_default()));
-        }
-        if let Some(from) = sweep_from {
-            self.sweep_from.set(Self::sweep(from, now_ms, delay_ms));
+            self.age(now_ms, &mut pace);
         }
     }
 
-    /// Looks for what is unneeded in the first heap that nobody holds, past so many of the registry, or goes on with the
-    /// one that was begun with: a step of bounded work. Returns where to go on, `None` at the end.
-    fn sweep(from: Sweep, now_ms: u64, delay_ms: u64) -> Option<Sweep> {
-        let mut passed = 0;
-        HEAPS.find(|heap| {
-            passed += 1;
-            if passed <= from.passed {
-                return None;
-            }
-            let is_begun = from.is_within && passed == from.passed + 1;
-            if !is_begun && !heap.is_due(now_ms, delay_ms) || !heap.mailbox.claim() {
-                return None;
-            }
-            // Known only now: somebody else may have looked meanwhile, or gone on to the end of what was begun with, and a
-            // heap that was entered moves the others' places by one.
-            if !heap.is_shedding.get() && !heap.is_due(now_ms, delay_ms) {
-                heap.leave();
-                return None;
-            }
-            let is_within = heap.shed_step(now_ms);
-            heap.leave();
-            Some(Sweep {
-                passed: if is_within { passed - 1 } else { passed },
-                is_within,
-            })
-        })
+    fn is_shedding(&self) -> bool {
+        // Relaxed: a hint for the background thread, and exact for the holder. [AT4]
+        self.is_shedding.load(Ordering::Relaxed)
     }
 
-    /// Looks for what is unneeded, or goes on giving it back; returns whether something is left for the next step. Only
-    /// the holder calls it.
-    fn shed_step(&self, now_ms: u64) -> bool {
-        let is_all = if self.is_shedding.get() {
-            self.arena.shed_aged()
-        } else {
-            self.age(now_ms)
-        };
-        self.is_shedding.set(!is_all);
-        !is_all
+    fn set_shedding(&self, is_shedding: bool) {
+        // Relaxed: as above. [AT5]
+        self.is_shedding.store(is_shedding, Ordering::Relaxed);
+    }
+
+    /// Notes that the heap is used, or that blocks arrived. Only the holder calls it.
+    fn unsettle(&self) {
+        self.looks.set(0);
+        // Relaxed: a hint for the background thread. [AT6]
+        self.is_settled.store(false, Ordering::Relaxed);
     }
 
     /// Whether it is time to look for what is unneeded.
@@ -375,11 +354,25 @@ impl ThreadHeap {
         looked_ms.abs_diff(now_ms) >= delay_ms
     }
 
-    /// Looks for what is unneeded. Only the holder calls it.
-    fn age(&self, now_ms: u64) -> bool {
+    /// Looks for what is unneeded; returns whether nothing is left to be given back, now or by the next looks. Only the
+    /// holder calls it.
+    fn age(&self, now_ms: u64, pace: &mut Pace) -> bool {
         // Relaxed: a hint for those who look at this heap from outside. [AT12]
         self.looked_ms.store(now_ms, Ordering::Relaxed);
-        self.arena.age()
+        let aged = self.arena.age(pace);
+        self.set_shedding(!aged.is_all);
+        aged.is_all && aged.is_clean
+    }
+
+    /// Reports the surplus, if it has changed by much. Only the holder calls it.
+    #[inline]
+    pub(crate) fn report(&self) {
+        let surplus = self.arena.surplus();
+        let change = surplus.wrapping_sub(self.reported.get()).cast_signed();
+        if change.abs() >= UNREPORTED {
+            self.reported.set(surplus);
+            purge_thread::report(change);
+        }
     }
 
     /// Puts away all blocks that arrived.
@@ -421,6 +414,9 @@ impl ThreadHeap {
             self.arrived.set(next);
             count += more;
         };
+        if count > 0 {
+            self.unsettle();
+        }
         self.arena.settle(&run);
         is_all
     }
@@ -555,11 +551,72 @@ impl ThreadHeap {
             self.mailbox.claim()
         });
         if claimed {
+            self.unsettle();
             self.hold.take_up();
         } else {
             self.hold.abandon_parked();
         }
         claimed
+    }
+
+    /// A round of the background thread: looks after each heap that no thread uses at the moment. Returns whether another
+    /// round is needed.
+    ///
+    /// The heap of a thread that made no call since the last round is taken from it, and so is that of a thread that calls
+    /// but looks after its heap too seldom.
+    pub(crate) fn visit_all(is_stopped: &dyn Fn() -> bool) -> bool {
+        let (ask, now_ms) = (ASKS.next(Wish::Look), os::now_ms());
+        let delay_ms = DELAY.get().unwrap_or(u64::MAX);
+        let (mut is_asked, mut is_left) = (false, false);
+        HEAPS.find(|heap| {
+            if heap.is_visited(now_ms, delay_ms) {
+                is_asked |= heap.hold.ask(ask);
+            }
+            None::<()>
+        });
+        let is_fenced = is_asked && asymmetric::barrier();
+        HEAPS.find(|heap| {
+            // Relaxed: a hint. [AT8]
+            if heap.is_settled.load(Ordering::Relaxed) {
+                return None;
+            }
+            // SAFETY: this thread made the ask, and the barrier came after.
+            if heap.mailbox.claim() || is_fenced && unsafe { heap.hold.take(ask) } {
+                heap.visit(now_ms, is_stopped);
+                heap.leave();
+            }
+            // Relaxed: as above. [AT9]
+            is_left |= !heap.is_settled.load(Ordering::Relaxed);
+            is_stopped().then_some(())
+        });
+        is_left
+    }
+
+    /// Whether the background thread should take the heap, if a thread has it. Only the background thread calls it.
+    fn is_visited(&self, now_ms: u64, delay_ms: u64) -> bool {
+        let calls = (self.arena.bytes_taken.read()).wrapping_add(self.arena.bytes_given.read());
+        // Relaxed: one thread's. [AT10]
+        let is_idle = self.calls_seen.swap(calls, Ordering::Relaxed) == calls;
+        is_idle || self.is_shedding() || self.is_due(now_ms, delay_ms)
+    }
+
+    /// Gives back what is unneeded, until the heap's thread wants it. Only the background thread calls it, as the holder.
+    fn visit(&self, now_ms: u64, is_stopped: &dyn Fn() -> bool) {
+        self.deliver_all();
+        self.put_away_all();
+        let is_over = || self.hold.is_wanted() || is_stopped();
+        let mut pace = Pace::until(&is_over);
+        if self.is_shedding() {
+            self.set_shedding(!self.arena.shed_aged(&mut pace).is_all);
+        }
+        if !self.is_shedding() {
+            let is_settled = self.age(now_ms, &mut pace);
+            self.looks.set(self.looks.get() + 1);
+            // Relaxed: a hint. [AT16]
+            self.is_settled
+                .store(is_settled || self.looks.get() >= LOOKS, Ordering::Relaxed);
+        }
+        self.report();
     }
 
     /// Gives back the memory of all heaps but this thread's: of those without a thread, of those whose thread is parked, and of
@@ -592,44 +649,12 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// Who comes to a heap that was looked at just now, to go on with what somebody else has ended, leaves it as it is.
-    #[test]
-    fn a_heap_is_not_looked_at_before_it_is_due() {
-        let heap = ThreadHeap::adopt().unwrap();
-        let layout = Layout::from_size_align(1 << 20, 8).unwrap();
-        let blocks: Vec<_> = (0..3).map(|_| heap.allocate(layout)).collect();
-        for block in blocks {
-            let block = NonNull::new(block).unwrap();
-            // SAFETY: taken above.
-            unsafe { heap.deallocate(block, layout) };
-        }
-        let now_ms = os::now_ms();
-        assert!(heap.age(now_ms), "nothing stood there before");
-        let clean = heap.arena.spans.clean.read();
-        heap.park();
-        let mut passed = 0;
-        HEAPS.find(|other| {
-            passed += usize::from(!ptr::eq(other, heap));
-            ptr::eq(other, heap).then_some(())
-        });
-        let from = Sweep {
-            passed,
-            is_within: true,
-        };
-        ThreadHeap::sweep(from, now_ms + 999, 1000);
-        assert_eq!(heap.arena.spans.clean.read(), clean);
-        assert!(heap.come_back());
-        assert!(heap.age(now_ms + 1000));
-        assert!(heap.arena.spans.clean.read() > clean);
-        heap.abandon();
-    }
-
     /// Who read the clock before somebody else looked leaves the heap as it is, too; but not for ever if the clock was set
     /// back.
     #[test]
     fn a_heap_is_not_due_for_who_read_the_clock_before_the_last_look() {
         let heap = ThreadHeap::adopt().unwrap();
-        heap.age(5000);
+        heap.age(5000, &mut Pace::step());
         for (now_ms, is_due) in [
             (3999, true),
             (4001, false),
@@ -673,56 +698,5 @@ mod tests {
         }
         owner.abandon();
         other.abandon();
-    }
-
-    /// Who looks after the heap of an idle thread does so in steps, however much stands unused there.
-    #[test]
-    fn an_idle_heap_is_shed_in_steps() {
-        const BYTES: u64 = 96 << 20;
-        let heap = ThreadHeap::adopt().unwrap();
-        // Spans of all lengths, and segments that they fill.
-        let layouts = [100_000, 300_000, 1 << 20].map(|size| Layout::from_size_align(size, 8));
-        let mut blocks = Vec::new();
-        for layout in layouts.map(Result::unwrap) {
-            for _ in 0..BYTES as usize / 3 / layout.size() {
-                let block = NonNull::new(heap.allocate(layout)).unwrap();
-                // SAFETY: the block is new and that long.
-                unsafe { block.write_bytes(1, layout.size()) };
-                blocks.push((block, layout));
-            }
-        }
-        // Some stay, so that not all segments are empty.
-        for (block, layout) in blocks.into_iter().skip(20) {
-            // SAFETY: taken above.
-            unsafe { heap.deallocate(block, layout) };
-        }
-        let committed = || {
-            let arena = &heap.arena;
-            arena.reserved.read().wrapping_sub(arena.spans.clean.read())
-        };
-        let (mut now_ms, mut from) = (os::now_ms(), Sweep::default());
-        heap.age(now_ms);
-        heap.park();
-        let full = committed();
-        assert!(full > BYTES / 2);
-        let mut steps = 0;
-        for _ in 0..2 {
-            now_ms += 1000;
-            loop {
-                let before = committed();
-                let Some(next) = ThreadHeap::sweep(from, now_ms, 1000) else {
-                    break;
-                };
-                from = next;
-                let step = before - committed();
-                assert!(step <= 32 << 20, "{step} bytes in one step");
-                steps += usize::from(step > 0);
-            }
-            from = Sweep::default();
-        }
-        assert!(steps > 2, "{steps} steps");
-        let rest = committed();
-        assert!(rest * 5 < full, "{rest} of {full} bytes are left");
-        heap.hold.abandon_parked();
     }
 }

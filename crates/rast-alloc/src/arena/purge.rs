@@ -5,7 +5,7 @@ use crate::os::{self, PAGE};
 use crate::segment::{SEGMENT, Segment};
 use crate::size_class::{CLASSES, SLAB_CLASSES};
 use crate::slab::SlabList;
-use crate::span::Span;
+use crate::span::{Aged, Span};
 use core::ptr::{self, NonNull};
 
 /// How many segments may become empty between two beats.
@@ -20,6 +20,49 @@ const AGED_MOST: usize = 8 << 20;
 pub(crate) const CALL: usize = 192 * 1024;
 /// Segments that one step gives back.
 const SHED_MOST: usize = 4;
+
+/// How much one step of [`Arena::age`] gives back.
+pub(crate) struct Pace<'a> {
+    /// The least span that is worth a call.
+    least: usize,
+    bytes: usize,
+    segments: usize,
+    is_over: &'a dyn Fn() -> bool,
+}
+
+impl<'a> Pace<'a> {
+    /// That of a thread that has other things to do.
+    pub(crate) fn step() -> Self {
+        Self {
+            least: AGED_LEAST,
+            bytes: AGED_MOST,
+            segments: SHED_MOST,
+            is_over: &|| false,
+        }
+    }
+
+    /// All there is, until `is_over`, which is asked before each call of the system.
+    pub(crate) fn until(is_over: &'a dyn Fn() -> bool) -> Self {
+        Self {
+            least: 2 * PAGE,
+            bytes: usize::MAX,
+            segments: usize::MAX,
+            is_over,
+        }
+    }
+
+    fn may_unmap(&mut self) -> bool {
+        let may = self.segments > 0 && !(self.is_over)();
+        self.segments -= usize::from(may);
+        may
+    }
+
+    fn may_discard(&mut self, bytes: usize) -> bool {
+        let may = self.bytes > 0 && !(self.is_over)();
+        self.bytes = self.bytes.saturating_sub(if may { bytes } else { 0 });
+        may
+    }
+}
 
 impl Arena {
     /// Notes that one free span fills a segment; from time to time gives those back that nobody needed meanwhile.
@@ -83,12 +126,11 @@ impl Arena {
     }
 
     /// Gives back what nobody needed since the last call of this: the lists of classes that nobody used, segments that
-    /// stayed empty, and long free spans that nobody touched; of the last two only some, and the rest by [`shed_aged`]
-    /// (Self::shed_aged), if this returns false, before the next call of this.
+    /// stayed empty, and long free spans that nobody touched. Of the last two only as many as the pace allows; the rest goes
+    /// by [`shed_aged`](Self::shed_aged), if this says that it was not all, before the next call of this.
     ///
-    /// Cost: linear in the blocks of unused lists and in the long free spans; a bounded number of system calls, of bounded
-    /// lengths.
-    pub(crate) fn age(&self) -> bool {
+    /// Cost: linear in the blocks of unused lists and in the long free spans, and the system calls of the pace.
+    pub(crate) fn age(&self, pace: &mut Pace) -> Aged {
         for class in 0..CLASSES {
             let slot = self.slot(class);
             let calls = slot.taken.read().wrapping_add(slot.given.read());
@@ -99,7 +141,7 @@ impl Arena {
         self.reserved.subtract(self.kept.look() as u64);
         self.unneeded.set(self.unneeded_segments());
         self.empties_least.look(self.empties.get());
-        self.step(true)
+        self.step(true, pace)
     }
 
     /// How many segments stood empty since the last look, past the first.
@@ -107,18 +149,33 @@ impl Arena {
         self.empties_least.since_look().saturating_sub(KEPT)
     }
 
-    /// Goes on with what [`age`](Self::age) left; returns whether that was all.
-    pub(crate) fn shed_aged(&self) -> bool {
-        self.step(false)
+    /// Goes on with what [`age`](Self::age) left.
+    pub(crate) fn shed_aged(&self, pace: &mut Pace) -> Aged {
+        self.step(false, pace)
     }
 
-    fn step(&self, is_look: bool) -> bool {
+    fn step(&self, is_look: bool, pace: &mut Pace) -> Aged {
         // What was taken since was needed.
-        let unneeded = self.unneeded.get().min(self.unneeded_segments());
-        let count = unneeded.min(SHED_MOST);
-        self.shed(count);
-        self.unneeded.set(unneeded - count);
-        self.spans.age(AGED_LEAST, is_look, AGED_MOST, discard) && count == unneeded
+        let mut unneeded = self.unneeded.get().min(self.unneeded_segments());
+        while unneeded > 0 && pace.may_unmap() {
+            self.shed(1);
+            unneeded -= 1;
+        }
+        self.unneeded.set(unneeded);
+        let least = pace.least;
+        let may = |bytes| pace.may_discard(bytes);
+        let aged = self.spans.age(least, is_look, may, discard);
+        Aged {
+            is_all: aged.is_all && unneeded == 0,
+            is_clean: aged.is_clean && self.is_spent(),
+        }
+    }
+
+    /// Whether nothing but free spans is left that a look may give back.
+    fn is_spent(&self) -> bool {
+        self.empties.get() <= KEPT
+            && self.kept.is_empty()
+            && (0..CLASSES).all(|class| !self.is_listed(class))
     }
 
     /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives the kept mappings back.
@@ -221,6 +278,14 @@ mod tests {
         blocks
     }
 
+    fn age(arena: &Arena) -> bool {
+        arena.age(&mut Pace::step()).is_all
+    }
+
+    fn shed_aged(arena: &Arena) -> bool {
+        arena.shed_aged(&mut Pace::step()).is_all
+    }
+
     fn committed(arena: &Arena) -> u64 {
         arena.reserved.read().wrapping_sub(arena.spans.clean.read())
     }
@@ -232,9 +297,9 @@ mod tests {
         let full = committed(&arena);
         // The first look marks, the second gives back what still stands, the third what the lists held till the second.
         for _ in 0..3 {
-            let mut is_all = arena.age();
+            let mut is_all = age(&arena);
             while !is_all {
-                is_all = arena.shed_aged();
+                is_all = shed_aged(&arena);
             }
             arena.check();
         }
@@ -261,7 +326,7 @@ mod tests {
                 // SAFETY: taken above.
                 unsafe { arena.deallocate(block, layout) };
             }
-            arena.age();
+            age(&arena);
             // One segment's bytes, less what was never touched behind the third block.
             assert!(committed(&arena) >= least + 3 * (1 << 20));
         }
@@ -284,13 +349,13 @@ mod tests {
         const SEGMENTS: usize = 3 * SHED_MOST;
         let arena = arena(Larges::untracked());
         fill_and_free(&arena, SEGMENTS);
-        arena.age();
+        age(&arena);
         fill_and_free(&arena, 2);
-        assert!(!arena.age(), "more than one step gives back");
+        assert!(!age(&arena), "more than one step gives back");
         let rest = SEGMENTS - SHED_MOST;
         assert_eq!(arena.reserved.read(), (rest * SEGMENT) as u64);
         fill_and_free(&arena, rest - KEPT - 1);
-        assert!(arena.shed_aged());
+        assert!(shed_aged(&arena));
         assert_eq!(arena.reserved.read(), ((rest - 1) * SEGMENT) as u64);
     }
 
@@ -315,16 +380,16 @@ mod tests {
             }
         };
         free(blocks);
-        assert!(arena.age(), "nothing stood there before");
+        assert!(age(&arena), "nothing stood there before");
         free(young);
         let before = arena.spans.clean.read();
-        assert!(!arena.age(), "more than one step gives back");
-        while !arena.shed_aged() {}
+        assert!(!age(&arena), "more than one step gives back");
+        while !shed_aged(&arena) {}
         let gone = (arena.spans.clean.read() - before) as usize;
         assert!(gone >= 30 * long.size(), "{gone} bytes of the old ones");
         assert!(gone < 45 * long.size(), "{gone} bytes, of young ones too");
-        assert!(!arena.age());
-        while !arena.shed_aged() {}
+        assert!(!age(&arena));
+        while !shed_aged(&arena) {}
         let gone = (arena.spans.clean.read() - before) as usize;
         assert!(gone >= 60 * long.size(), "{gone} bytes of all");
     }
@@ -335,12 +400,12 @@ mod tests {
         const SEGMENTS: usize = 3;
         let arena = arena(Larges::untracked());
         fill_and_free(&arena, SEGMENTS);
-        arena.age();
+        age(&arena);
         fill_and_free(&arena, SEGMENTS);
         arena.beat();
-        arena.age();
+        age(&arena);
         assert_eq!(arena.reserved.read(), (SEGMENTS * SEGMENT) as u64);
-        arena.age();
+        age(&arena);
         assert_eq!(arena.reserved.read(), (KEPT * SEGMENT) as u64);
     }
 
@@ -356,16 +421,16 @@ mod tests {
             unsafe { arena.deallocate(block, long) };
         }
         let full = committed(&arena);
-        assert!(arena.age(), "marks, and gives nothing back");
+        assert!(age(&arena), "marks, and gives nothing back");
         assert_eq!(committed(&arena), full);
         // A grain off, so that a span's start is seldom a slot's.
         let short = Layout::from_size_align(300 << 10, 1024).unwrap();
         assert!(!arena.allocate(short).is_null());
         let slot = Layout::from_size_align(64 << 10, 64 << 10).unwrap();
         assert!(!arena.allocate(slot).is_null());
-        let mut is_all = arena.age();
+        let mut is_all = age(&arena);
         while !is_all {
-            is_all = arena.shed_aged();
+            is_all = shed_aged(&arena);
         }
         let rest = committed(&arena);
         assert!(rest + (2 << 20) < full, "{rest} of {full} bytes are left");
