@@ -4,6 +4,7 @@
 //! thread frees it.
 //! The fast paths are here: the class by one load, the heap by one load from the thread, the owner of a block by one load
 //! from its segment; no lock, no atomic read-modify-write, no call.
+//! Each enters the heap and exits ([`crate::hold`]), so that another thread can take it between two calls.
 
 use core::ptr::NonNull;
 use core::time::Duration;
@@ -98,14 +99,15 @@ impl RastAlloc {
         0
     }
 
-    /// Does [`purge`](Self::purge) for this thread, for all threads that called [`on_idle`](Self::on_idle) and did nothing
-    /// since, and for all heaps whose thread has ended, and asks it of all other threads; returns how many bytes went back
-    /// by now.
+    /// Does [`purge`](Self::purge) for this thread, for all threads that are in no call of the allocator at the moment, and for
+    /// all heaps whose thread has ended; returns how many bytes went back.
     ///
-    /// The heap of a thread that is not idle is its own alone, but for the segments in which no block is, past the first:
-    /// those go back at once. The rest the thread does when asked, at its next call that its lists do not serve, or at
-    /// `on_idle`: parts of segments, segments that a block of its lists keeps, and kept mappings.
-    /// So a thread that may sleep for long calls that before.
+    /// A thread that is in a call does it at its next one. Where the system has no `membarrier` (not Linux, or forbidden by a
+    /// filter of system calls), so do all threads that did not call [`on_idle`](Self::on_idle) before.
+    ///
+    /// A thread whose heap is being purged when it comes back waits for a bounded time, and takes another heap after that.
+    ///
+    /// Lock-free as far as the kernel is; cost: a system call, and linear in the heaps and in their unused memory.
     pub fn purge_all() -> usize {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
         return Self::purge() + ThreadHeap::purge_others();
@@ -119,11 +121,15 @@ impl RastAlloc {
     /// A thread looks at every 64th call that its lists do not serve. What it finds unused at two looks that are at least
     /// the delay apart goes back: the lists of sizes that nobody asked for, whole segments, and free spans from 64 KiB on, at
     /// most 28 MiB of the latter two at a time.
-    /// In passing it does the same for heaps whose thread has ended or called [`on_idle`](Self::on_idle).
-    /// In a process all of whose threads sleep nobody looks; there [`purge_all`](Self::purge_all) is the means.
+    /// On Linux a background thread, `rast-purge`, does the same for heaps whose thread sleeps or has ended, with free spans
+    /// from two pages on. It starts when 16 MiB are committed beyond those in use, and sleeps when nothing is left to give
+    /// back. The child of a `fork` starts its own. Elsewhere [`purge_all`](Self::purge_all) is the means.
     /// Segments that stayed empty while 64 others were emptied go back whatever is set here.
     ///
-    /// Wait-free. Applies to all threads, from their next look on.
+    /// `None` ends the background thread before it returns: it waits for the step that the thread is in. A program that has
+    /// to be single-threaded, or that ends with its last thread instead of by `exit`, needs that. Otherwise wait-free but
+    /// for the system's calls, one of which may start the thread.
+    /// Applies to all threads, from their next look on.
     ///
     /// ```
     /// use rast_alloc::RastAlloc;
@@ -145,8 +151,7 @@ impl RastAlloc {
     }
 
     /// To be called by a thread before it sleeps: delivers what it freed of others, takes in what others freed of it,
-    /// gives back whole segments that it did not need since the last such call, and does what
-    /// [`purge_all`](Self::purge_all) asked.
+    /// and gives back whole segments that it did not need since the last such call.
     /// Until the thread's next call, other threads may purge its heap and put away what they free of it.
     ///
     /// Cost: linear in what arrived, and a system call for each segment; the next call is a slow one, with an exchange more.
