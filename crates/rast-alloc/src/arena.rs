@@ -16,7 +16,7 @@
 //! The length of a list is not kept: it follows from the sums that the figures need anyway (see [`Slot`]).
 //!
 //! An arena knows no threads: its fields are cells, and whoever has it is alone with it.
-//! Only the sums ([`Tally`]) are read from elsewhere, and what stands on the shelf ([`Shelf`]) is anybody's.
+//! Only the sums ([`Tally`]) are read from elsewhere.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -29,16 +29,17 @@ use crate::hardened::units::Number;
 use crate::hardened::{self, HARDENED};
 use crate::kept::Kept;
 use crate::large::Larges;
-use crate::misuse;
-use crate::segment::{SLOT, Segment, Segments, Shelf};
+use crate::least::Least;
+use crate::segment::{SLOT, Segment, Segments};
 use crate::size_class::{CLASSES, SLAB_CLASSES, list_limit, size_of_class};
 use crate::slab::SlabList;
-use crate::span::{GRAIN, Span, SpanIndex, bytes_for, bytes_for_class};
+use crate::span::{GRAIN, Span, SpanIndex, bytes_for_class};
 use crate::tally::Tally;
 use told::Told;
 
 mod accept;
 mod call;
+mod check;
 #[cfg(test)]
 mod fragmentation;
 mod purge;
@@ -51,7 +52,8 @@ pub(crate) use tests::is_zero;
 
 pub(crate) use accept::Run;
 pub(crate) use call::Level;
-pub(crate) use purge::CALL;
+pub(crate) use check::{check_class, check_given, check_kept, check_span};
+pub(crate) use purge::{CALL, Pace};
 
 /// The slot that counts spans without a class.
 pub(crate) const SPANS: usize = CLASSES;
@@ -104,15 +106,13 @@ pub(crate) struct Arena {
     /// What the headers of the segments say.
     owner: Cell<*const ()>,
     segments: Segments,
-    /// Segments that one free span fills, but for those on the shelf; at most one where there is a shelf.
+    /// Segments that one free span fills.
     empties: Cell<usize>,
-    /// The least `empties` since the last beat.
-    empties_least: Cell<usize>,
+    /// The least `empties` since the last beat, and since the last look.
+    empties_least: Least,
     beats: Cell<u32>,
-    /// Segments of the shelf that the next steps give back, if as many stood there all the time.
+    /// Empty segments that the next steps give back, if they stay empty.
     unneeded: Cell<usize>,
-    /// Empty segments beyond the first, for any thread to give back.
-    pub(crate) shelf: Shelf,
     larges: Larges,
     kept: Kept,
     slabs: [SlabList; SLAB_CLASSES],
@@ -203,10 +203,9 @@ impl Arena {
             owner: Cell::new(ptr::null()),
             segments: Segments::new(),
             empties: Cell::new(0),
-            empties_least: Cell::new(0),
+            empties_least: Least::new(),
             beats: Cell::new(0),
             unneeded: Cell::new(0),
-            shelf: Shelf::new(),
             larges,
             kept: Kept::new(),
             slabs: [const { SlabList::new() }; SLAB_CLASSES],
@@ -269,6 +268,13 @@ impl Arena {
         self.bytes_taken
             .read()
             .wrapping_sub(self.bytes_given.read())
+    }
+
+    /// Bytes committed beyond those that the owner has in use, as a wrapping sum.
+    #[inline]
+    pub(crate) fn surplus(&self) -> u64 {
+        let committed = self.reserved.read().wrapping_sub(self.spans.clean.read());
+        committed.wrapping_sub(self.requested())
     }
 
     /// The slot of a class, of [`SPANS`] or of [`LARGE`].
@@ -354,6 +360,51 @@ impl Arena {
         unsafe { self.push_free(class, block, size) };
     }
 
+    /// As [`push`](Self::push), where the caller has the slow path; false, and nothing has changed, if it is due.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::push`].
+    #[inline(always)]
+    pub(crate) unsafe fn try_push(&self, class: usize, block: *mut u8, size: usize) -> bool {
+        if HARDENED {
+            // SAFETY: obligation 1.
+            return unsafe { self.try_push_marked(class, block, size, Mark::of(block)) };
+        }
+        if cfg!(debug_assertions) {
+            // SAFETY: obligation 1: the block lies in a mapped segment.
+            unsafe { check_class(class, block) };
+        }
+        if self.slot(class).is_full() {
+            return false;
+        }
+        // SAFETY: obligation 1, and the list has room.
+        unsafe { self.push_listed(class, block, size) };
+        true
+    }
+
+    /// As [`try_push`](Self::try_push), in a hardened build, with the block's mark; false too if that is another.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::push`].
+    #[inline(always)]
+    pub(crate) unsafe fn try_push_marked(
+        &self,
+        class: usize,
+        block: *mut u8,
+        size: usize,
+        mark: Mark,
+    ) -> bool {
+        if !mark.is_live(class) || self.slot(class).is_full() {
+            return false;
+        }
+        mark.write(FREED);
+        // SAFETY: obligation 1, and the list has room.
+        unsafe { self.push_listed(class, block, size) };
+        true
+    }
+
     /// As [`push`](Self::push), where nothing is left to be checked.
     ///
     /// # Safety
@@ -361,13 +412,24 @@ impl Arena {
     /// 1. As for [`Arena::push`].
     #[inline(always)]
     unsafe fn push_free(&self, class: usize, block: *mut u8, size: usize) {
-        let slot = self.slot(class);
-        let block = block.cast::<Block>();
-        if slot.is_full() {
+        if self.slot(class).is_full() {
             // SAFETY: obligation 1.
-            unsafe { Self::push_slow(block, self, class, size) };
+            unsafe { Self::push_slow(block.cast(), self, class, size) };
             return;
         }
+        // SAFETY: obligation 1, and the list has room.
+        unsafe { self.push_listed(class, block, size) };
+    }
+
+    /// Puts a block into the list of its class, which has room.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::push`].
+    #[inline(always)]
+    unsafe fn push_listed(&self, class: usize, block: *mut u8, size: usize) {
+        let slot = self.slot(class);
+        let block = block.cast::<Block>();
         // SAFETY: obligation 1.
         unsafe { Block::link_by(block, slot.head.get(), &self.keys) };
         slot.head.set(block);
@@ -618,17 +680,13 @@ impl Arena {
         let segment = unsafe { &*Segment::of(span.start().as_ptr()) };
         if segment.leave_empty() {
             self.empties.set(self.empties.get() - 1);
-            self.empties_least
-                .set(self.empties_least.get().min(self.empties.get()));
+            self.empties_least.fell(self.empties.get());
         }
         Some(span)
     }
 
     #[cold]
     fn add_segment(&self) -> Option<()> {
-        if self.unshelve() {
-            return Some(());
-        }
         let segment = Segment::map(
             self.owner.get(),
             self.number.or(self.larges.unit()),
@@ -650,95 +708,6 @@ impl Arena {
     }
 }
 
-/// Ends the process if a block is not of this class, as far as its slab or its place tell; any thread may ask of a block
-/// that it has, as neither changes meanwhile.
-///
-/// # Safety
-///
-/// 1. `block` lies in a mapped segment.
-pub(crate) unsafe fn check_class(class: usize, block: *mut u8) {
-    // SAFETY: obligation 1.
-    let is_served = match unsafe { Segment::slab_of(block) }.class() {
-        Some(served) => {
-            served == class && (block.addr() % SLOT).is_multiple_of(size_of_class(class))
-        }
-        None => class >= SLAB_CLASSES,
-    };
-    if !is_served {
-        let bytes = size_of_class(class);
-        misuse::end(format_args!(
-            "{block:p} freed with a layout of the {bytes}-byte class, but not allocated as one"
-        ));
-    }
-}
-
-/// Ends the process if a span is not as long as this size asks; any thread may ask of a block that it has.
-///
-/// # Safety
-///
-/// 1. `block` lies in a mapped segment.
-pub(crate) unsafe fn check_span(block: NonNull<u8>, size: usize) {
-    // SAFETY: obligation 1; where no span starts the tag is an old one, or zero.
-    let span = unsafe { Span::at_start(block) };
-    // SAFETY: obligation 1.
-    let is_slab = unsafe { Segment::slab_of(block.as_ptr()) }
-        .class()
-        .is_some();
-    if is_slab || usize::from(span.class()) != SPANS || span.bytes() != bytes_for(size) {
-        misuse::end(format_args!(
-            "{block:p} freed with a layout of {size} bytes, but not allocated as such a span"
-        ));
-    }
-}
-
-/// What is checked of a block that goes to its owner from another thread, or as a letter: all of it in a hardened build,
-/// the layout where debug assertions are on.
-///
-/// # Safety
-///
-/// 1. `block` lies in a mapped segment.
-#[inline]
-pub(crate) unsafe fn check_given(block: NonNull<u8>, layout: Layout) {
-    let level = Level::of(layout);
-    if HARDENED {
-        hardened::post(block.as_ptr(), level.slot(), layout.size());
-    } else if cfg!(debug_assertions) {
-        // SAFETY: obligation 1.
-        unsafe { check_layout(block, layout) };
-    }
-}
-
-/// What is checked of another owner's block that keeps its place: all of it in a hardened build, the layout where debug
-/// assertions are on.
-///
-/// # Safety
-///
-/// 1. `block` lies in a mapped segment.
-#[inline]
-pub(crate) unsafe fn check_kept(block: NonNull<u8>, layout: Layout) {
-    let level = Level::of(layout);
-    if HARDENED {
-        hardened::check_used(block.as_ptr(), level.slot(), layout.size());
-    } else if cfg!(debug_assertions) {
-        // SAFETY: obligation 1.
-        unsafe { check_layout(block, layout) };
-    }
-}
-
-/// Ends the process if a block was not taken with this layout, as far as that is seen.
-///
-/// # Safety
-///
-/// 1. `block` lies in a mapped segment.
-unsafe fn check_layout(block: NonNull<u8>, layout: Layout) {
-    match Level::of(layout) {
-        // SAFETY: obligation 1.
-        Level::Class(class) => unsafe { check_class(class, block.as_ptr()) },
-        // SAFETY: as above.
-        _ => unsafe { check_span(block, layout.size()) },
-    }
-}
-
 impl Drop for Arena {
     /// Gives all segments and large mappings back, with whatever blocks are still in use.
     fn drop(&mut self) {
@@ -747,7 +716,6 @@ impl Drop for Arena {
             // has to see to.
             unsafe { Segment::unmap(segment) };
         }
-        self.shelf.clear();
         self.larges.clear();
         self.kept.shed(usize::MAX);
     }

@@ -14,11 +14,11 @@ macro_rules! constructor {
         }
     };
 
-    ($(#[$meta:meta])* pub fn $name:ident($($argument:ident: $of:ty),+) $body:block) => {
+    ($(#[$meta:meta])* pub fn $name:ident($($argument:ident: $of:ty),*) $body:block) => {
         $crate::constructor::constructor! {
             @made
             $(#[$meta])*
-            pub fn $name($($argument: $of),+) $body
+            pub fn $name($($argument: $of),*) $body
         }
     };
 

@@ -277,6 +277,11 @@ impl Kept {
         shed
     }
 
+    /// Whether nothing is kept.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.get() == 0
+    }
+
     /// Gives up to `most` bytes back; returns how many went.
     pub(crate) fn shed(&self, most: usize) -> usize {
         let mut left = most.min(self.bytes.get());

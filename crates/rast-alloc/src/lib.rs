@@ -14,8 +14,9 @@
 //!
 //! If blocks are to be guarded against misuse and the feature `hardened` costs too much: without it a double free is
 //! undefined, as in any allocator, and a wrong layout is seen in debug builds alone.
-//! If memory must go back to the system while its thread sleeps and the thread cannot be made to call
-//! [`RastAlloc::on_idle`] before: only it may touch its heap then, but for segments that are wholly empty.
+//! If a signal handler allocates: calls of one thread must not be nested.
+//! If the program must not have a thread that it did not start: then set the delay of the background thread to none
+//! ([`RastAlloc::set_purge_delay`]).
 //!
 //! # Example
 //!
@@ -40,6 +41,7 @@
 //! - The figures are true when threads free each other's memory.
 //! - Nothing inside takes a lock, allocates through std, panics, or has a thread-local with a destructor; it serves before
 //!   `main`, in the destructors of threads, in `atexit`, and in the child after `fork`.
+//! - On Linux memory that is not needed goes back by itself, also while all threads sleep.
 //! - What a thread leaves when it ends is adopted by the next one, and freed meanwhile by whoever frees it.
 //!
 //! How it works, drawn level by level, stands in `docs/algorithms/alloc.md` of the repository.
@@ -113,6 +115,8 @@ mod adoption;
 mod budget;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod delay;
+#[cfg(feature = "std")]
+mod hold;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod level;
 #[cfg(feature = "std")]
@@ -121,6 +125,23 @@ mod mailbox;
 mod parcel;
 #[cfg(feature = "std")]
 mod pile;
+#[cfg(all(
+    feature = "std",
+    any(target_os = "linux", target_os = "android"),
+    not(any(rast_loom, rast_shuttle, miri, rast_system_segments))
+))]
+mod purge_thread;
+#[cfg(all(
+    feature = "std",
+    not(any(rast_loom, rast_shuttle)),
+    any(
+        not(any(target_os = "linux", target_os = "android")),
+        miri,
+        rast_system_segments
+    )
+))]
+#[path = "purge_thread_none.rs"]
+mod purge_thread;
 #[cfg(feature = "std")]
 mod registry;
 #[cfg(feature = "std")]
@@ -156,6 +177,7 @@ pub use {
     adoption::{Offered, Place, Stack},
     block::Block,
     budget::Budget,
+    hold::{Ask, Asks, Found, Hold, Wish},
     mailbox::Mailbox,
     pile::Pile,
     ranges::Ranges,

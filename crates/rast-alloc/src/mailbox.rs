@@ -50,7 +50,7 @@ impl Mailbox {
     #[must_use]
     pub unsafe fn deliver(&self, first: *mut Block, last: *mut Block) -> bool {
         // SAFETY: obligation 1.
-        let _ = unsafe { self.letters.put(first, last) };
+        unsafe { self.letters.put(first, last) };
         // SeqCst: pairs with the fence in `release`: either this thread sees below that nobody holds the mailbox, or the
         // one that released it sees the letter. [AM3]
         fence(Ordering::SeqCst);

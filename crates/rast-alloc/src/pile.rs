@@ -9,10 +9,7 @@
 //! A batch is a list of blocks, linked through their first words. Nobody reads the link of a block that is on the pile: it
 //! could be taken, and be unmapped, before the link is read.
 //!
-//! 1. [`Pile::take`] swaps the head against null, so it asks nothing of what stands there, and there is no ABA problem.
-//! 2. [`Pile::take_first`] does the same, and puts all but the first block on again by another swap. Nothing is lost by
-//!    that if nobody puts anything on between the two steps: the head is null then, whatever others take. So it is for a
-//!    pile that one thread alone puts on, and that thread's. Others find the pile empty between the two steps.
+//! [`Pile::take`] swaps the head against null, so it asks nothing of what stands there, and there is no ABA problem.
 
 use core::ptr;
 
@@ -36,13 +33,13 @@ impl Pile {
         }
     }
 
-    /// Puts a batch on; lock-free. Returns whether the pile was empty.
+    /// Puts a batch on; lock-free.
     ///
     /// # Safety
     ///
     /// 1. `first` leads to a list of free blocks that ends with `last`, whose link need not be written; the caller alone
     ///    has them and gives them up.
-    pub unsafe fn put(&self, first: *mut Block, last: *mut Block) -> bool {
+    pub unsafe fn put(&self, first: *mut Block, last: *mut Block) {
         // Relaxed: only compared; what it points to is not read here. [AM1]
         let mut head = self.first.load(Ordering::Relaxed);
         loop {
@@ -55,7 +52,7 @@ impl Pile {
                 Ordering::Release,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return head.is_null(),
+                Ok(_) => return,
                 Err(now) => head = now,
             }
         }
@@ -65,32 +62,8 @@ impl Pile {
     #[must_use]
     pub fn take(&self) -> *mut Block {
         // Acquire: pairs with the Release in `put`, of each batch: a later exchange continues an earlier one's
-        // release, as that of `take_first` does. [AM4]
+        // release. [AM4]
         self.first.swap(ptr::null_mut(), Ordering::Acquire)
-    }
-
-    /// Takes the block that was put on last, null if there is none; wait-free. Whoever took it has it alone.
-    ///
-    /// To others the pile looks empty for a moment.
-    ///
-    /// # Safety
-    ///
-    /// 1. Nobody puts anything on meanwhile.
-    #[must_use]
-    pub unsafe fn take_first(&self) -> *mut Block {
-        let first = self.take();
-        if first.is_null() {
-            return first;
-        }
-        // SAFETY: the block was put on with its link written, and is this thread's alone now.
-        let rest = unsafe { Block::next(first) };
-        if !rest.is_null() {
-            // Relaxed: nothing of the rest was written since it was put on, and an exchange continues the releases of
-            // [AM2]. [AM10]
-            let between = self.first.swap(rest, Ordering::Relaxed);
-            debug_assert!(between.is_null(), "by obligation 1: who takes leaves null");
-        }
-        first
     }
 
     /// Whether there is no block; wait-free.

@@ -4,6 +4,7 @@
 //! thread frees it.
 //! The fast paths are here: the class by one load, the heap by one load from the thread, the owner of a block by one load
 //! from its segment; no lock, no atomic read-modify-write, no call.
+//! Each enters the heap and exits ([`crate::hold`]), so that another thread can take it between two calls.
 
 use core::ptr::NonNull;
 use core::time::Duration;
@@ -105,14 +106,15 @@ impl RastAlloc {
         0
     }
 
-    /// Does [`purge`](Self::purge) for this thread, for all threads that called [`on_idle`](Self::on_idle) and did nothing
-    /// since, and for all heaps whose thread has ended, and asks it of all other threads; returns how many bytes went back
-    /// by now.
+    /// Does [`purge`](Self::purge) for this thread, for all threads that are in no call of the allocator at the moment, and for
+    /// all heaps whose thread has ended; returns how many bytes went back.
     ///
-    /// The heap of a thread that is not idle is its own alone, but for the segments in which no block is, past the first:
-    /// those go back at once. The rest the thread does when asked, at its next call that its lists do not serve, or at
-    /// `on_idle`: parts of segments, segments that a block of its lists keeps, and kept mappings.
-    /// So a thread that may sleep for long calls that before.
+    /// A thread that is in a call does it at its next one. Where the system has no `membarrier` (not Linux, or forbidden by a
+    /// filter of system calls), so do all threads that did not call [`on_idle`](Self::on_idle) before.
+    ///
+    /// A thread whose heap is being purged when it comes back waits for a bounded time, and takes another heap after that.
+    ///
+    /// Lock-free as far as the kernel is; cost: a system call, and linear in the heaps and in their unused memory.
     pub fn purge_all() -> usize {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
         return Self::purge() + ThreadHeap::purge_others();
@@ -126,11 +128,15 @@ impl RastAlloc {
     /// A thread looks at every 64th call that its lists do not serve. What it finds unused at two looks that are at least
     /// the delay apart goes back: the lists of sizes that nobody asked for, whole segments, and free spans from 64 KiB on, at
     /// most 28 MiB of the latter two at a time.
-    /// In passing it does the same for heaps whose thread has ended or called [`on_idle`](Self::on_idle).
-    /// In a process all of whose threads sleep nobody looks; there [`purge_all`](Self::purge_all) is the means.
+    /// On Linux a background thread, `rast-purge`, does the same for heaps whose thread sleeps or has ended, with free spans
+    /// from two pages on. It starts when 16 MiB are committed beyond those in use, and sleeps when nothing is left to give
+    /// back. The child of a `fork` starts its own. Elsewhere [`purge_all`](Self::purge_all) is the means.
     /// Segments that stayed empty while 64 others were emptied go back whatever is set here.
     ///
-    /// Wait-free. Applies to all threads, from their next look on.
+    /// `None` ends the background thread before it returns: it waits for the step that the thread is in. A program that has
+    /// to be single-threaded, or that ends with its last thread instead of by `exit`, needs that. Otherwise wait-free but
+    /// for the system's calls, one of which may start the thread.
+    /// Applies to all threads, from their next look on.
     ///
     /// ```
     /// use rast_alloc::RastAlloc;
@@ -140,14 +146,19 @@ impl RastAlloc {
     /// ```
     pub fn set_purge_delay(delay: Option<Duration>) {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
-        crate::delay::DELAY.set(delay);
+        {
+            crate::delay::DELAY.set(delay);
+            match delay {
+                None => crate::purge_thread::stop(),
+                Some(_) => crate::purge_thread::resume(),
+            }
+        }
         #[cfg(any(rast_loom, rast_shuttle))]
         let _ = delay;
     }
 
     /// To be called by a thread before it sleeps: delivers what it freed of others, takes in what others freed of it,
-    /// gives back whole segments that it did not need since the last such call, and does what
-    /// [`purge_all`](Self::purge_all) asked.
+    /// and gives back whole segments that it did not need since the last such call.
     /// Until the thread's next call, other threads may purge its heap and put away what they free of it.
     ///
     /// Cost: linear in what arrived, and a system call for each segment; the next call is a slow one, with an exchange more.
@@ -221,9 +232,14 @@ mod heap {
     #[inline(always)]
     pub(super) unsafe fn allocate(layout: Layout) -> *mut u8 {
         if let Some(class) = small_class_of(layout) {
-            let block = thread::here().arena.pop(class, layout.size());
-            if !block.is_null() {
-                return block;
+            let heap = thread::here();
+            if heap.hold.enter() {
+                let block = heap.arena.pop(class, layout.size());
+                if !block.is_null() {
+                    heap.hold.exit();
+                    return block;
+                }
+                // The slow path enters again, and exits.
             }
         }
         allocate_slow(layout)
@@ -252,27 +268,43 @@ mod heap {
     pub(super) unsafe fn deallocate(block: *mut u8, layout: Layout) {
         if let Some(class) = small_class_of(layout) {
             let heap = thread::here();
+            if !heap.hold.enter() {
+                // SAFETY: obligation 1.
+                unsafe { deallocate_slow(block, layout) };
+                return;
+            }
             if HARDENED {
-                if heap.arena.has_near(block) {
-                    // SAFETY: the block is known to be this heap's.
-                    let mark = unsafe { heap.arena.near_mark(block) };
-                    // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
-                    unsafe { heap.arena.push_marked(class, block, layout.size(), mark) };
-                } else {
+                if !heap.arena.has_near(block) {
                     // SAFETY: obligation 1, and the class follows from the layout.
                     unsafe { deallocate_checked(block, layout, class, heap) };
+                    return;
                 }
-                return;
-            }
-            // SAFETY: a block of a class lies in a segment, obligation 1.
-            let owner = unsafe { Segment::owner_of(block) };
-            if ptr::eq(owner, heap.name()) {
+                // SAFETY: the block is known to be this heap's.
+                let mark = unsafe { heap.arena.near_mark(block) };
                 // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
-                unsafe { heap.arena.push(class, block, layout.size()) };
-                return;
+                if unsafe {
+                    heap.arena
+                        .try_push_marked(class, block, layout.size(), mark)
+                } {
+                    heap.hold.exit();
+                    return;
+                }
+            } else {
+                // SAFETY: a block of a class lies in a segment, obligation 1.
+                let owner = unsafe { Segment::owner_of(block) };
+                if !ptr::eq(owner, heap.name()) {
+                    // SAFETY: obligation 1; the owner stands in the header, and the class follows from the layout.
+                    unsafe { deallocate_foreign(block, layout, class, heap, owner) };
+                    return;
+                }
+                // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
+                if unsafe { heap.arena.try_push(class, block, layout.size()) } {
+                    heap.hold.exit();
+                    return;
+                }
             }
-            // SAFETY: obligation 1; the owner stands in the header, and the class follows from the layout.
-            unsafe { deallocate_foreign(block, layout, class, heap, owner) };
+            // SAFETY: obligation 1; the block is this heap's.
+            unsafe { ThreadHeap::push_slow(block, heap, class, layout.size()) };
             return;
         }
         // SAFETY: obligation 1.
@@ -283,7 +315,7 @@ mod heap {
     ///
     /// # Safety
     ///
-    /// 1. As for [`deallocate`]; the block is of this class and owner, and `heap` is the thread's.
+    /// 1. As for [`deallocate`]; the block is of this class and owner, and `heap` is the thread's, which was entered.
     #[inline(never)]
     unsafe fn deallocate_foreign(
         block: *mut u8,
@@ -298,6 +330,7 @@ mod heap {
         }
         // SAFETY: obligation 1; small blocks are those of threads' heaps.
         if unsafe { heap.try_post(block, owner, class, layout.size()) } {
+            heap.hold.exit();
             return;
         }
         // SAFETY: obligation 1.
@@ -308,11 +341,12 @@ mod heap {
     ///
     /// # Safety
     ///
-    /// 1. As for [`deallocate`]; the block is of this class, and `heap` is the thread's.
+    /// 1. As for [`deallocate`]; the block is of this class, and `heap` is the thread's, which was entered.
     #[inline(never)]
     unsafe fn deallocate_checked(block: *mut u8, layout: Layout, class: usize, heap: &ThreadHeap) {
         // SAFETY: obligation 1.
         if unsafe { heap.try_post_known(block, class, layout.size()) } {
+            heap.hold.exit();
             return;
         }
         // SAFETY: obligation 1.
@@ -329,10 +363,12 @@ mod heap {
         if heap.arena.number().is_at(block.addr()) {
             // SAFETY: obligation 1; the block is this heap's.
             unsafe { heap.arena.push(class, block, layout.size()) };
+            heap.hold.exit();
             return;
         }
         // SAFETY: obligation 1.
         if unsafe { heap.try_post_far(block, class, layout.size()) } {
+            heap.hold.exit();
             return;
         }
         // Where the block is none the slow path says so.
@@ -365,23 +401,25 @@ mod heap {
         // SAFETY: obligation 2.
         let new = unsafe { Layout::from_size_align_unchecked(size, old.align()) };
         if let (Some(from), Some(to)) = (small_class_of(old), small_class_of(new)) {
-            let arena = &thread::here().arena;
+            let heap = thread::here();
             // SAFETY: obligation 1.
-            if unsafe { thread::here().is_known(block) } {
+            if heap.hold.enter() && unsafe { heap.is_known(block) } {
                 if HARDENED {
                     hardened::check_used(block, from, old.size());
                 }
                 if from == to {
-                    arena.count_resize(old.size(), size);
+                    heap.arena.count_resize(old.size(), size);
+                    heap.hold.exit();
                     return block;
                 }
-                let moved = arena.pop(to, size);
+                let moved = heap.arena.pop(to, size);
                 if !moved.is_null() {
-                    arena.count_move();
+                    heap.arena.count_move();
                     // SAFETY: both blocks are at least as long as the shorter layout, and different.
                     unsafe { moved.copy_from_nonoverlapping(block, old.size().min(size)) };
                     // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
-                    unsafe { arena.push(from, block, old.size()) };
+                    unsafe { heap.arena.push(from, block, old.size()) };
+                    heap.hold.exit();
                     return moved;
                 }
             }

@@ -14,7 +14,6 @@
 //! | `public.classes` | by the owner, when a slab begins and ends to serve; atomic | by other threads that free a block |
 //! | `previous`, `next` | by the owner | by the owner |
 //! | `is_empty` | by the owner | by the owner: one free span fills it |
-//! | `shelved` | by the owner | by whoever took it from the shelf |
 //! | `slabs`, `tags` | by the owner | by the owner; touched as far as they are used |
 //!
 //! 1. A segment starts at a multiple of its length, so the address of any block, masked, is the address of its header.
@@ -22,20 +21,14 @@
 //! 3. The owner never changes: where a thread dies, its heap lives on and is adopted whole. So whoever has a block may
 //!    read it without any ordering of its own: what brought the block brought the header.
 //! 4. A segment goes back to the system when one free span fills it; then no block of it is left to be freed.
-//! 5. Such a segment may stand on a shelf ([`Shelf`]), out of its owner's lists. Any thread takes all that stands there, to
-//!    give it back to the system; the owner takes one at a time, to use it again or to give it back. Whoever took a
-//!    segment has it alone.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
-use crate::block::Block;
 use crate::hardened::HARDENED;
 use crate::hardened::marks::{Mark, Marks};
 use crate::hardened::units::{self, Near};
-use crate::least::Least;
 use crate::os::{self, Access, GUARD, PAGE};
-use crate::pile::Pile;
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicU8, Ordering};
 use crate::size_class;
@@ -78,8 +71,6 @@ pub(crate) struct Segment {
     previous: Cell<*const Segment>,
     next: Cell<*const Segment>,
     is_empty: Cell<bool>,
-    /// The link where the segment stands on a shelf, as if it were a free block.
-    shelved: Cell<*mut Block>,
     slabs: [Slab; SLOTS],
     tags: Tags,
     /// What begins where; of no length but in a hardened build.
@@ -89,6 +80,9 @@ pub(crate) struct Segment {
 const _: () = assert!(SEGMENT.is_multiple_of(PAGE));
 
 impl Segment {
+    /// The length of the one span that fills an empty segment.
+    pub(crate) const BYTES: usize = END - FIRST;
+
     /// Maps a segment for `owner` and puts its bytes into `spans`; `None` if the system has none.
     pub(crate) fn map(owner: *const (), unit: u16, spans: &SpanIndex) -> Option<NonNull<Self>> {
         let start = os::map(SEGMENT, SEGMENT)?;
@@ -109,7 +103,7 @@ impl Segment {
         let first = unsafe { start.add(FIRST) };
         // SAFETY: the bytes behind the header are new, zero, and nobody's; the mapping stays until it is unmapped below,
         // after the span was withdrawn.
-        unsafe { spans.format(first, END - FIRST) };
+        unsafe { spans.format(first, Self::BYTES) };
         Some(segment)
     }
 
@@ -212,12 +206,8 @@ impl Segment {
         self.is_empty.replace(false)
     }
 
-    /// Whether one free span fills it.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.is_empty.get()
-    }
-
     /// Where the first span of a segment starts.
+    #[cfg(test)]
     pub(crate) fn first(segment: NonNull<Self>) -> NonNull<u8> {
         // SAFETY: the first span starts behind the header.
         unsafe { segment.cast::<u8>().add(FIRST) }
@@ -234,133 +224,6 @@ fn guard(start: NonNull<u8>, unit: u16) -> bool {
         let _ = unsafe { os::protect(page, GUARD, Access::Forbidden) };
     }
     units::note(start.addr().get(), unit)
-}
-
-/// Segments that one free span fills: their owner puts them there and takes them one by one, and any thread takes them all.
-///
-/// | field | used by |
-/// | --- | --- |
-/// | `pile` | any thread |
-/// | `count`, `least` of it | the owner |
-///
-/// Others take all or nothing and leave the count as it is. So it is either exact, or the pile was empty since; the owner
-/// sees that when it next puts a segment there, or finds none to take.
-pub(crate) struct Shelf {
-    pile: Pile,
-    count: Cell<usize>,
-    least: Least,
-}
-
-impl Shelf {
-    pub(crate) const fn new() -> Self {
-        Self {
-            pile: Pile::new(),
-            count: Cell::new(0),
-            least: Least::new(),
-        }
-    }
-
-    /// Notes that nothing stands there.
-    fn found_empty(&self) {
-        self.count.set(0);
-        self.least.fell(0);
-    }
-
-    /// Puts a segment there. Only the owner calls it.
-    ///
-    /// # Safety
-    ///
-    /// 1. One free span fills the segment, which was withdrawn; it is linked nowhere, and the caller gives it up.
-    pub(crate) unsafe fn put(&self, segment: NonNull<Segment>) {
-        let place = core::mem::offset_of!(Segment, shelved);
-        // SAFETY: the place lies in the header.
-        let block = unsafe { segment.as_ptr().byte_add(place) }.cast::<Block>();
-        // SAFETY: the place is a word in the header, which the caller alone has, obligation 1.
-        if unsafe { self.pile.put(block, block) } {
-            self.found_empty();
-        }
-        self.count.set(self.count.get() + 1);
-    }
-
-    /// Takes the segment that was put there last, to be used; the caller alone has it then. Only the owner calls it.
-    pub(crate) fn take(&self) -> Option<NonNull<Segment>> {
-        let taken = self.pop();
-        self.least.fell(self.count.get());
-        taken
-    }
-
-    fn pop(&self) -> Option<NonNull<Segment>> {
-        if self.pile.is_empty() {
-            self.found_empty();
-            return None;
-        }
-        // SAFETY: only the owner puts segments there, and this call is its.
-        let Some(place) = NonNull::new(unsafe { self.pile.take_first() }) else {
-            self.found_empty();
-            return None;
-        };
-        self.count.set(self.count.get() - 1);
-        // SAFETY: the place was put on by `put`.
-        Some(unsafe { Self::segment_of(place) })
-    }
-
-    /// Gives up to `most` segments back to the system; returns how many bytes that were. Only the owner calls it.
-    pub(crate) fn shed(&self, most: usize) -> usize {
-        let mut shed = 0;
-        while shed < most
-            && let Some(segment) = self.pop()
-        {
-            // SAFETY: its one span was withdrawn when it was put there, it is linked nowhere, and this thread alone has it.
-            unsafe { Segment::unmap(segment) };
-            shed += 1;
-        }
-        self.least.shed(shed);
-        shed * SEGMENT
-    }
-
-    /// Gives all that stands there back to the system; returns how many bytes that were. Any thread may call it.
-    pub(crate) fn clear(&self) -> usize {
-        let (mut bytes, mut block) = (0, self.pile.take());
-        while let Some(place) = NonNull::new(block) {
-            // SAFETY: what stands on the shelf was put there with its link written, and is this thread's alone now.
-            block = unsafe { Block::next(place.as_ptr()) };
-            // SAFETY: the place was put on by `put`.
-            let segment = unsafe { Self::segment_of(place) };
-            // SAFETY: as in `shed`.
-            unsafe { Segment::unmap(segment) };
-            bytes += SEGMENT;
-        }
-        bytes
-    }
-
-    /// Gives back what stood there unused since the last beat; returns how many bytes that were. Only the owner calls it.
-    pub(crate) fn beat(&self) -> usize {
-        let shed = self.shed(self.least.since_beat());
-        self.least.beat(self.count.get());
-        shed
-    }
-
-    /// A look; returns how many segments stood there unused since the last one. Only the owner calls it.
-    pub(crate) fn look(&self) -> usize {
-        let unneeded = self.least.since_look();
-        self.least.look(self.count.get());
-        unneeded
-    }
-
-    /// How many segments stood there unused since the last look. Only the owner calls it.
-    pub(crate) fn unneeded(&self) -> usize {
-        self.least.since_look()
-    }
-
-    /// The segment whose place on a shelf this is.
-    ///
-    /// # Safety
-    ///
-    /// 1. [`Shelf::put`] put the place on.
-    unsafe fn segment_of(place: NonNull<Block>) -> NonNull<Segment> {
-        // SAFETY: obligation 1: it is a word in the header of a segment.
-        unsafe { place.byte_sub(core::mem::offset_of!(Segment, shelved)) }.cast()
-    }
 }
 
 /// All segments of one owner, linked through their headers.
@@ -440,6 +303,7 @@ impl Segments {
     }
 
     /// Calls `f` on each; `f` may take it out and unmap it.
+    #[cfg(test)]
     pub(crate) fn each(&self, mut f: impl FnMut(NonNull<Segment>)) {
         let mut next = self.first.get();
         // SAFETY: linked segments are mapped.

@@ -237,6 +237,15 @@ pub(crate) const fn bytes_for_class(size: usize) -> usize {
     }
 }
 
+/// What a look left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aged {
+    /// Whether all that stood unused at two looks has gone back.
+    pub(crate) is_all: bool,
+    /// Whether no free span is left that the next looks may give back, if this is all.
+    pub(crate) is_clean: bool,
+}
+
 /// The free spans of one owner.
 pub(crate) struct SpanIndex {
     groups: Cell<u32>,
@@ -298,7 +307,7 @@ impl SpanIndex {
     /// # Safety
     ///
     /// 1. The bytes, a multiple of [`GRAIN`], are writable, zero, the caller's alone, and stay so until the span is whole
-    ///    again and [`SpanIndex::withdraw`]n, and so do the segment's [`Tags`].
+    ///    again and taken out by [`SpanIndex::take_whole`], and so do the segment's [`Tags`].
     pub(crate) unsafe fn format(&self, start: NonNull<u8>, bytes: usize) {
         // SAFETY: obligation 1; the tag is written now.
         let span = unsafe { Span::at_start(start) };
@@ -501,16 +510,21 @@ impl SpanIndex {
         true
     }
 
-    /// Takes a free span that fills its segment out: the segment is going away.
-    pub(crate) fn withdraw(&self, span: Span) {
-        debug_assert!(span.is_whole());
-        self.remove(span);
-    }
-
-    /// Puts a span in that was withdrawn: its segment has not gone away.
-    pub(crate) fn restore(&self, span: Span) {
-        debug_assert!(span.is_whole());
-        self.insert(span, span.bytes(), span.is_clean());
+    /// Takes a free span of `bytes` that fills its segment out: the segment is going away. Those that were put in last come
+    /// first.
+    ///
+    /// Cost: linear in the free spans of nearly that length.
+    pub(crate) fn take_whole(&self, bytes: usize) -> Option<Span> {
+        let (group, list) = Self::list_of(bytes);
+        let mut next = self.heads[group][list].get();
+        while let Some(span) = next {
+            if span.is_whole() {
+                self.remove(span);
+                return Some(span);
+            }
+            next = span.links().next.get();
+        }
+        None
     }
 
     /// Calls `discard` on each dirty free span of at least `least` bytes, which may give its memory to the system and has
@@ -542,7 +556,7 @@ impl SpanIndex {
     }
 
     /// Calls `discard`, as [`purge`](Self::purge) does, on dirty free spans of at least `least` bytes that stood unused at two
-    /// looks; it ends once `most` bytes went, each span counted with [`CALL`] besides, and returns whether that was all.
+    /// looks, as long as `may` says so of the bytes that the next one costs.
     ///
     /// A call with `is_look` is a look, which marks the spans that it is the first one to find. Calls without go on with what
     /// it left, and leave what it marked.
@@ -550,10 +564,13 @@ impl SpanIndex {
         &self,
         least: usize,
         is_look: bool,
-        most: usize,
+        mut may: impl FnMut(usize) -> bool,
         mut discard: impl FnMut(Span) -> Option<usize>,
-    ) -> bool {
-        let (mut gone, mut is_all) = (0, true);
+    ) -> Aged {
+        let mut aged = Aged {
+            is_all: true,
+            is_clean: true,
+        };
         if is_look {
             self.look.set(3 - self.look.get());
         }
@@ -566,30 +583,29 @@ impl SpanIndex {
                     if span.is_clean() || span.bytes() < least {
                         continue;
                     }
-                    let aged = &span.tag().aged;
-                    if aged.get() == 0 {
+                    let mark = &span.tag().aged;
+                    if mark.get() == 0 {
                         if is_look {
-                            aged.set(self.look.get());
+                            mark.set(self.look.get());
                         }
-                    } else if aged.get() == self.look.get() {
+                        aged.is_clean = false;
+                    } else if mark.get() == self.look.get() {
                         // It was marked by the last look.
-                    } else if gone >= most {
-                        is_all = false;
+                        aged.is_clean = false;
+                    } else if !may(span.bytes() + CALL) {
+                        aged.is_all = false;
+                    } else if discard(span).is_some() {
+                        span.tag().clean.set(true);
+                        self.clean.add(span.bytes() as u64);
                     } else {
-                        gone += span.bytes() + CALL;
-                        match discard(span) {
-                            Some(_) => {
-                                span.tag().clean.set(true);
-                                self.clean.add(span.bytes() as u64);
-                            }
-                            // Where the system takes no pages it is not asked at each call.
-                            None => aged.set(0),
-                        }
+                        // Where the system takes no pages it is not asked at each call.
+                        mark.set(0);
+                        aged.is_clean = false;
                     }
                 }
             }
         }
-        is_all
+        aged
     }
 
     /// Checks the rules of this file for the segment whose first span starts at `start`.

@@ -3,17 +3,15 @@
 //! | the thread's cell | state | what a call does |
 //! | --- | --- | --- |
 //! | [`NOBODY`] | the thread has not allocated yet | adopts a heap and asks to be told of the thread's end |
-//! | [`NOBODY`], and [`PARKED`] names a heap | the thread said that it goes idle | claims that heap again, or adopts one |
-//! | a heap | it is the thread's | uses it |
+//! | a heap | it is the thread's, or parked | uses it; claims it again, or adopts another one |
 //! | [`GONE`] | the thread has ended but for what runs after its destructors | borrows a heap for one call |
 //!
 //! The cell is a thread-local that is initialised by a constant and has no destructor, so it stands before the first and
 //! after the last code of a thread; reading it registers nothing and allocates nothing.
-//! `NOBODY` and `GONE` are heaps whose lists are empty and which own no segment, so the fast paths need no test for them.
 //!
-//! A thread that says it goes idle releases its heap, so that others may purge it, and its cell says `NOBODY`: so its next
-//! call misses the fast path, whose lists are those of the cell's heap, and claims the heap again before it touches it.
-//! Nothing of the heap need be moved for that.
+//! Each call enters the heap that the cell names ([`crate::hold`]), which fails if another thread has taken it meanwhile,
+//! or if the thread parked it. `NOBODY` and `GONE` are heaps that nobody can enter, so the fast paths need no test for
+//! them. A call that enters has the heap until it exits; calls are not nested, so no signal handler may allocate.
 //!
 //! The end of a thread comes from the C library (a key with a destructor), not from std, whose destructors of
 //! thread-locals run before: what they allocate and free is served as ever.
@@ -25,82 +23,101 @@
 use core::cell::Cell;
 
 use crate::primitive;
+use crate::purge_thread;
 use crate::thread_heap::ThreadHeap;
 
-static NOBODY: ThreadHeap = ThreadHeap::new();
-static GONE: ThreadHeap = ThreadHeap::new();
+static NOBODY: ThreadHeap = ThreadHeap::none();
+static GONE: ThreadHeap = ThreadHeap::none();
 
 primitive::thread_local! {
     static HERE: Cell<&'static ThreadHeap> = const { Cell::new(&NOBODY) };
-    /// The heap that this thread released until its next call.
-    static PARKED: Cell<Option<&'static ThreadHeap>> = const { Cell::new(None) };
 }
 
-/// The heap that the thread's cell names; not to be used for more than the fast paths.
+/// The heap that the thread's cell names; nothing of it may be used before it is entered.
 #[inline(always)]
 pub(crate) fn here() -> &'static ThreadHeap {
     HERE.with(Cell::get)
 }
 
-/// Calls `f` with a heap that this thread holds; `None` if the system has no memory for one.
+/// Calls `f` with a heap that this thread holds and is inside of; `None` if the system has no memory for one.
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&'static ThreadHeap) -> R) -> Option<R> {
     let heap = here();
-    if is_held(heap) {
-        return Some(f(heap));
+    if heap.hold.enter() {
+        return Some(inside(heap, f));
     }
     with_slow(heap, f)
 }
 
-/// Whether the heap that the thread's cell names is one that this thread holds.
+/// Calls `f` with a heap that was entered, and exits.
 #[inline]
-fn is_held(heap: &'static ThreadHeap) -> bool {
+fn inside<R>(heap: &'static ThreadHeap, f: impl FnOnce(&'static ThreadHeap) -> R) -> R {
+    let result = f(heap);
+    heap.report();
+    heap.hold.exit();
+    if purge_thread::is_wanted() {
+        purge_thread::start();
+    }
+    result
+}
+
+/// Whether a heap is one that has memory, and not a static one.
+#[inline]
+fn is_real(heap: &'static ThreadHeap) -> bool {
     !core::ptr::eq(heap, &NOBODY) && !core::ptr::eq(heap, &GONE)
 }
 
 /// Does what a thread does at idle, and releases its heap until its next call; nothing if it has none.
 pub(crate) fn park() {
     let heap = here();
-    if !is_held(heap) {
-        return;
+    if is_real(heap) && (heap.hold.enter() || heap.enter_slow()) {
+        heap.idle();
+        heap.park();
     }
-    heap.idle();
-    // First the cells: once the heap is released, nothing of it may be touched.
-    PARKED.set(Some(heap));
-    HERE.set(&NOBODY);
-    heap.park();
 }
 
 #[cold]
 fn with_slow<R>(heap: &'static ThreadHeap, f: impl FnOnce(&'static ThreadHeap) -> R) -> Option<R> {
-    if let Some(parked) = PARKED.take()
-        && parked.unpark()
-    {
-        HERE.set(parked);
-        return Some(f(parked));
+    if is_real(heap) {
+        if heap.enter_slow() || heap.come_back() {
+            return Some(inside(heap, f));
+        }
+        // Its end is told of already, by the heap that the thread had first.
+        let adopted = ThreadHeap::adopt();
+        HERE.set(adopted.unwrap_or(&NOBODY));
+        return adopted.map(|adopted| inside(adopted, f));
     }
     let adopted = ThreadHeap::adopt()?;
     if core::ptr::eq(heap, &NOBODY) {
-        // First the cell: watching may allocate.
         HERE.set(adopted);
+        // Outside: it may allocate.
+        adopted.hold.exit();
         if end::watch(adopted) {
-            return Some(f(adopted));
+            return with(f);
         }
         // Nobody would tell of the thread's end: from now on each call borrows a heap.
         HERE.set(&GONE);
+        if !adopted.hold.enter() && !adopted.enter_slow() {
+            // Another thread purges it.
+            adopted.abandon_parked();
+            return with_slow(&GONE, f);
+        }
     }
     let result = f(adopted);
-    adopted.leave();
+    adopted.abandon();
     Some(result)
 }
 
 /// Leaves the thread's heap to others.
 fn ended() {
     let heap = HERE.replace(&GONE);
-    if is_held(heap) {
-        heap.leave();
-    } else if let Some(parked) = PARKED.take() {
-        parked.abandon();
+    if !is_real(heap) {
+        return;
+    }
+    if heap.hold.enter() || heap.enter_slow() {
+        heap.abandon();
+    } else {
+        heap.abandon_parked();
     }
 }
 
@@ -113,19 +130,44 @@ mod end {
     use core::ffi::c_void;
     use core::ptr;
 
-    /// The key plus one; 0 while there is none.
+    /// The key plus one; 0 while there is none, [`CLOSED`] when there shall be none any more.
     static KEY: AtomicUsize = AtomicUsize::new(0);
+    const CLOSED: usize = usize::MAX;
+
+    /// Run when the library that this code is in is unloaded, and when the process ends by `exit`.
+    #[used]
+    #[cfg_attr(
+        target_vendor = "apple",
+        unsafe(link_section = "__DATA,__mod_term_func")
+    )]
+    #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".fini_array"))]
+    static UNLOADED: extern "C" fn() = unloaded;
+
+    /// Takes back all that would call this code later: the background thread and the key. From then on a thread that has
+    /// no heap yet borrows one for each call.
+    extern "C" fn unloaded() {
+        crate::purge_thread::close();
+        // Acquire: pairs with the Release of [AK2], as for [AK1]. [AK3]
+        let known = KEY.swap(CLOSED, Ordering::Acquire);
+        if known != 0 && known != CLOSED {
+            // SAFETY: the key was made by `key`, and this alone deletes it.
+            unsafe { libc::pthread_key_delete((known - 1) as libc::pthread_key_t) };
+        }
+    }
 
     /// Asks that [`super::ended`] be called at the end of this thread.
     pub(super) fn watch(heap: &'static ThreadHeap) -> bool {
         let Some(key) = key() else { return false };
-        // SAFETY: the key was made by `key` and is never deleted.
+        // SAFETY: the key was made by `key`; where it is deleted meanwhile the call fails.
         unsafe { libc::pthread_setspecific(key, ptr::from_ref(heap).cast::<c_void>()) == 0 }
     }
 
     fn key() -> Option<libc::pthread_key_t> {
         // Acquire: pairs with the Release of [AK2]; what the library wrote for the key is seen. [AK1]
         let known = KEY.load(Ordering::Acquire);
+        if known == CLOSED {
+            return None;
+        }
         if known != 0 {
             return Some((known - 1) as libc::pthread_key_t);
         }
@@ -141,7 +183,7 @@ mod end {
             Err(known) => {
                 // SAFETY: the key was made above, and nobody else knows it.
                 unsafe { libc::pthread_key_delete(key) };
-                Some((known - 1) as libc::pthread_key_t)
+                (known != CLOSED).then_some((known - 1) as libc::pthread_key_t)
             }
         }
     }

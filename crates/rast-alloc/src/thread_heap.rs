@@ -11,16 +11,16 @@
 //!
 //! | field | used by |
 //! | --- | --- |
-//! | `arena`, `parcels`, `afar`, `arrived`, `turns`, `is_shedding`, `sweep_from` | whoever holds the mailbox: the thread, or who tends a heap without one |
-//! | `mailbox` | any thread |
+//! | `arena`, `parcels`, `afar`, `arrived`, `turns`, `reported`, `looks` | the holder of the mailbox: the heap's thread, inside of a call, or a thread that tends the heap meanwhile |
+//! | `hold`, `mailbox` | any thread |
 //! | the sums of `arena`, `foreign` | written by the holder, read by any thread |
-//! | `is_purge_asked`, the shelf of `arena` | any thread |
-//! | `looked_ms` | written by the holder, read by any thread |
-//! | `is_parked` | written by the heap's thread, read by any thread |
+//! | `looked_ms`, `is_shedding`, `is_settled` | written by the holder, read by any thread |
+//! | `calls_seen` | the background thread |
 //!
 //! 1. A heap is never unmapped. When its thread ends, it is released, and the next thread that begins adopts it whole,
 //!    with what is still in use.
-//!    A heap whose thread is idle is released too, but kept for that thread: others tend it and adopt another one.
+//!    A heap whose thread is idle is released too, or taken from it ([`crate::hold`]), but kept for that thread: others tend
+//!    it and adopt another one.
 //! 2. A letter to a heap that nobody holds is put away by the thread that delivered it.
 //! 3. A parcel is delivered when it is full ([`Parcel::is_full`]: 64 blocks or 64 KiB), when another owner needs its place,
 //!    every [`TURNS`] slow paths, at idle, and when the thread ends.
@@ -30,17 +30,19 @@ use core::ptr::{self, NonNull};
 
 use crate::Layout;
 use crate::adoption::{Offered, Place, Stack};
-use crate::arena::{Arena, LARGE, Level, Run, SLOTS, SPANS};
+use crate::arena::{Arena, LARGE, Level, Pace, Run, SLOTS, SPANS};
 use crate::block::Block;
 use crate::delay::DELAY;
 use crate::hardened::units::Afar;
 use crate::hardened::{self, HARDENED};
+use crate::hold::{Asks, Found, Hold, Wish};
 use crate::large::Larges;
 use crate::mailbox::Mailbox;
 use crate::os;
 use crate::parcel::{self, Parcel, unpack};
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::primitive::{self, CachePadded};
+use crate::primitive::{self, CachePadded, asymmetric};
+use crate::purge_thread;
 use crate::registry::{Entered, Entry, Registry};
 use crate::segment::Segment;
 use crate::size_class::size_of_class;
@@ -61,45 +63,49 @@ const PUT_AWAY: usize = 512;
 const PUT_AWAY_LEAST: usize = 16;
 /// Slow paths between two deliveries of all parcels.
 const TURNS: u32 = 64;
-/// How often a thread that comes back tries to claim its heap.
-const PATIENCE: u32 = 128;
+/// How often a thread that comes back tries to claim its heap; who tends it lets go after a system call.
+const PATIENCE: u32 = 1024;
+/// After how many tries it yields between two.
+const SPINS: u32 = 64;
+/// How far a heap's surplus may be from what it reported last.
+const UNREPORTED: i64 = 1 << 20;
+/// Looks after which a heap that no thread uses is left alone, whatever the system does not take back.
+const LOOKS: u32 = 8;
+
+/// The asks for heaps.
+static ASKS: Asks = Asks::new();
 
 /// All heaps of threads.
 pub(crate) static HEAPS: Registry<ThreadHeap> = Registry::new();
 /// Those that a thread may adopt.
 static LEFT: Stack<ThreadHeap> = Stack::new();
 
-/// A place on the way through the heaps of the registry.
-#[derive(Clone, Copy, Default)]
-struct Sweep {
-    /// How many have been passed.
-    passed: usize,
-    /// Whether the next one was begun with.
-    is_within: bool,
-}
-
 /// The heap of a thread.
 #[repr(C)]
 pub(crate) struct ThreadHeap {
+    /// First, on the line that each call writes to.
+    pub(crate) hold: Hold,
     pub(crate) arena: Arena,
     parcels: [Parcel<Self>; PARCELS],
     /// Whose blocks lie in them.
     afar: Afar<Parcel<Self>>,
     arrived: Cell<*mut Block>,
     turns: Cell<u32>,
-    /// Whether some of what is unneeded has not gone back yet.
-    is_shedding: Cell<bool>,
-    /// Where the way through the heaps that nobody holds goes on, during one.
-    sweep_from: Cell<Option<Sweep>>,
+    /// The surplus that was last reported.
+    reported: Cell<u64>,
+    /// Looks of the background thread since the heap was last used, or blocks arrived.
+    looks: Cell<u32>,
     /// Blocks of other owners that this thread freed, by slot.
     pub(crate) foreign: [Tally; SLOTS],
     entry: Entry<Self>,
     place: Place<Self>,
     mailbox: CachePadded<Mailbox>,
-    /// Whether a purge was asked for by another thread.
-    is_purge_asked: AtomicBool,
-    /// Whether a thread that released it at idle will claim it again.
-    is_parked: AtomicBool,
+    /// Whether some of what is unneeded has not gone back yet.
+    is_shedding: AtomicBool,
+    /// Whether the background thread found nothing left to give back, and nothing happened since.
+    is_settled: AtomicBool,
+    /// The bytes taken and given at the last round of the background thread, which alone uses it.
+    calls_seen: AtomicU64,
     /// When somebody looked last for what is unneeded, in milliseconds.
     looked_ms: AtomicU64,
 }
@@ -121,38 +127,51 @@ impl Offered for ThreadHeap {
 }
 
 impl ThreadHeap {
-    /// A heap without memory, held by the caller.
-    pub(crate) const fn new() -> Self {
+    /// A heap without memory, held by the caller, which is inside.
+    const fn new() -> Self {
+        Self::held_by(Hold::new())
+    }
+
+    /// A heap that nobody enters.
+    pub(crate) const fn none() -> Self {
+        Self::held_by(Hold::none())
+    }
+
+    const fn held_by(hold: Hold) -> Self {
         Self {
+            hold,
             arena: Arena::new(Larges::untracked()),
             parcels: [const { Parcel::new() }; PARCELS],
             afar: Afar::none(),
             arrived: Cell::new(ptr::null_mut()),
             turns: Cell::new(0),
-            is_shedding: Cell::new(false),
-            sweep_from: Cell::new(None),
+            reported: Cell::new(0),
+            looks: Cell::new(0),
             foreign: [const { Tally::new() }; SLOTS],
             entry: Entry::new(),
             place: Place::new(),
             mailbox: CachePadded::new(Mailbox::new()),
-            is_purge_asked: AtomicBool::new(false),
-            is_parked: AtomicBool::new(false),
+            is_shedding: AtomicBool::new(false),
+            is_settled: AtomicBool::new(false),
+            calls_seen: AtomicU64::new(0),
             looked_ms: AtomicU64::new(0),
         }
     }
 
-    /// Adopts a heap that nobody holds, or makes one; `None` if the system has no memory. The caller holds it.
+    /// Adopts an abandoned heap, or makes one; `None` if the system has no memory. The caller holds it, and is inside.
     pub(crate) fn adopt() -> Option<&'static Self> {
         while let Some(heap) = LEFT.take() {
-            if heap.is_parked() || !heap.mailbox.claim() {
-                // Whoever gives it up offers it again.
+            if !heap.hold.is_abandoned() || !heap.mailbox.claim() {
+                // The thread that gives it up offers it again.
                 continue;
             }
-            if heap.is_parked() {
-                // It was parked between the two looks.
+            if !heap.hold.is_abandoned() {
+                // It was adopted and parked between the two looks.
                 heap.leave();
                 continue;
             }
+            heap.unsettle();
+            heap.hold.take_up();
             return Some(heap);
         }
         let bytes = size_of::<Self>().next_multiple_of(os::PAGE);
@@ -171,6 +190,23 @@ impl ThreadHeap {
         // SAFETY: the heap is new and lives as long as the program.
         unsafe { HEAPS.enter(heap) };
         Some(heap)
+    }
+
+    /// Ends a call that found the list of `class` full, or what it does not like of the block, with the slow path.
+    ///
+    /// The block is the first argument, as it is that of the fast path, which has to move it else.
+    ///
+    /// # Safety
+    ///
+    /// 1. `block` is a block of this heap and class, taken for `size` bytes, and the caller gives it up; it is inside.
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn push_slow(block: *mut u8, heap: &Self, class: usize, size: usize) {
+        // SAFETY: obligation 1.
+        unsafe { heap.arena.push(class, block, size) };
+        heap.arena.tell();
+        heap.report();
+        heap.hold.exit();
     }
 
     /// What the headers of this heap's segments name as owner.
@@ -296,7 +332,6 @@ impl ThreadHeap {
     /// What each slow path does besides: puts away some of what arrived, for who wants a block of the slot `wanted`; delivers
     /// from time to time.
     fn turn(&self, wanted: usize) {
-        self.heed();
         if !self.arrived.get().is_null() || !self.mailbox.is_empty() {
             self.put_away(PUT_AWAY, wanted);
         }
@@ -307,64 +342,35 @@ impl ThreadHeap {
         }
     }
 
-    /// Gives back what nobody needed for as long as is set, here and in heaps that nobody holds: a bounded step of
-    /// one heap at a time.
+    /// Gives back what nobody needed for as long as is set: a bounded step.
     fn look(&self) {
         let Some(delay_ms) = DELAY.get() else { return };
-        if self.is_shedding.get() {
-            self.is_shedding.set(!self.arena.shed_aged());
+        let mut pace = Pace::step();
+        if self.is_shedding() {
+            self.set_shedding(!self.arena.shed_aged(&mut pace).is_all);
             return;
         }
         let now_ms = os::now_ms();
-        // Both at one look: a thread whose looks are the delay apart is due at each.
-        let sweep_from = self.sweep_from.get();
         if self.is_due(now_ms, delay_ms) {
-            self.shed_step(now_ms);
-            self.sweep_from.set(Some(sweep_from.unwrap_or_default()));
-        }
-        if let Some(from) = sweep_from {
-            self.sweep_from.set(Self::sweep(from, now_ms, delay_ms));
+            self.age(now_ms, &mut pace);
         }
     }
 
-    /// Looks for what is unneeded in the first heap that nobody holds, past so many of the registry, or goes on with the
-    /// one that was begun with: a step of bounded work. Returns where to go on, `None` at the end.
-    fn sweep(from: Sweep, now_ms: u64, delay_ms: u64) -> Option<Sweep> {
-        let mut passed = 0;
-        HEAPS.find(|heap| {
-            passed += 1;
-            if passed <= from.passed {
-                return None;
-            }
-            let is_begun = from.is_within && passed == from.passed + 1;
-            if !is_begun && !heap.is_due(now_ms, delay_ms) || !heap.mailbox.claim() {
-                return None;
-            }
-            // Known only now: somebody else may have looked meanwhile, or gone on to the end of what was begun with, and a
-            // heap that was entered moves the others' places by one.
-            if !heap.is_shedding.get() && !heap.is_due(now_ms, delay_ms) {
-                heap.leave();
-                return None;
-            }
-            let is_within = heap.shed_step(now_ms);
-            heap.leave();
-            Some(Sweep {
-                passed: if is_within { passed - 1 } else { passed },
-                is_within,
-            })
-        })
+    fn is_shedding(&self) -> bool {
+        // Relaxed: a hint for the background thread, and exact for the holder. [AT4]
+        self.is_shedding.load(Ordering::Relaxed)
     }
 
-    /// Looks for what is unneeded, or goes on giving it back; returns whether something is left for the next step. Only
-    /// the holder calls it.
-    fn shed_step(&self, now_ms: u64) -> bool {
-        let is_all = if self.is_shedding.get() {
-            self.arena.shed_aged()
-        } else {
-            self.age(now_ms)
-        };
-        self.is_shedding.set(!is_all);
-        !is_all
+    fn set_shedding(&self, is_shedding: bool) {
+        // Relaxed: as above. [AT5]
+        self.is_shedding.store(is_shedding, Ordering::Relaxed);
+    }
+
+    /// Notes that the heap is used, or that blocks arrived. Only the holder calls it.
+    fn unsettle(&self) {
+        self.looks.set(0);
+        // Relaxed: a hint for the background thread. [AT6]
+        self.is_settled.store(false, Ordering::Relaxed);
     }
 
     /// Whether it is time to look for what is unneeded.
@@ -376,21 +382,24 @@ impl ThreadHeap {
         looked_ms.abs_diff(now_ms) >= delay_ms
     }
 
-    /// Looks for what is unneeded. Only the holder calls it.
-    fn age(&self, now_ms: u64) -> bool {
+    /// Looks for what is unneeded; returns whether nothing is left to be given back, now or by the next looks. Only the
+    /// holder calls it.
+    fn age(&self, now_ms: u64, pace: &mut Pace) -> bool {
         // Relaxed: a hint for those who look at this heap from outside. [AT12]
         self.looked_ms.store(now_ms, Ordering::Relaxed);
-        self.arena.age()
+        let aged = self.arena.age(pace);
+        self.set_shedding(!aged.is_all);
+        aged.is_all && aged.is_clean
     }
 
-    /// Purges if another thread asked for it.
+    /// Reports the surplus, if it has changed by much. Only the holder calls it.
     #[inline]
-    fn heed(&self) {
-        // Relaxed: a wish, by which nothing is published. [AT4]
-        if self.is_purge_asked.load(Ordering::Relaxed) {
-            // Relaxed: as above; a wish that comes now is done with this one. [AT5]
-            self.is_purge_asked.store(false, Ordering::Relaxed);
-            self.purge();
+    pub(crate) fn report(&self) {
+        let surplus = self.arena.surplus();
+        let change = surplus.wrapping_sub(self.reported.get()).cast_signed();
+        if change.abs() >= UNREPORTED {
+            self.reported.set(surplus);
+            purge_thread::report(change);
         }
     }
 
@@ -433,6 +442,9 @@ impl ThreadHeap {
             self.arrived.set(next);
             count += more;
         };
+        if count > 0 {
+            self.unsettle();
+        }
         self.arena.settle(&run);
         is_all
     }
@@ -466,7 +478,6 @@ impl ThreadHeap {
         self.arena.tell();
         self.arena.beat();
         self.look();
-        self.heed();
     }
 
     /// Gives memory back to the system, as much as stands unused. Only the holder calls it.
@@ -476,23 +487,37 @@ impl ThreadHeap {
         self.arena.purge()
     }
 
-    /// Gives the heap up: delivers and puts away everything, then lets others adopt it. Only the holder calls it.
+    /// Enters after [`Hold::enter`] failed, and does what another thread asked for; false if the heap is parked. Only the
+    /// heap's thread calls it.
+    #[cold]
+    pub(crate) fn enter_slow(&self) -> bool {
+        match self.hold.enter_slow() {
+            Found::Parked => return false,
+            Found::Asked(Wish::Purge) => {
+                self.purge();
+            }
+            Found::Asked(Wish::Look) => self.look(),
+            Found::Own => {}
+        }
+        true
+    }
+
+    /// Releases a heap that this thread tended: delivers and puts away everything before. Only the holder calls it, outside.
     #[cold]
     pub(crate) fn leave(&self) {
         loop {
             self.deliver_all();
             self.put_away_all();
-            if !self.is_parked() {
+            if !self.hold.is_parked() {
                 self.arena.empty_lists();
                 self.arena.beat();
             }
-            self.heed();
             self.arena.tell_all();
             if !self.mailbox.release() {
                 break;
             }
         }
-        if !self.is_parked() {
+        if self.hold.is_abandoned() {
             self.offer();
         }
     }
@@ -503,68 +528,121 @@ impl ThreadHeap {
         unsafe { LEFT.offer(self) };
     }
 
-    /// Whether a thread that released the heap at idle will claim it again.
-    fn is_parked(&self) -> bool {
-        // Relaxed: a hint before a claim, and exact after one, which sees what the thread wrote before it released
-        // the heap. [AT8]
-        self.is_parked.load(Ordering::Relaxed)
-    }
-
-    /// Releases the heap until [`unpark`](Self::unpark). Only the holder calls it, after [`idle`](Self::idle).
-    pub(crate) fn park(&self) {
-        self.set_parked(true);
+    /// Leaves the heap to the threads that adopt. Only its thread calls it, inside.
+    pub(crate) fn abandon(&self) {
+        self.hold.abandon();
         self.leave();
     }
 
-    /// Claims the heap that this thread parked; returns whether it holds it. If not, because somebody tends it and takes
-    /// long, the heap is left to those who adopt.
-    pub(crate) fn unpark(&self) -> bool {
+    /// Releases the heap until [`come_back`](Self::come_back). Only its thread calls it, inside, after [`idle`](Self::idle).
+    pub(crate) fn park(&self) {
+        self.hold.park();
+        self.leave();
+    }
+
+    /// Claims the heap that this thread parked, or that was taken from it, and enters it. False if another thread tends it
+    /// and takes long; then the heap is left to the threads that adopt.
+    pub(crate) fn come_back(&self) -> bool {
         // No `Backoff`: what it asks of the system for the first time may allocate.
         let claimed = (0..PATIENCE).any(|turn| {
-            if turn > PATIENCE / 2 {
+            if turn > SPINS {
                 primitive::thread::yield_now();
             }
             self.mailbox.claim()
         });
         if claimed {
-            self.set_parked(false);
+            self.unsettle();
+            self.hold.take_up();
         } else {
-            self.abandon();
+            self.abandon_parked();
         }
         claimed
     }
 
-    /// Says that no thread will claim the heap again. Only the thread that parked it calls it.
-    pub(crate) fn abandon(&self) {
-        self.set_parked(false);
+    /// Leaves a parked heap to the threads that adopt. Only the thread that parked it calls it.
+    pub(crate) fn abandon_parked(&self) {
+        self.hold.abandon_parked();
         self.offer();
     }
 
-    fn set_parked(&self, is_parked: bool) {
-        // Relaxed: whoever claims the heap, or takes its offer, sees it by that. [AT9]
-        self.is_parked.store(is_parked, Ordering::Relaxed);
+    /// A round of the background thread: looks after each heap that no thread uses at the moment. Returns whether another
+    /// round is needed.
+    ///
+    /// The heap of a thread that made no call since the last round is taken from it, and so is that of a thread that calls
+    /// but looks after its heap too seldom.
+    pub(crate) fn visit_all(is_stopped: &dyn Fn() -> bool) -> bool {
+        let (ask, now_ms) = (ASKS.next(Wish::Look), os::now_ms());
+        let delay_ms = DELAY.get().unwrap_or(u64::MAX);
+        let (mut is_asked, mut is_left) = (false, false);
+        HEAPS.find(|heap| {
+            if heap.is_visited(now_ms, delay_ms) {
+                is_asked |= heap.hold.ask(ask);
+            }
+            None::<()>
+        });
+        let is_fenced = is_asked && asymmetric::barrier();
+        HEAPS.find(|heap| {
+            // Relaxed: a hint. [AT8]
+            if heap.is_settled.load(Ordering::Relaxed) {
+                return None;
+            }
+            // SAFETY: this thread made the ask, and the barrier came after.
+            if heap.mailbox.claim() || is_fenced && unsafe { heap.hold.take(ask) } {
+                heap.visit(now_ms, is_stopped);
+                heap.leave();
+            }
+            // Relaxed: as above. [AT9]
+            is_left |= !heap.is_settled.load(Ordering::Relaxed);
+            is_stopped().then_some(())
+        });
+        is_left
     }
 
-    /// Gives back what stands on the shelf of another heap, whoever holds that. Only the holder of this one calls it.
-    fn purge_shelf_of(&self, other: &Self) -> usize {
-        let bytes = other.arena.shelf.clear();
-        // It was added in the other one's sum; the total is right.
-        self.arena.reserved.subtract(bytes as u64);
-        bytes
+    /// Whether the background thread should take the heap, if a thread has it. Only the background thread calls it.
+    fn is_visited(&self, now_ms: u64, delay_ms: u64) -> bool {
+        let calls = (self.arena.bytes_taken.read()).wrapping_add(self.arena.bytes_given.read());
+        // Relaxed: one thread's. [AT10]
+        let is_idle = self.calls_seen.swap(calls, Ordering::Relaxed) == calls;
+        is_idle || self.is_shedding() || self.is_due(now_ms, delay_ms)
     }
 
-    /// Gives the memory of all heaps without a thread back, those of idle threads among them, and asks the other ones to; returns how many bytes went back.
+    /// Gives back what is unneeded, until the heap's thread wants it. Only the background thread calls it, as the holder.
+    fn visit(&self, now_ms: u64, is_stopped: &dyn Fn() -> bool) {
+        self.deliver_all();
+        self.put_away_all();
+        let is_over = || self.hold.is_wanted() || is_stopped();
+        let mut pace = Pace::until(&is_over);
+        if self.is_shedding() {
+            self.set_shedding(!self.arena.shed_aged(&mut pace).is_all);
+        }
+        if !self.is_shedding() {
+            let is_settled = self.age(now_ms, &mut pace);
+            self.looks.set(self.looks.get() + 1);
+            // Relaxed: a hint. [AT16]
+            self.is_settled
+                .store(is_settled || self.looks.get() >= LOOKS, Ordering::Relaxed);
+        }
+        self.report();
+    }
+
+    /// Gives back the memory of all heaps but this thread's: of those without a thread, of those whose thread is parked, and of
+    /// those whose thread is in no call at the moment, which are taken from it. Asks it of the others. Returns how many
+    /// bytes went back.
     pub(crate) fn purge_others() -> usize {
-        let here = thread::here();
+        let (ask, here) = (ASKS.next(Wish::Purge), thread::here());
+        HEAPS.find(|heap| {
+            if !ptr::eq(heap, here) {
+                heap.hold.ask(ask);
+            }
+            None::<()>
+        });
+        let is_fenced = asymmetric::barrier();
         let mut purged = 0;
         HEAPS.find(|heap| {
-            if heap.mailbox.claim() {
+            // SAFETY: this thread made the ask, and the barrier came after.
+            if heap.mailbox.claim() || is_fenced && unsafe { heap.hold.take(ask) } {
                 purged += heap.purge();
                 heap.leave();
-            } else if !ptr::eq(heap, here) {
-                purged += thread::with(|own| own.purge_shelf_of(heap)).unwrap_or(0);
-                // Relaxed: as for [AT4]. [AT6]
-                heap.is_purge_asked.store(true, Ordering::Relaxed);
             }
             None::<()>
         });
@@ -578,45 +656,12 @@ mod tests {
     use crate::registry;
     use std::vec::Vec;
 
-    /// Who comes to a heap that was looked at just now, to go on with what somebody else has ended, leaves it as it is.
-    #[test]
-    fn a_heap_is_not_looked_at_before_it_is_due() {
-        let heap = ThreadHeap::adopt().unwrap();
-        let layout = Layout::from_size_align(1 << 20, 8).unwrap();
-        let blocks: Vec<_> = (0..3).map(|_| heap.allocate(layout)).collect();
-        for block in blocks {
-            let block = NonNull::new(block).unwrap();
-            // SAFETY: taken above.
-            unsafe { heap.deallocate(block, layout) };
-        }
-        let now_ms = os::now_ms();
-        assert!(heap.age(now_ms), "nothing stood there before");
-        let clean = heap.arena.spans.clean.read();
-        heap.park();
-        let mut passed = 0;
-        HEAPS.find(|other| {
-            passed += usize::from(!ptr::eq(other, heap));
-            ptr::eq(other, heap).then_some(())
-        });
-        let from = Sweep {
-            passed,
-            is_within: true,
-        };
-        ThreadHeap::sweep(from, now_ms + 999, 1000);
-        assert_eq!(heap.arena.spans.clean.read(), clean);
-        let is_claimed = heap.unpark();
-        assert!(is_claimed);
-        assert!(heap.age(now_ms + 1000));
-        assert!(heap.arena.spans.clean.read() > clean);
-        heap.leave();
-    }
-
     /// Who read the clock before somebody else looked leaves the heap as it is, too; but not for ever if the clock was set
     /// back.
     #[test]
     fn a_heap_is_not_due_for_who_read_the_clock_before_the_last_look() {
         let heap = ThreadHeap::adopt().unwrap();
-        heap.age(5000);
+        heap.age(5000, &mut Pace::step());
         for (now_ms, is_due) in [
             (3999, true),
             (4001, false),
@@ -628,7 +673,7 @@ mod tests {
             assert_eq!(heap.is_due(now_ms, 1000), is_due, "at {now_ms} ms");
         }
         assert!(heap.is_due(5000, 0));
-        heap.leave();
+        heap.abandon();
     }
 
     /// A slow path takes in a few of the blocks that came home, and no block is new while there are more.
@@ -658,59 +703,8 @@ mod tests {
             // SAFETY: taken above, and given back once.
             unsafe { owner.deallocate(block, layout) };
         }
-        owner.leave();
-        other.leave();
-    }
-
-    /// Who looks after the heap of an idle thread does so in steps, however much stands unused there.
-    #[test]
-    fn an_idle_heap_is_shed_in_steps() {
-        const BYTES: u64 = 96 << 20;
-        let heap = ThreadHeap::adopt().unwrap();
-        // Spans of all lengths, and segments that they fill.
-        let layouts = [100_000, 300_000, 1 << 20].map(|size| Layout::from_size_align(size, 8));
-        let mut blocks = Vec::new();
-        for layout in layouts.map(Result::unwrap) {
-            for _ in 0..BYTES as usize / 3 / layout.size() {
-                let block = NonNull::new(heap.allocate(layout)).unwrap();
-                // SAFETY: the block is new and that long.
-                unsafe { block.write_bytes(1, layout.size()) };
-                blocks.push((block, layout));
-            }
-        }
-        // Some stay, so that not all segments are empty.
-        for (block, layout) in blocks.into_iter().skip(20) {
-            // SAFETY: taken above.
-            unsafe { heap.deallocate(block, layout) };
-        }
-        let committed = || {
-            let arena = &heap.arena;
-            arena.reserved.read().wrapping_sub(arena.spans.clean.read())
-        };
-        let (mut now_ms, mut from) = (os::now_ms(), Sweep::default());
-        heap.age(now_ms);
-        heap.park();
-        let full = committed();
-        assert!(full > BYTES / 2);
-        let mut steps = 0;
-        for _ in 0..2 {
-            now_ms += 1000;
-            loop {
-                let before = committed();
-                let Some(next) = ThreadHeap::sweep(from, now_ms, 1000) else {
-                    break;
-                };
-                from = next;
-                let step = before - committed();
-                assert!(step <= 32 << 20, "{step} bytes in one step");
-                steps += usize::from(step > 0);
-            }
-            from = Sweep::default();
-        }
-        assert!(steps > 2, "{steps} steps");
-        let rest = committed();
-        assert!(rest * 5 < full, "{rest} of {full} bytes are left");
-        heap.abandon();
+        owner.abandon();
+        other.abandon();
     }
 
     /// What a thread that begins and a block at a new peak cost does not depend on how many heaps there are.
@@ -729,12 +723,12 @@ mod tests {
                 // SAFETY: taken above.
                 unsafe { heap.deallocate(block, layout) };
             }
-            heap.leave();
+            heap.abandon();
         });
         assert!(steps < HEAPS_HELD, "looked at {steps} heaps");
         // The heap that was left last is adopted next, if no other test is quicker; in any case no new ones are made.
         for heap in held {
-            heap.leave();
+            heap.abandon();
         }
         let count = || {
             let mut count = 0;
@@ -751,7 +745,7 @@ mod tests {
         // Other tests of this process may have taken some.
         assert!(count() < before + HEAPS_HELD / 4);
         for heap in again {
-            heap.leave();
+            heap.abandon();
         }
     }
 }

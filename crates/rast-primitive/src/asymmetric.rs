@@ -76,7 +76,53 @@ pub fn heavy() -> bool {
     prepare();
     // SeqCst: pairs with the full fence that light may be; the barrier behind it fences the others. [AF2]
     fence(Ordering::SeqCst);
-    system::is_unable() || system::barrier()
+    system::is_unable() || system::barrier() || system::is_unable()
+}
+
+/// The cheap half of [`barrier`]: no instruction on any system, and no fence by itself.
+///
+/// Between a store and a load of the thread that passes often, as [`light`]. It is worth something only to a thread whose
+/// call of `barrier` returned true.
+#[inline(always)]
+pub fn order() {
+    #[cfg(rast_loom)]
+    // SeqCst: of this fence and the one in `barrier` one is first in their common order. [AF9]
+    fence(Ordering::SeqCst);
+    #[cfg(not(rast_loom))]
+    // SeqCst: the store above is not moved below the load that follows; the processor is held to it by `barrier`. [AF11]
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
+/// The dear half of [`order`]; false where the system has no such barrier, and nothing is learnt then.
+///
+/// For protocols that can do without: where this returns false, the thread that passes seldom leaves the other one alone.
+///
+/// ```
+/// use rast_primitive::asymmetric;
+/// use rast_primitive::sync::atomic::{AtomicBool, Ordering::Relaxed};
+///
+/// static BUSY: AtomicBool = AtomicBool::new(false);
+/// static STOP: AtomicBool = AtomicBool::new(false);
+///
+/// // Often.
+/// BUSY.store(true, Relaxed);
+/// asymmetric::order();
+/// let may_go_on = !STOP.load(Relaxed);
+/// BUSY.store(false, Relaxed);
+/// assert!(may_go_on);
+///
+/// // Seldom: of the two threads at least one sees what the other stored, if there is such a barrier.
+/// STOP.store(true, Relaxed);
+/// let is_stopped = asymmetric::barrier() && !BUSY.load(Relaxed);
+/// ```
+///
+/// Lock-free as far as the kernel is; costs as [`heavy`].
+#[must_use = "false: there was no fence"]
+pub fn barrier() -> bool {
+    prepare();
+    // SeqCst: pairs with the fence that `order` is in a model; the system's barrier fences the others. [AF10]
+    fence(Ordering::SeqCst);
+    cfg!(any(rast_loom, rast_shuttle)) || !system::is_unable() && system::barrier()
 }
 
 /// Asks the system once whether it has the barrier; before that [`light`] is a full fence.
@@ -177,15 +223,15 @@ mod system {
         }
     }
 
-    /// Fences all others, in one way or the other.
+    /// Fences all others; if it cannot, and nobody can have found ABLE, nobody will.
     pub(super) fn barrier() -> bool {
         // The registration may be under way in another thread, or lost in a process restored from a checkpoint.
         let is_done = membarrier(PRIVATE_EXPEDITED)
             || membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED);
         // The thread that asks may be stopped for good, or none of this process: the child of a fork has but one of its
         // parent's. If the system refuses before anybody can have found ABLE, nobody ever will.
-        let decided = decide(is_done);
-        is_done || decided == UNABLE
+        decide(is_done);
+        is_done
     }
 
     /// Ends ASKING, unless another thread has; returns what it ended with.
@@ -206,7 +252,7 @@ mod system {
 
     #[cfg(test)]
     mod tests {
-        use super::super::{heavy, prepare};
+        use super::super::{barrier, heavy, prepare};
         use super::*;
 
         /// Runs `body` in the child of a fork, and expects true.
@@ -298,6 +344,13 @@ mod system {
         }
 
         #[test]
+        fn a_barrier_says_whether_it_was_one() {
+            prepare();
+            holds_in_a_child(|| barrier() == is_able());
+            holds_in_a_child(|| forbid() && !barrier());
+        }
+
+        #[test]
         fn a_barrier_that_is_forbidden_later_is_not_taken_for_one() {
             prepare();
             if is_able() {
@@ -329,6 +382,6 @@ mod system {
     pub(super) const fn prepare() {}
 
     pub(super) fn barrier() -> bool {
-        true
+        false
     }
 }

@@ -63,6 +63,25 @@ fn asymmetric_one_sees_the_other() {
     });
 }
 
+/// As above, with the halves that need the system: where there is no barrier nothing is learnt.
+#[test]
+fn asymmetric_barrier_sees_or_is_seen() {
+    model(|| {
+        let words = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+        let theirs = Arc::clone(&words);
+        let often = thread::spawn(move || {
+            theirs.0.store(1, Relaxed);
+            asymmetric::order();
+            theirs.1.load(Relaxed)
+        });
+        words.1.store(1, Relaxed);
+        let is_done = asymmetric::barrier();
+        let seen = words.0.load(Relaxed);
+        let seen_often = often.join().unwrap();
+        assert!(!is_done || seen == 1 || seen_often == 1);
+    });
+}
+
 #[test]
 fn signal_publishes() {
     model(|| {

@@ -6,7 +6,7 @@ use crate::pool::pool;
 use crate::segment::{SEGMENT, Segment};
 use crate::size_class::{CLASSES, SLAB_CLASSES, size_of_class};
 use crate::slab::SlabList;
-use crate::span::Span;
+use crate::span::{Aged, Span};
 use core::ptr::{self, NonNull};
 
 /// How many segments may become empty between two beats.
@@ -22,85 +22,89 @@ pub(crate) const CALL: usize = 192 * 1024;
 /// Segments that one step gives back.
 const SHED_MOST: usize = 4;
 
+/// How much one step of [`Arena::age`] gives back.
+pub(crate) struct Pace<'a> {
+    /// The least span that is worth a call.
+    least: usize,
+    bytes: usize,
+    segments: usize,
+    is_over: &'a dyn Fn() -> bool,
+}
+
+impl<'a> Pace<'a> {
+    /// That of a thread that has other things to do.
+    pub(crate) fn step() -> Self {
+        Self {
+            least: AGED_LEAST,
+            bytes: AGED_MOST,
+            segments: SHED_MOST,
+            is_over: &|| false,
+        }
+    }
+
+    /// All there is, until `is_over`, which is asked before each call of the system.
+    pub(crate) fn until(is_over: &'a dyn Fn() -> bool) -> Self {
+        Self {
+            least: 2 * PAGE,
+            bytes: usize::MAX,
+            segments: usize::MAX,
+            is_over,
+        }
+    }
+
+    fn may_unmap(&mut self) -> bool {
+        let may = self.segments > 0 && !(self.is_over)();
+        self.segments -= usize::from(may);
+        may
+    }
+
+    fn may_discard(&mut self, bytes: usize) -> bool {
+        let may = self.bytes > 0 && !(self.is_over)();
+        self.bytes = self.bytes.saturating_sub(if may { bytes } else { 0 });
+        may
+    }
+}
+
 impl Arena {
     /// Notes that one free span fills a segment; from time to time gives those back that nobody needed meanwhile.
     pub(super) fn emptied(&self, span: Span) {
         // SAFETY: the span lies in a mapped segment of this arena.
         let segment = unsafe { &*Segment::of(span.start().as_ptr()) };
         segment.enter_empty();
-        if self.empties.get() < KEPT || !self.larges.is_untracked() {
-            self.empties.set(self.empties.get() + 1);
-        } else {
-            self.shelve(span);
-        }
+        self.empties.set(self.empties.get() + 1);
         self.beats.set(self.beats.get() + 1);
         if self.beats.get() >= BEAT {
             self.beat();
         }
     }
 
-    /// Puts a segment that one free span fills on the shelf.
-    fn shelve(&self, span: Span) {
-        self.spans.withdraw(span);
-        let segment = Segment::of(span.start().as_ptr()).cast_mut();
-        // SAFETY: the span lies in a mapped segment of this arena, which is not at the address zero.
-        let segment = unsafe { NonNull::new_unchecked(segment) };
-        // SAFETY: as above.
-        self.segments.unlink(unsafe { segment.as_ref() });
-        // SAFETY: its span was withdrawn and it was unlinked above; it is not used after.
-        unsafe { self.shelf.put(segment) };
-    }
-
-    /// Takes a segment of the shelf into use again; returns whether there was one. The others stay there.
-    pub(super) fn unshelve(&self) -> bool {
-        let Some(mapped) = self.shelf.take() else {
-            return false;
-        };
-        // SAFETY: what stood on the shelf is mapped, and this thread's alone.
-        self.segments.link(unsafe { mapped.as_ref() });
-        // SAFETY: one span fills it, which stands first.
-        self.spans
-            .restore(unsafe { Span::at_start(Segment::first(mapped)) });
-        self.empties.set(self.empties.get() + 1);
-        true
-    }
-
     /// Gives back the empty segments, and the kept mappings, that stood unused since the last beat.
     #[cold]
     pub(crate) fn beat(&self) {
-        self.reserved.subtract(self.shelf.beat() as u64);
-        self.shed(self.count_unneeded());
-        self.reserved.subtract(self.kept.beat() as u64);
-    }
-
-    /// Begins another beat; returns how many empty segments nobody needed during the last one.
-    fn count_unneeded(&self) -> usize {
         self.beats.set(0);
-        let unneeded = self.empties_least.replace(self.empties.get());
-        unneeded.saturating_sub(KEPT)
+        self.shed(self.empties_least.since_beat().saturating_sub(KEPT));
+        self.empties_least.beat(self.empties.get());
+        self.reserved.subtract(self.kept.beat() as u64);
     }
 
     /// Gives up to `count` empty segments back; returns how many bytes that were.
     fn shed(&self, count: usize) -> usize {
         let mut shed = 0;
-        self.segments.each(|mapped| {
-            // SAFETY: the segment is mapped until the end of this block; this reference is not used after.
-            let segment = unsafe { &*mapped.as_ptr() };
-            if shed == count || !segment.is_empty() {
-                return;
-            }
-            // SAFETY: the segment is mapped, and one free span fills it, which stands first.
-            let span = unsafe { Span::at_start(Segment::first(mapped)) };
-            self.spans.withdraw(span);
-            self.segments.unlink(segment);
-            // SAFETY: its one span was withdrawn and it is linked nowhere, so nobody knows it or a block of it.
+        while shed < count
+            && let Some(span) = self.spans.take_whole(Segment::BYTES)
+        {
+            let mapped = Segment::of(span.start().as_ptr()).cast_mut();
+            // SAFETY: the span lies in a mapped segment of this arena, which is not at the address zero.
+            let mapped = unsafe { NonNull::new_unchecked(mapped) };
+            // SAFETY: as above.
+            self.segments.unlink(unsafe { mapped.as_ref() });
+            // SAFETY: its one span was taken out and it is linked nowhere, so nobody knows it or a block of it.
             unsafe { Segment::unmap(mapped) };
-            self.empties.set(self.empties.get() - 1);
-            self.reserved.subtract(SEGMENT as u64);
             shed += 1;
-        });
-        self.empties_least
-            .set(self.empties_least.get().min(self.empties.get()));
+        }
+        self.empties.set(self.empties.get() - shed);
+        self.empties_least.shed(shed);
+        self.reserved.subtract((shed * SEGMENT) as u64);
         shed * SEGMENT
     }
 
@@ -112,15 +116,8 @@ impl Arena {
         os::unmap_stranded();
         let kept = self.shed_kept() + self.shed_pool(usize::MAX);
         self.empty_lists();
-        let shed = self.shed(usize::MAX) + self.clear_shelf();
+        let shed = self.shed(usize::MAX);
         kept + shed + self.spans.purge(2 * PAGE, discard)
-    }
-
-    /// Gives all that stands on the shelf back; returns how many bytes that were.
-    fn clear_shelf(&self) -> usize {
-        let bytes = self.shelf.clear();
-        self.reserved.subtract(bytes as u64);
-        bytes
     }
 
     /// Gives up to `most` bytes of what is kept for all threads back; returns how many bytes that were.
@@ -142,12 +139,11 @@ impl Arena {
     }
 
     /// Gives back what nobody needed since the last call of this: the lists of classes that nobody used, segments that
-    /// stayed empty, and long free spans that nobody touched; of the last two only some, and the rest by [`shed_aged`]
-    /// (Self::shed_aged), if this returns false, before the next call of this.
+    /// stayed empty, and long free spans that nobody touched. Of the last two only as many as the pace allows; the rest goes
+    /// by [`shed_aged`](Self::shed_aged), if this says that it was not all, before the next call of this.
     ///
-    /// Cost: linear in the blocks of unused lists and in the long free spans; a bounded number of system calls, of bounded
-    /// lengths.
-    pub(crate) fn age(&self) -> bool {
+    /// Cost: linear in the blocks of unused lists and in the long free spans, and the system calls of the pace.
+    pub(crate) fn age(&self, pace: &mut Pace) -> Aged {
         for class in 0..CLASSES {
             let slot = self.slot(class);
             let calls = slot.taken.read().wrapping_add(slot.given.read());
@@ -157,22 +153,43 @@ impl Arena {
         }
         self.reserved.subtract(self.kept.look() as u64);
         self.reserved.subtract(pool().look() as u64);
-        self.unneeded.set(self.shelf.look());
-        self.step(true)
+        self.unneeded.set(self.unneeded_segments());
+        self.empties_least.look(self.empties.get());
+        self.step(true, pace)
     }
 
-    /// Goes on with what [`age`](Self::age) left; returns whether that was all.
-    pub(crate) fn shed_aged(&self) -> bool {
-        self.step(false)
+    /// How many segments stood empty since the last look, past the first.
+    fn unneeded_segments(&self) -> usize {
+        self.empties_least.since_look().saturating_sub(KEPT)
     }
 
-    fn step(&self, is_look: bool) -> bool {
+    /// Goes on with what [`age`](Self::age) left.
+    pub(crate) fn shed_aged(&self, pace: &mut Pace) -> Aged {
+        self.step(false, pace)
+    }
+
+    fn step(&self, is_look: bool, pace: &mut Pace) -> Aged {
         // What was taken since was needed.
-        let unneeded = self.unneeded.get().min(self.shelf.unneeded());
-        let count = unneeded.min(SHED_MOST);
-        self.reserved.subtract(self.shelf.shed(count) as u64);
-        self.unneeded.set(unneeded - count);
-        self.spans.age(AGED_LEAST, is_look, AGED_MOST, discard) && count == unneeded
+        let mut unneeded = self.unneeded.get().min(self.unneeded_segments());
+        while unneeded > 0 && pace.may_unmap() {
+            self.shed(1);
+            unneeded -= 1;
+        }
+        self.unneeded.set(unneeded);
+        let least = pace.least;
+        let may = |bytes| pace.may_discard(bytes);
+        let aged = self.spans.age(least, is_look, may, discard);
+        Aged {
+            is_all: aged.is_all && unneeded == 0,
+            is_clean: aged.is_clean && self.is_spent(),
+        }
+    }
+
+    /// Whether nothing but free spans is left that a look may give back.
+    fn is_spent(&self) -> bool {
+        self.empties.get() <= KEPT
+            && self.kept.is_empty()
+            && (0..CLASSES).all(|class| !self.is_listed(class))
     }
 
     /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives the kept mappings back.
@@ -276,6 +293,14 @@ mod tests {
         blocks
     }
 
+    fn age(arena: &Arena) -> bool {
+        arena.age(&mut Pace::step()).is_all
+    }
+
+    fn shed_aged(arena: &Arena) -> bool {
+        arena.shed_aged(&mut Pace::step()).is_all
+    }
+
     fn committed(arena: &Arena) -> u64 {
         arena.reserved.read().wrapping_sub(arena.spans.clean.read())
     }
@@ -287,9 +312,9 @@ mod tests {
         let full = committed(&arena);
         // The first look marks, the second gives back what still stands, the third what the lists held till the second.
         for _ in 0..3 {
-            let mut is_all = arena.age();
+            let mut is_all = age(&arena);
             while !is_all {
-                is_all = arena.shed_aged();
+                is_all = shed_aged(&arena);
             }
             arena.check();
         }
@@ -316,7 +341,7 @@ mod tests {
                 // SAFETY: taken above.
                 unsafe { arena.deallocate(block, layout) };
             }
-            arena.age();
+            age(&arena);
             // One segment's bytes, less what was never touched behind the third block.
             assert!(committed(&arena) >= least + 3 * (1 << 20));
         }
@@ -333,46 +358,19 @@ mod tests {
         }
     }
 
-    /// What an arena does not need of its shelf stays there, for any thread.
-    #[test]
-    fn one_segment_of_the_shelf_is_used_again() {
-        const SEGMENTS: usize = 6;
-        let arena = arena(Larges::untracked());
-        fill_and_free(&arena, SEGMENTS);
-        assert_eq!(arena.segments(), KEPT);
-        let layout = Layout::from_size_align(SEGMENT / 4, 8).unwrap();
-        let blocks: Vec<_> = (0..4).map(|_| arena.allocate(layout)).collect();
-        assert_eq!(arena.segments(), KEPT + 1);
-        arena.check();
-        let bytes = arena.shelf.clear();
-        arena.reserved.subtract(bytes as u64);
-        assert_eq!(bytes, (SEGMENTS - KEPT - 1) * SEGMENT);
-        // It finds out by itself that the others are gone.
-        let more: Vec<_> = (0..4).map(|_| arena.allocate(layout)).collect();
-        for block in blocks.into_iter().chain(more) {
-            let block = NonNull::new(block).unwrap();
-            // SAFETY: taken above.
-            unsafe { arena.deallocate(block, layout) };
-        }
-        arena.check();
-        fill_and_free(&arena, SEGMENTS);
-        assert_eq!(arena.purge(), SEGMENTS * SEGMENT);
-        assert_eq!(arena.reserved.read(), 0);
-    }
-
-    /// Steps that give back what stood on the shelf leave what was needed since the look.
+    /// Steps that give back empty segments leave what was needed since the look.
     #[test]
     fn steps_leave_what_is_needed_meanwhile() {
         const SEGMENTS: usize = 3 * SHED_MOST;
         let arena = arena(Larges::untracked());
         fill_and_free(&arena, SEGMENTS);
-        arena.age();
+        age(&arena);
         fill_and_free(&arena, 2);
-        assert!(!arena.age(), "more than one step gives back");
+        assert!(!age(&arena), "more than one step gives back");
         let rest = SEGMENTS - SHED_MOST;
         assert_eq!(arena.reserved.read(), (rest * SEGMENT) as u64);
-        fill_and_free(&arena, rest - 1);
-        assert!(arena.shed_aged());
+        fill_and_free(&arena, rest - KEPT - 1);
+        assert!(shed_aged(&arena));
         assert_eq!(arena.reserved.read(), ((rest - 1) * SEGMENT) as u64);
     }
 
@@ -397,16 +395,16 @@ mod tests {
             }
         };
         free(blocks);
-        assert!(arena.age(), "nothing stood there before");
+        assert!(age(&arena), "nothing stood there before");
         free(young);
         let before = arena.spans.clean.read();
-        assert!(!arena.age(), "more than one step gives back");
-        while !arena.shed_aged() {}
+        assert!(!age(&arena), "more than one step gives back");
+        while !shed_aged(&arena) {}
         let gone = (arena.spans.clean.read() - before) as usize;
         assert!(gone >= 30 * long.size(), "{gone} bytes of the old ones");
         assert!(gone < 45 * long.size(), "{gone} bytes, of young ones too");
-        assert!(!arena.age());
-        while !arena.shed_aged() {}
+        assert!(!age(&arena));
+        while !shed_aged(&arena) {}
         let gone = (arena.spans.clean.read() - before) as usize;
         assert!(gone >= 60 * long.size(), "{gone} bytes of all");
     }
@@ -417,12 +415,12 @@ mod tests {
         const SEGMENTS: usize = 3;
         let arena = arena(Larges::untracked());
         fill_and_free(&arena, SEGMENTS);
-        arena.age();
+        age(&arena);
         fill_and_free(&arena, SEGMENTS);
         arena.beat();
-        arena.age();
+        age(&arena);
         assert_eq!(arena.reserved.read(), (SEGMENTS * SEGMENT) as u64);
-        arena.age();
+        age(&arena);
         assert_eq!(arena.reserved.read(), (KEPT * SEGMENT) as u64);
     }
 
@@ -438,16 +436,16 @@ mod tests {
             unsafe { arena.deallocate(block, long) };
         }
         let full = committed(&arena);
-        assert!(arena.age(), "marks, and gives nothing back");
+        assert!(age(&arena), "marks, and gives nothing back");
         assert_eq!(committed(&arena), full);
         // A grain off, so that a span's start is seldom a slot's.
         let short = Layout::from_size_align(300 << 10, 1024).unwrap();
         assert!(!arena.allocate(short).is_null());
         let slot = Layout::from_size_align(64 << 10, 64 << 10).unwrap();
         assert!(!arena.allocate(slot).is_null());
-        let mut is_all = arena.age();
+        let mut is_all = age(&arena);
         while !is_all {
-            is_all = arena.shed_aged();
+            is_all = shed_aged(&arena);
         }
         let rest = committed(&arena);
         assert!(rest + (2 << 20) < full, "{rest} of {full} bytes are left");
