@@ -46,6 +46,8 @@ mod tests;
 mod wait;
 #[cfg(feature = "std")]
 mod wait_list;
+#[cfg(all(feature = "std", any(rast_loom, rast_shuttle)))]
+mod wait_model;
 mod word;
 
 use core::fmt;
@@ -68,6 +70,8 @@ pub use iter::{Drain, IntoIter};
 use wait::Held;
 #[cfg(feature = "std")]
 pub use wait::PopError;
+#[cfg(all(feature = "std", any(rast_loom, rast_shuttle)))]
+pub use wait_model::{Waiter, Waiters};
 
 /// An unbounded first-in first-out queue between any number of producers and consumers.
 ///
