@@ -4,6 +4,7 @@ use rast_queue::primitive::WaitStrategy;
 use rast_queue::{Closed, Queue, TryPushError, mpmc};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 #[test]
@@ -110,4 +111,64 @@ fn ends_are_sent_and_shared_if_items_are_sent() {
     fn both<T: Send + Sync>() {}
     both::<mpmc::Producer<std::cell::Cell<u8>>>();
     both::<mpmc::Consumer<std::cell::Cell<u8>>>();
+}
+
+/// Counts drops; those with the flag panic in them.
+struct Dropped(Arc<AtomicUsize>, bool);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.1, "a drop that panics");
+    }
+}
+
+#[test]
+fn an_item_whose_drop_panics_keeps_no_other_item_alive() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let (producer, consumer) = Queue::new().split();
+    for n in 0..3 {
+        producer
+            .push(Dropped(Arc::clone(&drops), n == 1))
+            .ok()
+            .unwrap();
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(consumer))).is_err());
+    assert_eq!(drops.load(Ordering::Relaxed), 3);
+    assert!(producer.is_empty());
+}
+
+/// A waiter that is forgotten outlives all consumers, and its waker is called by the close.
+#[cfg(feature = "async")]
+#[test]
+fn a_waker_that_panics_as_the_last_consumer_is_dropped_keeps_no_item_alive() {
+    struct Panics;
+    impl std::task::Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker that panics");
+        }
+    }
+    let item = Arc::new(());
+    let (producer, consumer) = Queue::new().split();
+    let waker = std::task::Waker::from(Arc::new(Panics));
+    for _ in 0..2 {
+        let mut pop = Box::pin(consumer.pop_async());
+        let mut cx = std::task::Context::from_waker(&waker);
+        assert!(pop.as_mut().poll(&mut cx).is_pending());
+        std::mem::forget(pop);
+    }
+    let pushed = catch_unwind(AssertUnwindSafe(|| producer.push(Arc::clone(&item))));
+    assert!(pushed.is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(consumer))).is_err());
+    assert_eq!(Arc::strong_count(&item), 1);
+    assert!(producer.is_closed());
+}
+
+#[test]
+fn a_slice_is_popped_into() {
+    let (producer, consumer) = Queue::new().split();
+    producer.push_slice(&[1, 2, 3]).unwrap();
+    let mut out = [0; 2];
+    assert_eq!(consumer.pop_slice(&mut out), 2);
+    assert_eq!(out, [1, 2]);
 }
