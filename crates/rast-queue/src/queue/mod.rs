@@ -513,7 +513,7 @@ impl<T, A: Allocator> Queue<T, A> {
 
     #[cfg(not(feature = "std"))]
     fn wake_holding(&self, _count: usize) -> Held {
-        Held
+        Held::default()
     }
 
     #[cfg(not(feature = "std"))]
@@ -523,7 +523,7 @@ impl<T, A: Allocator> Queue<T, A> {
 /// Without `std` nobody waits, and no waker panics.
 #[cfg(not(feature = "std"))]
 #[derive(Default)]
-struct Held;
+struct Held(());
 
 #[cfg(not(feature = "std"))]
 impl Held {

@@ -1,11 +1,11 @@
 //! Counted ends of a `Queue`.
 
+#[cfg(feature = "std")]
 use rast_queue::primitive::WaitStrategy;
 use rast_queue::{Closed, Queue, TryPushError, mpmc};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 #[test]
 fn the_last_producer_closes() {
@@ -22,23 +22,24 @@ fn the_last_producer_closes() {
     let mut items = Vec::new();
     assert_eq!(consumer.pop_into(&mut items, 2), 2);
     consumer.pop_batch(1, |item| items.push(item));
-    items.extend(consumer.pop_wait(WaitStrategy::Park));
+    items.extend(consumer.pop());
     assert_eq!(items, [1, 2, 3, 4]);
     assert!(consumer.is_finished() && consumer.is_empty());
-    assert_eq!(consumer.pop_wait(WaitStrategy::Park), None);
+    assert_eq!(consumer.pop(), None);
 }
 
+#[cfg(feature = "std")]
 #[test]
 fn a_producer_that_panics_ends_its_consumers() {
     let (producer, consumer) = Queue::new().split();
-    let worker = thread::spawn(move || {
+    let worker = std::thread::spawn(move || {
         producer.push(1).unwrap();
         panic!("a producer that panics");
     });
     let waiting: Vec<_> = (0..2)
         .map(|_| {
             let consumer = consumer.clone();
-            thread::spawn(move || {
+            std::thread::spawn(move || {
                 let mut popped = 0;
                 while consumer.pop_wait(WaitStrategy::Park).is_some() {
                     popped += 1;
