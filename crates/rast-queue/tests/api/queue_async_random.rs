@@ -64,34 +64,35 @@ impl<'a> Game<'a> {
 
     fn step(&mut self, random: &mut Random) {
         let count = self.waiting.len();
-        match random.below(12) {
-            0 | 1 if count < 12 => {
+        match random.below(16) {
+            0..=3 if count < 12 => {
                 let pop = self.queue.pop_async();
                 let task = Arc::default();
                 self.waiting.push(Waiting { pop, task });
                 self.poll(count, false);
             }
-            2 | 3 if count > 0 => self.poll(random.below(count), false),
-            4 if count > 0 => self.poll(random.below(count), true),
-            5 if count > 0 => drop(self.waiting.swap_remove(random.below(count))),
-            6 if count > 1 => {
+            4..=6 if count > 0 => self.poll(random.below(count), false),
+            7 if count > 0 => self.poll(random.below(count), true),
+            8 | 9 if count > 0 => drop(self.waiting.swap_remove(random.below(count))),
+            10 if count > 1 => {
                 // Futures change their places, as in a `select!` that is moved.
                 let at = random.below(count);
                 self.waiting.swap(0, at);
             }
-            7 => self.popped.extend(self.queue.pop()),
-            8 => {
-                let items = self.pushed..self.pushed + random.below(6);
+            11 => self.popped.extend(self.queue.pop()),
+            12 => {
+                let items = self.pushed..self.pushed + random.below(4);
                 self.pushed = items.end;
                 self.queue.push_batch(items).unwrap();
             }
-            9 => {
+            13 => {
                 self.poll_woken(random.below(3));
             }
-            _ => {
+            14 => {
                 self.queue.push(self.pushed).unwrap();
                 self.pushed += 1;
             }
+            _ => {}
         }
     }
 
@@ -122,16 +123,18 @@ fn no_item_is_queued_beside_a_future_that_waits() {
             pushed: 0,
             popped: Vec::new(),
         };
-        for _ in 0..random.below(300) {
-            game.step(&mut random);
+        for _ in 0..random.below(12) {
+            for _ in 0..random.below(24) {
+                game.step(&mut random);
+            }
+            game.poll_woken(usize::MAX);
+            assert!(
+                game.waiting.is_empty() || queue.is_empty(),
+                "run {run}: {} futures wait beside {} items",
+                game.waiting.len(),
+                queue.len()
+            );
         }
-        game.poll_woken(usize::MAX);
-        assert!(
-            game.waiting.is_empty() || queue.is_empty(),
-            "run {run}: {} futures wait beside {} items",
-            game.waiting.len(),
-            queue.len()
-        );
         game.waiting.clear();
         game.popped.extend(queue.drain());
         assert_eq!(game.popped, Vec::from_iter(0..game.pushed), "run {run}");
