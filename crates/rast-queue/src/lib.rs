@@ -98,6 +98,9 @@ pub use queue::PopError;
 pub use queue::{Drain, IntoIter, Queue, Rest};
 #[cfg(feature = "async")]
 pub use queue::{Pop, Stream};
+#[cfg(all(feature = "std", any(rast_loom, rast_shuttle)))]
+#[doc(hidden)]
+pub use queue::{Waiter, Waiters};
 
 // The layers beneath: signatures here name their types, and one version serves all.
 #[doc(no_inline)]

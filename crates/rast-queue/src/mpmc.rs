@@ -3,7 +3,8 @@
 //! A shared `Queue` ends when a thread closes it, and a producer that panics before it does so leaves its consumers
 //! waiting. The ends of this module are clonable and counted. When the last [`Producer`] is dropped, by a return or by
 //! a panic, the queue is closed: consumers pop what is queued and then see the end. When the last [`Consumer`] is
-//! dropped, the queue is closed as well, so pushes hand their items back, and what is queued is dropped.
+//! dropped, the queue is closed as well, so pushes hand their items back, and what is queued is dropped. If the drop of an
+//! item panics, the others are dropped as the panic goes up.
 //!
 //! ```
 //! use rast_queue::Queue;
@@ -93,7 +94,8 @@ impl<T, A: Allocator> Queue<T, A> {
 
 /// Adds an end. The count of the `Arc`, which is at least as great, aborts before this one overflows.
 fn attach(ends: &AtomicUsize) {
-    // Relaxed: the caller has an end, so the count is not zero, and nothing is published by it. [MH1]
+    // Relaxed: nothing is published by it. The count may be zero if the caller has an end of the other side; the queue is
+    // closed then, or is about to be. [MH1]
     ends.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -194,6 +196,15 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.shared.queue.pop_into(out, max)
     }
 
+    /// Pops as many items as are queued and fit to the front of `out`, in order; returns how many. As
+    /// [`Queue::pop_slice`].
+    pub fn pop_slice(&self, out: &mut [T]) -> usize
+    where
+        T: Copy,
+    {
+        self.shared.queue.pop_slice(out)
+    }
+
     /// Returns an iterator that pops until it first finds the queue empty; as [`Queue::drain`].
     pub fn drain(&self) -> Drain<'_, T, A> {
         self.shared.queue.drain()
@@ -237,7 +248,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.shared.queue.stream()
     }
 
-    /// Returns whether the queue is closed and empty: no item will come. Lock-free, some loads.
+    /// Returns whether the queue is closed and empty; as [`Queue::is_finished`]. Lock-free, some loads.
     pub fn is_finished(&self) -> bool {
         self.shared.queue.is_finished()
     }
@@ -253,7 +264,7 @@ impl<T, A: Allocator> Consumer<T, A> {
 
 /// What both ends have.
 macro_rules! end {
-    ($End:ident, $ends:ident, $last:expr) => {
+    ($End:ident, $ends:ident, $close:expr) => {
         impl<T, A: Allocator> $End<T, A> {
             /// Closes the queue for pushes; returns whether this call did it. As [`Queue::close`].
             pub fn close(&self) -> bool {
@@ -295,9 +306,8 @@ macro_rules! end {
             /// The last end of its side closes the queue.
             fn drop(&mut self) {
                 if detach(&self.shared.$ends) {
-                    self.shared.queue.close();
-                    let last: fn(&Queue<T, A>) = $last;
-                    last(&self.shared.queue);
+                    let close: fn(&Queue<T, A>) = $close;
+                    close(&self.shared.queue);
                 }
             }
         }
@@ -313,5 +323,20 @@ macro_rules! end {
     };
 }
 
-end!(Producer, producers, |_| {});
-end!(Consumer, consumers, |queue| queue.drain().for_each(drop));
+end!(Producer, producers, |queue| {
+    queue.close();
+});
+end!(Consumer, consumers, |queue| {
+    let rest = DropRest(queue);
+    queue.close();
+    rest.0.drain().for_each(drop);
+});
+
+/// Drops what is queued, also while a panic of a waker or of another item goes up.
+struct DropRest<'a, T, A: Allocator>(&'a Queue<T, A>);
+
+impl<T, A: Allocator> Drop for DropRest<'_, T, A> {
+    fn drop(&mut self) {
+        self.0.drain().for_each(drop);
+    }
+}

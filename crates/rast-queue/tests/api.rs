@@ -18,6 +18,9 @@ mod queue;
 #[cfg(feature = "async")]
 #[path = "api/queue_async.rs"]
 mod queue_async;
+#[cfg(feature = "async")]
+#[path = "api/queue_async_random.rs"]
+mod queue_async_random;
 #[path = "api/queue_batch.rs"]
 mod queue_batch;
 #[path = "api/queue_memory.rs"]

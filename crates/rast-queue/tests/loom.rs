@@ -22,3 +22,5 @@ mod source_list;
 mod spmc;
 #[path = "loom/spsc.rs"]
 mod spsc;
+#[path = "loom/wait_list.rs"]
+mod wait_list;

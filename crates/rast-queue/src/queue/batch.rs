@@ -28,7 +28,7 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// As [`push`](Self::push), and if the iterator panics: what it had given is pushed, unless the queue is closed, and
     /// waiters were woken for it. The iterator is not called again after a panic of a waker or of the allocator. If the
-    /// allocator panics, the items behind the one that needed memory are dropped.
+    /// allocator panics, the item that needed memory and those behind it are dropped.
     ///
     /// # Errors
     ///

@@ -17,6 +17,9 @@ use crate::alloc::{Allocator, Global};
 /// waiter. It may be polled at any time, by any task: the task that polled last is woken, and a future
 /// whose task changes goes to the end of the wait list.
 ///
+/// A push that is stopped before it calls the waker delays this future, as it does a thread in
+/// [`Queue::pop_wait`].
+///
 /// Forgotten (`mem::forget`) while it waits, it keeps its place until a push wakes it, and that
 /// wake-up is lost: the item stays queued until a pop or another wake-up comes. The place stays taken
 /// until the queue is dropped, and the waker too if no push wakes it. The same holds for a future that

@@ -46,6 +46,8 @@ mod tests;
 mod wait;
 #[cfg(feature = "std")]
 mod wait_list;
+#[cfg(all(feature = "std", any(rast_loom, rast_shuttle)))]
+mod wait_model;
 mod word;
 
 use core::fmt;
@@ -68,13 +70,17 @@ pub use iter::{Drain, IntoIter};
 use wait::Held;
 #[cfg(feature = "std")]
 pub use wait::PopError;
+#[cfg(all(feature = "std", any(rast_loom, rast_shuttle)))]
+pub use wait_model::{Waiter, Waiters};
 
 /// An unbounded first-in first-out queue between any number of producers and consumers.
 ///
-/// Lock-free: a thread that is stopped at any point delays no other. The limit is [`MOST_PINS`](Self::MOST_PINS)
-/// threads that are inside one queue and at the end of the same segment at once; further ones wait there until some of
-/// them have gone on. [`is_lock_free`](Self::is_lock_free) names the targets where it holds. Linearizable. `const fn
-/// new`, so it can be a static; it allocates nothing until the first push. Memory comes from `A`, in segments of [`DEFAULT_SEGMENT_SLOTS`](Self::DEFAULT_SEGMENT_SLOTS) items or
+/// Lock-free: a thread that is stopped at any point delays no other, except a waiter that it was about to wake. The limit
+/// is [`MOST_PINS`](Self::MOST_PINS) threads that are inside one queue and at the end of the same segment at once; further
+/// ones wait there until some of them have gone on. [`is_lock_free`](Self::is_lock_free) names the targets where it holds.
+///
+/// Linearizable. `const fn new`, so it can be a static; it allocates nothing until the first push. Memory comes from `A`,
+/// in segments of [`DEFAULT_SEGMENT_SLOTS`](Self::DEFAULT_SEGMENT_SLOTS) items or
 /// as many as [`with_segment_slots`](Self::with_segment_slots) says, and goes back as soon as a segment is used up; one
 /// empty segment is kept for reuse. A thread that is stopped for ever keeps at most one segment from going back.
 ///
@@ -509,7 +515,7 @@ impl<T, A: Allocator> Queue<T, A> {
 
     #[cfg(not(feature = "std"))]
     fn wake_holding(&self, _count: usize) -> Held {
-        Held
+        Held::default()
     }
 
     #[cfg(not(feature = "std"))]
@@ -519,7 +525,7 @@ impl<T, A: Allocator> Queue<T, A> {
 /// Without `std` nobody waits, and no waker panics.
 #[cfg(not(feature = "std"))]
 #[derive(Default)]
-struct Held;
+struct Held(());
 
 #[cfg(not(feature = "std"))]
 impl Held {

@@ -98,6 +98,10 @@ impl<T, A: Allocator> Queue<T, A> {
     /// entered at most one round of the wait list later. If another thread takes the item first, the
     /// woken thread waits again.
     ///
+    /// A push that is stopped after it took a waiter out of the list and before it woke it delays that
+    /// waiter until the push goes on. If no other thread waits or pops, items that are pushed meanwhile
+    /// stay queued as long. [`pop_timeout`](Self::pop_timeout) bounds this.
+    ///
     /// Entering, leaving and waking are lock-free and cost a few read-modify-writes each, whatever the
     /// number of waiters up to 64, and one load for each further 64 at worst. The wait list allocates
     /// when more wait at once than ever before, and keeps the memory until the queue is dropped.

@@ -67,7 +67,10 @@ const LEFT: u8 = 2;
 /// How to wake a waiter.
 pub(super) enum Wake {
     Thread(LocalUnparker),
-    #[cfg_attr(not(feature = "async"), expect(dead_code, reason = "made by futures"))]
+    #[cfg_attr(
+        not(any(feature = "async", rast_loom, rast_shuttle)),
+        expect(dead_code, reason = "made by futures and models")
+    )]
     Task(Waker),
 }
 
