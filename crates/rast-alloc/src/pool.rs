@@ -142,7 +142,11 @@ impl Pool {
     pub(crate) fn shed(&self, most: usize) -> usize {
         let mut shed = 0;
         let longest = |left| move |_, bytes| (bytes <= left).then_some(BYTES - bytes);
-        while let Some((start, bytes)) = self.ranges.take(longest(most - shed)) {
+        // No more than may stand here at once, though others put more meanwhile.
+        for _ in 0..RANGES {
+            let Some((start, bytes)) = self.ranges.take(longest(most - shed)) else {
+                break;
+            };
             self.fell(bytes);
             // SAFETY: whole pages that this thread alone has, by the obligation of `put`.
             unsafe { os::unmap(start, bytes, PAGE) };

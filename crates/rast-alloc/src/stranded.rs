@@ -50,16 +50,24 @@ pub(crate) fn retry(unmap: impl Fn(NonNull<u8>, usize) -> bool) {
     if bytes() == 0 {
         return;
     }
-    // Each once, although those that are refused are put back.
-    for _ in 0..64 {
-        let Some((start, bytes)) = RANGES.take(|_, _| Some(0)) else {
-            return;
-        };
-        if unmap(start, bytes) {
+    retry_each(&RANGES, |start, bytes| {
+        let is_taken = unmap(start, bytes);
+        if is_taken {
             forget(bytes);
-        } else if RANGES.put(start, bytes) {
-            // The limit holds for the others too.
-            return;
+        }
+        is_taken
+    });
+}
+
+/// Calls `unmap` on each range, by rising address; puts those back that it refuses.
+fn retry_each<const N: usize>(ranges: &Ranges<N>, unmap: impl Fn(NonNull<u8>, usize) -> bool) {
+    let mut past = 0;
+    let next = |past| move |start, _| (start > past).then_some(start);
+    while let Some((start, bytes)) = ranges.take(next(past)) {
+        past = start.addr().get();
+        if !unmap(start, bytes) {
+            // Without a place it stays as it is.
+            let _ = ranges.put(start, bytes);
         }
     }
 }
@@ -67,4 +75,31 @@ pub(crate) fn retry(unmap: impl Fn(NonNull<u8>, usize) -> bool) {
 fn forget(bytes: usize) {
     // Relaxed: as for [AP6]. [AP7]
     BYTES.fetch_sub(bytes, Ordering::Relaxed);
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+    use core::cell::RefCell;
+    use core::ptr;
+    use std::vec::Vec;
+
+    #[test]
+    fn a_refusal_holds_up_no_other_range() {
+        let ranges = Ranges::<4>::new();
+        for page in [3_usize, 1, 4, 2] {
+            let start = NonNull::new(ptr::without_provenance_mut(page << 12)).unwrap();
+            assert!(ranges.put(start, 4096));
+        }
+        let asked = RefCell::new(Vec::new());
+        let ask = |start: NonNull<u8>, _| {
+            let page = start.addr().get() >> 12;
+            asked.borrow_mut().push(page);
+            page.is_multiple_of(2)
+        };
+        retry_each(&ranges, ask);
+        assert_eq!(asked.take(), [1, 2, 3, 4]);
+        retry_each(&ranges, ask);
+        assert_eq!(asked.take(), [1, 3], "what was refused stays");
+    }
 }

@@ -125,9 +125,10 @@ pub enum TscStatus {
 ///
 /// As one thread sees it the clock never runs backwards, through anchors,
 /// corrections, leaving and resuming, and where the thread moves between cores
-/// whose counters agree. Not covered are a count that goes back inside of a
-/// segment, and one that gains in one segment twice: first by less than the
-/// segment's length, seen by a reader, then by more. Between threads a reading may be off by the tens of
+/// whose counters agree. Not covered are a count that goes back and stays inside of a
+/// segment, or less than a thousandth of a segment before it, and one that gains in
+/// one segment twice: first by less than the segment's length, seen by a reader, then
+/// by more. Between threads a reading may be off by the tens of
 /// nanoseconds in which a processor reorders, unless it is an
 /// [`interval`](Self::interval).
 ///
@@ -440,7 +441,8 @@ impl<K: Counter, C: Clock> Shared<K, C> {
                 None
             } else {
                 // Read a moment before another reader turned to the next one.
-                Some(Segment::of(self.track.fields(word, 1))).filter(|before| before.covers(count))
+                let before = Segment::of(self.track.fields(word, 1));
+                current.follows(&before, count).then_some(before)
             };
             if !self.track.is_still(word) {
                 continue;
@@ -568,21 +570,22 @@ impl<K: Counter, C: Clock> Shared<K, C> {
             if current.expected(anchor.count).abs_diff(anchor.nanos) > allowed {
                 return Err(Unstable::Jumped);
             }
-        } else if !self.goes_on(before, anchor) {
+        } else if !self.keeps_pace(before, anchor) {
             return Err(Unstable::Jumped);
         }
         Ok(anchor)
     }
 
-    /// Whether the counter has kept at least seven eighths of the pace that it
-    /// promised.
-    fn goes_on(&self, before: Anchor, anchor: Anchor) -> bool {
-        let counts = (anchor.count - before.count)
-            .saturating_add(before.slack)
-            .saturating_add(anchor.slack);
+    /// Whether the counter has kept to the pace that it promised, within an eighth.
+    fn keeps_pace(&self, before: Anchor, anchor: Anchor) -> bool {
+        let counts = anchor.count - before.count;
+        let slack = before.slack.saturating_add(anchor.slack);
+        let most = u128::from(counts.saturating_add(slack)) * 1_000_000_000;
+        let least = u128::from(counts.saturating_sub(slack)) * 1_000_000_000;
         let nanos = anchor.nanos.saturating_sub(before.nanos);
-        let least = u128::from(nanos) * u128::from(self.pace) * 7 / 8;
-        u128::from(counts) * 1_000_000_000 >= least
+        let due = |nanos: u64| u128::from(nanos) * u128::from(self.pace);
+        // The reference moves in steps of less than a microsecond.
+        most >= due(nanos) * 7 / 8 && least <= due(nanos.saturating_add(1_000)) * 9 / 8
     }
 
     /// The pace since the base, and how many counts the next segment may have;

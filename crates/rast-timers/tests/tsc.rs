@@ -255,6 +255,39 @@ fn a_jump_of_the_counter_is_found_at_the_next_anchor() {
 }
 
 #[test]
+fn a_count_that_goes_back_into_the_segment_before_is_not_believed() {
+    let (machine, clock) = counting();
+    for _ in 0..50 {
+        machine.pass(7_300);
+        let last = clock.now();
+        // 1.3 ms, where a segment is 1 ms long.
+        machine.step_counter(-1_300 * 2_600);
+        let now = clock.now();
+        assert!(now >= last, "the clock went back from {last:?} to {now:?}");
+        assert_eq!(clock.status(), TscStatus::Left(Unstable::WentBack));
+        clock.resume();
+        for _ in 0..3_000 {
+            machine.pass(1_000);
+            checked(&machine, &clock);
+        }
+    }
+}
+
+#[test]
+fn a_count_that_jumps_while_its_pace_is_learned_is_not_believed() {
+    for by in [1 << 20, 1 << 30, 1_i64 << 41] {
+        let machine = Machine::new(2_600);
+        let clock = machine.clock(TscConfig::new());
+        assert_eq!(clock.status(), TscStatus::Learning);
+        machine.step_counter(by);
+        for _ in 0..20_000 {
+            checked(&machine, &clock);
+            machine.pass(1_000);
+        }
+    }
+}
+
+#[test]
 fn a_counter_that_changes_its_pace_is_left() {
     for pace in [2_500, 2_590, 2_610, 2_700] {
         let (machine, clock) = counting();

@@ -246,6 +246,12 @@ impl Segment {
         count.wrapping_sub(self.begin) < self.full
     }
 
+    /// Whether a count of the segment before this one may have been read a moment
+    /// before this one began: it lies less than a thousandth of a segment before.
+    pub(super) fn follows(&self, before: &Self, count: u64) -> bool {
+        before.covers(count) && self.begin.wrapping_sub(count) <= before.full / 1000
+    }
+
     /// The count at which it is over.
     pub(super) fn end(&self) -> u64 {
         self.begin.wrapping_add(self.full)

@@ -65,6 +65,8 @@ pub(crate) struct Client {
     third: AtomicBool,
     no_evict: AtomicBool,
     no_touch: AtomicBool,
+    /// CLIENT KILL has named it.
+    doomed: AtomicBool,
 }
 
 impl Client {
@@ -82,6 +84,7 @@ impl Client {
             third: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
+            doomed: AtomicBool::new(false),
         }
     }
 
@@ -267,8 +270,8 @@ impl Clients {
         text
     }
 
-    /// Has the clients that match closed by their threads. Returns how many they
-    /// are, and whether the asker, which is not closed here, is one of them.
+    /// Has the clients that match closed by their threads, each once. Returns how many
+    /// they are, and whether the asker, which is not closed here, is one of them.
     pub(crate) fn kill(&self, filter: &Filter, asker: u64) -> (i64, bool) {
         let (mut killed, mut own) = (0, false);
         for client in self.all.lock().values() {
@@ -276,11 +279,16 @@ impl Clients {
             if !filter.matches(client) || itself && filter.spares_asker {
                 continue;
             }
-            killed += 1;
             if itself {
+                killed += 1;
                 own = true;
                 continue;
             }
+            // Until its thread closes it, it is on the list.
+            if client.doomed.swap(true, Ordering::Relaxed) {
+                continue;
+            }
+            killed += 1;
             let lane = client.place.lane;
             if let Some(doomed) = self.doomed.get(usize::from(lane)) {
                 doomed.lock().push(client.place.id);
@@ -356,14 +364,18 @@ mod tests {
             ..Filter::default()
         };
         assert_eq!(clients.kill(&by_address, 1), (1, false));
+        // Not closed yet, and not named a second time.
+        assert_eq!(clients.kill(&by_address, 1), (0, false));
         assert_eq!(clients.take_doomed(0), [two.place.id]);
         assert!(clients.take_doomed(0).is_empty());
+        clients.leave(&two);
+        clients.join(&Client::unlisted(3));
         let all = Filter {
             spares_asker: true,
             ..Filter::default()
         };
         assert_eq!(clients.kill(&all, 1), (1, false));
-        assert_eq!(clients.kill(&Filter::default(), 1), (2, true));
+        assert_eq!(clients.kill(&Filter::default(), 1), (1, true));
         let none = Filter {
             none: true,
             ..Filter::default()
