@@ -31,7 +31,7 @@ use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
@@ -97,8 +97,6 @@ pub(crate) struct Mailbox {
     /// Accepted sockets, each with its number among all.
     pub(crate) sockets: Queue<(u64, TcpStream)>,
     waker: Waker,
-    /// How often the thread has looked at everything that its sockets had to say.
-    looks: AtomicU64,
 }
 
 impl Mailbox {
@@ -106,18 +104,6 @@ impl Mailbox {
     pub(crate) fn wake(&self) {
         // An error here means that the thread has gone, or is awake already.
         let _ = self.waker.wake();
-    }
-
-    /// How often the thread has looked at everything that its sockets had to say.
-    pub(crate) fn looks(&self) -> u64 {
-        // Acquire: pairs with the Release in `looked`; the places that were freed by
-        // then are seen.
-        self.looks.load(Ordering::Acquire)
-    }
-
-    fn looked(&self) {
-        // Release: pairs with the Acquire in `looks`.
-        self.looks.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -165,7 +151,6 @@ impl IoThread {
         let mailbox = Arc::new(Mailbox {
             sockets: Queue::new(),
             waker,
-            looks: AtomicU64::new(0),
         });
         let woken = Arc::clone(&mailbox);
         exit.set_waker(move || woken.wake());
@@ -231,16 +216,12 @@ impl IoThread {
             for event in &events {
                 self.note(event);
             }
-            let all = events.iter().count() < EVENTS;
             self.accept();
             self.take_over();
             self.close_doomed();
             self.take_replies();
             self.retry_parked();
             self.serve_due();
-            if all {
-                self.mailbox.looked();
-            }
             self.shared.weigh_memory();
             self.bound_buffers();
             self.end_lingering();

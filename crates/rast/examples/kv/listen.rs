@@ -2,9 +2,10 @@
 //!
 //! New sockets go to the threads in turn, as long as there are fewer connections
 //! than the limit. A connection that its client has closed already still counts
-//! until its thread has looked at its socket. So a new one that finds no place is
-//! not refused at once: it is held until every thread has looked at all its sockets
-//! once more, or [`PATIENCE`] is over, and refused if there is no place then either.
+//! until its thread has seen the end of its stream, and a busy system may deliver
+//! that end after the next connect. So a new connection that finds no place is held
+//! for [`PATIENCE`], takes the first place that becomes free, and is refused if none
+//! does.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,10 +26,10 @@ const BACKLOG: i32 = 511;
 const ACCEPTS: usize = 64;
 /// How soon a failed accept is tried again: the process is short of descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// How soon it is asked again whether all threads have looked.
-const LOOK_RETRY: Duration = Duration::from_millis(1);
-/// How long a thread with more to do than one turn takes may delay a refusal.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// How soon held connections are given places that became free.
+const PLACE_RETRY: Duration = Duration::from_millis(1);
+/// How long a connection waits for a place before it is refused.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Listens on 127.0.0.1.
 pub(crate) fn bind(port: u16) -> io::Result<TcpListener> {
@@ -54,8 +55,6 @@ pub(crate) struct Listener {
     /// Accepted when all places were taken.
     held: Vec<TcpStream>,
     held_since: Instant,
-    /// Per thread, the looks after which they are refused.
-    looks: Vec<u64>,
 }
 
 impl Listener {
@@ -69,7 +68,6 @@ impl Listener {
             retry_at: None,
             held: Vec::new(),
             held_since: Instant::now(),
-            looks: Vec::new(),
         }
     }
 
@@ -80,14 +78,7 @@ impl Listener {
 
     /// When it has something to do though nothing wakes it.
     pub(crate) fn next_turn(&self, now: Instant) -> Option<Duration> {
-        let looking = (!self.held.is_empty()).then(|| {
-            // What only this thread's own look is missing for needs no wait.
-            let others = self.threads.iter().zip(&self.looks).skip(1);
-            let waits = others
-                .into_iter()
-                .any(|(thread, &look)| thread.looks() < look);
-            if waits { LOOK_RETRY } else { Duration::ZERO }
-        });
+        let looking = (!self.held.is_empty()).then_some(PLACE_RETRY);
         let retry = self.retry_at.map(|at| at.saturating_duration_since(now));
         [looking, retry].into_iter().flatten().min()
     }
@@ -124,44 +115,23 @@ impl Listener {
             return self.ready;
         }
         self.held_since = Instant::now();
-        // A look that is under way may have begun before the last of them came, so
-        // the one behind it counts.
-        self.looks = self
-            .threads
-            .iter()
-            .map(|thread| thread.looks() + 2)
-            .collect();
         false
     }
 
-    /// Places what was held as far as there is room, and refuses the rest once all
-    /// threads have looked. Returns whether nothing is held any more.
+    /// Places what was held as far as there is room, and refuses the rest once it has
+    /// waited long enough. Returns whether nothing is held any more.
     fn place_held(&mut self, shared: &Shared) -> bool {
-        let looked = self.have_looked() || self.held_since.elapsed() >= PATIENCE;
+        let is_over = self.held_since.elapsed() >= PATIENCE;
         for stream in std::mem::take(&mut self.held) {
             if has_place(shared) {
                 self.hand_out(stream, shared);
-            } else if looked {
+            } else if is_over {
                 refuse(&stream, shared);
             } else {
                 self.held.push(stream);
             }
         }
         self.held.is_empty()
-    }
-
-    /// Whether all threads have looked since; wakes the others that have not.
-    fn have_looked(&self) -> bool {
-        let mut all = true;
-        for (at, (thread, &look)) in self.threads.iter().zip(&self.looks).enumerate() {
-            if thread.looks() < look {
-                all = false;
-                if at > 0 {
-                    thread.wake();
-                }
-            }
-        }
-        all
     }
 
     fn hand_out(&mut self, stream: TcpStream, shared: &Shared) {
