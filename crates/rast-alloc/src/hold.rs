@@ -25,7 +25,8 @@
 //! 4. While the state is in use or an ask, the mailbox counts as held. The thread that took the heap is its holder, and
 //!    releases it as any holder does ([`crate::mailbox`]); the owner then claims it like a heap that it parked itself.
 //! 5. An ask says what the owner shall do for the thread that asked, if it comes first: look for unneeded memory, or purge.
-//!    Where the system has no barrier this is all that an ask does.
+//!    Where the system has no barrier this is all that an ask does. An ask that follows another one keeps the greater wish,
+//!    and whoever takes the heap by it learns which.
 //!
 //! Neither side waits for the other: an ask that the owner does not take off stays, and an owner that does not get its
 //! heap back takes another one.
@@ -53,6 +54,15 @@ pub enum Wish {
     Look,
     /// To give back all memory that is not in use.
     Purge,
+}
+
+/// What the owner is to do where the state is an ask.
+fn wish_of(state: u64) -> Wish {
+    if state & 1 == 0 {
+        Wish::Look
+    } else {
+        Wish::Purge
+    }
 }
 
 /// Where asks come from.
@@ -148,8 +158,7 @@ impl Hold {
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
-                Ok(_) if state & 1 == 0 => return Found::Asked(Wish::Look),
-                Ok(_) => return Found::Asked(Wish::Purge),
+                Ok(_) => return Found::Asked(wish_of(state)),
                 Err(now) => state = now,
             }
         }
@@ -207,18 +216,20 @@ impl Hold {
         self.state.load(Ordering::Relaxed) == ABANDONED
     }
 
-    /// Asks for a heap that is its thread's; false if it is parked or abandoned, or if another thread has a greater wish.
+    /// Asks for a heap that is its thread's; false if it is parked or abandoned. An ask that was made before is void then,
+    /// but if it was to purge, this one is.
     pub fn ask(&self, ask: Ask) -> bool {
         // Relaxed: guessed; the exchange decides. [AD12]
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
-            if matches!(state, PARKED | ABANDONED) || state & 1 > ask.0 & 1 {
+            if matches!(state, PARKED | ABANDONED) {
                 return false;
             }
             // Relaxed: the fence in `barrier` orders it before the load in `take`. [AD13]
             match self.state.compare_exchange_weak(
                 state,
-                ask.0,
+                // In use is even, too.
+                ask.0 | state & 1,
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
@@ -228,26 +239,61 @@ impl Hold {
         }
     }
 
-    /// Takes a heap that was asked for, if its thread is outside and the ask still stands; the caller holds its mailbox then.
+    /// Takes a heap that was asked for, if its thread is outside and the ask still stands; the caller holds its mailbox then,
+    /// and learns the greatest wish of those that asked.
     ///
     /// # Safety
     ///
     /// 1. The caller made the ask, and [`asymmetric::barrier`] returned true after that.
     #[must_use]
-    pub unsafe fn take(&self, ask: Ask) -> bool {
+    pub unsafe fn take(&self, ask: Ask) -> Option<Wish> {
         // Acquire: pairs with the Release in `exit`; this thread sees what the owner's last call did. [AD14]
         if self.is_inside.load(Ordering::Acquire) {
-            return false;
+            return None;
+        }
+        // Relaxed: guessed; the exchange decides. [AD18]
+        let state = self.state.load(Ordering::Relaxed);
+        if state | 1 != ask.0 | 1 {
+            return None;
         }
         // Relaxed: which of the two comes first is all that counts, as for [AD6]. [AD15]
         self.state
-            .compare_exchange(ask.0, PARKED, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+            .compare_exchange(state, PARKED, Ordering::Relaxed, Ordering::Relaxed)
+            .ok()
+            .map(wish_of)
     }
 
     /// Whether the thread of a parked heap waits for it.
     pub fn is_wanted(&self) -> bool {
         // Relaxed: a hint. [AD16]
         self.is_inside.load(Ordering::Relaxed) && self.is_parked()
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+
+    /// A thread that was in a call when it was asked to purge sleeps from then on: whoever looks later gets its heap, and
+    /// purges it.
+    #[test]
+    fn a_look_takes_what_a_purge_left() {
+        let (hold, asks) = (Hold::new(), Asks::new());
+        let purge = asks.next(Wish::Purge);
+        assert!(hold.ask(purge));
+        hold.exit();
+        let look = asks.next(Wish::Look);
+        assert!(hold.ask(look), "the look is not refused");
+        // SAFETY: there is no other thread.
+        assert_eq!(unsafe { hold.take(purge) }, None);
+        // SAFETY: as above.
+        assert_eq!(unsafe { hold.take(look) }, Some(Wish::Purge));
+        hold.take_up();
+        let look = asks.next(Wish::Look);
+        assert!(hold.ask(look));
+        assert!(hold.ask(asks.next(Wish::Purge)));
+        assert_eq!(hold.enter_slow(), Found::Asked(Wish::Purge));
+        // SAFETY: as above.
+        assert_eq!(unsafe { hold.take(look) }, None);
     }
 }

@@ -119,12 +119,16 @@ fn wake() {
 pub(crate) fn start() {
     // Relaxed: a wish that comes now is done with this one. [AU8]
     IS_WANTED.store(false, Ordering::Relaxed);
-    // Relaxed: for good. [AU9]
-    if IS_CLOSED.load(Ordering::Relaxed) {
-        return;
-    }
     let is_started = make_shared().is_some_and(|shared| {
         if !shared.change(NONE, STARTING) {
+            return true;
+        }
+        // SeqCst: pairs with the fence in `stop`: either this thread sees why there shall be none, or the one that stops it
+        // sees that it starts, and waits for that. [AU21]
+        fence(Ordering::SeqCst);
+        // Relaxed: for good; the fence orders it. [AU9]
+        if IS_CLOSED.load(Ordering::Relaxed) || DELAY.get().is_none() {
+            shared.change(STARTING, NONE);
             return true;
         }
         let id = spawn();
@@ -150,10 +154,13 @@ pub(crate) fn resume() {
     }
 }
 
-/// Stops the thread, and waits for its end; a bounded step of its work at most.
+/// Stops the thread, and waits for its end; a bounded step of its work at most. The caller has said before, by the delay or
+/// by closing, that there shall be none.
 pub(crate) fn stop() {
     // Relaxed: a wish. [AU12]
     IS_WANTED.store(false, Ordering::Relaxed);
+    // SeqCst: pairs with the fence in `start`, as said there. [AU22]
+    fence(Ordering::SeqCst);
     let Some(shared) = shared() else { return };
     loop {
         match shared.state() {
@@ -332,5 +339,33 @@ fn fall_asleep(shared: &Shared, before: i64) {
     // Relaxed: the fence orders it. [AU20]
     if SURPLUS.load(Ordering::Relaxed) > before {
         shared.change(ASLEEP, AWAKE);
+    }
+}
+
+#[cfg(all(test, not(rast_system_segments)))]
+mod tests {
+    use super::*;
+
+    /// A thread that saw the wish, and was stopped before it went about it, starts nothing once there shall be no thread.
+    #[test]
+    fn a_wish_that_is_over_starts_no_thread() {
+        for ends in [stop as fn(), close] {
+            // SAFETY: the child starts or ends a thread at most, and ends; it touches nothing that another thread has.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                start();
+                let is_started = shared().is_some_and(|shared| shared.state() == AWAKE);
+                DELAY.set(None);
+                ends();
+                start();
+                let is_over = shared().is_none_or(|shared| matches!(shared.state(), NONE | CLOSED));
+                // SAFETY: it ends here, without what the parent does at its own end.
+                unsafe { libc::_exit(i32::from(!is_over) + 2 * i32::from(!is_started)) };
+            }
+            let mut status = 0;
+            // SAFETY: the child is this thread's to wait for, and the status a local.
+            let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+            assert_eq!((ended, status), (child, 0), "how the child ended");
+        }
     }
 }

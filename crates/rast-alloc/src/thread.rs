@@ -17,8 +17,9 @@
 //! thread-locals run before: what they allocate and free is served as ever.
 //! Other keys' destructors may run after ours; for these there is `GONE`.
 //!
-//! In the child of a `fork` only the thread that forked lives on, with its heap; heaps of the other threads are held by
-//! nobody that runs, so they stay as they are. No lock can be left held, as there is none.
+//! In the child of a `fork` only the thread that forked lives on, with its heap, or with another one if some thread tended
+//! that just then. Heaps of threads that were in no call may be tended there; the others stay as they are. No lock can be
+//! left held, as there is none.
 
 use core::cell::Cell;
 
@@ -96,12 +97,8 @@ fn with_slow<R>(heap: &'static ThreadHeap, f: impl FnOnce(&'static ThreadHeap) -
             return with(f);
         }
         // Nobody would tell of the thread's end: from now on each call borrows a heap.
-        HERE.set(&GONE);
-        if !adopted.hold.enter() && !adopted.enter_slow() {
-            // Another thread purges it.
-            adopted.abandon_parked();
-            return with_slow(&GONE, f);
-        }
+        ended();
+        return with_slow(&GONE, f);
     }
     let result = f(adopted);
     adopted.abandon();

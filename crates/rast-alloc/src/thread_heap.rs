@@ -35,7 +35,7 @@ use crate::block::Block;
 use crate::delay::DELAY;
 use crate::hardened::units::Afar;
 use crate::hardened::{self, HARDENED};
-use crate::hold::{Asks, Found, Hold, Wish};
+use crate::hold::{Ask, Asks, Found, Hold, Wish};
 use crate::large::Larges;
 use crate::mailbox::Mailbox;
 use crate::os;
@@ -53,6 +53,8 @@ use crate::thread;
 mod again;
 mod post;
 mod resize;
+#[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
+mod tests;
 
 /// Owners that a thread collects blocks for at a time.
 const PARCELS: usize = 8;
@@ -170,8 +172,7 @@ impl ThreadHeap {
                 heap.leave();
                 continue;
             }
-            heap.unsettle();
-            heap.hold.take_up();
+            heap.take_up();
             return Some(heap);
         }
         let bytes = size_of::<Self>().next_multiple_of(os::PAGE);
@@ -551,12 +552,19 @@ impl ThreadHeap {
             self.mailbox.claim()
         });
         if claimed {
-            self.unsettle();
-            self.hold.take_up();
+            self.take_up();
         } else {
             self.abandon_parked();
         }
         claimed
+    }
+
+    /// Makes a heap that is parked or abandoned the caller's, which holds it.
+    fn take_up(&self) {
+        self.unsettle();
+        // All was told when it was left, which is too much once the fast paths may free.
+        self.arena.tell();
+        self.hold.take_up();
     }
 
     /// Leaves a parked heap to the threads that adopt. Only the thread that parked it calls it.
@@ -586,8 +594,11 @@ impl ThreadHeap {
             if heap.is_settled.load(Ordering::Relaxed) {
                 return None;
             }
-            // SAFETY: this thread made the ask, and the barrier came after.
-            if heap.mailbox.claim() || is_fenced && unsafe { heap.hold.take(ask) } {
+            // SAFETY: this thread made the ask, and the barrier came after if it says so.
+            if let Some(wish) = unsafe { heap.take(ask, is_fenced) } {
+                if wish == Wish::Purge {
+                    heap.purge();
+                }
                 heap.visit(now_ms, is_stopped);
                 heap.leave();
             }
@@ -596,6 +607,22 @@ impl ThreadHeap {
             is_stopped().then_some(())
         });
         is_left
+    }
+
+    /// Becomes the holder of a heap that no thread uses at the moment; returns what was asked of its thread.
+    ///
+    /// # Safety
+    ///
+    /// 1. If `is_fenced`, the caller made the ask, and [`asymmetric::barrier`] returned true after that.
+    unsafe fn take(&self, ask: Ask, is_fenced: bool) -> Option<Wish> {
+        if self.mailbox.claim() {
+            return Some(Wish::Look);
+        }
+        if !is_fenced {
+            return None;
+        }
+        // SAFETY: obligation 1.
+        unsafe { self.hold.take(ask) }
     }
 
     /// Whether the background thread should take the heap, if a thread has it. Only the background thread calls it.
@@ -639,113 +666,13 @@ impl ThreadHeap {
         let is_fenced = asymmetric::barrier();
         let mut purged = 0;
         HEAPS.find(|heap| {
-            // SAFETY: this thread made the ask, and the barrier came after.
-            if heap.mailbox.claim() || is_fenced && unsafe { heap.hold.take(ask) } {
+            // SAFETY: this thread made the ask, and the barrier came after if it says so.
+            if unsafe { heap.take(ask, is_fenced) }.is_some() {
                 purged += heap.purge();
                 heap.leave();
             }
             None::<()>
         });
         purged
-    }
-}
-
-#[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
-mod tests {
-    use super::*;
-    use crate::registry;
-    use std::vec::Vec;
-
-    /// Who read the clock before somebody else looked leaves the heap as it is, too; but not for ever if the clock was set
-    /// back.
-    #[test]
-    fn a_heap_is_not_due_for_who_read_the_clock_before_the_last_look() {
-        let heap = ThreadHeap::adopt().unwrap();
-        heap.age(5000, &mut Pace::step());
-        for (now_ms, is_due) in [
-            (3999, true),
-            (4001, false),
-            (4996, false),
-            (5000, false),
-            (5999, false),
-            (6000, true),
-        ] {
-            assert_eq!(heap.is_due(now_ms, 1000), is_due, "at {now_ms} ms");
-        }
-        assert!(heap.is_due(5000, 0));
-        heap.abandon();
-    }
-
-    /// A slow path takes in a few of the blocks that came home, and no block is new while there are more.
-    #[test]
-    fn what_came_home_is_taken_in_as_it_is_wanted() {
-        const BLOCKS: usize = 4096;
-        let layout = Layout::from_size_align(64, 8).unwrap();
-        let (owner, other) = (ThreadHeap::adopt().unwrap(), ThreadHeap::adopt().unwrap());
-        let take = || NonNull::new(owner.allocate(layout)).unwrap();
-        let mut blocks: Vec<_> = (0..BLOCKS).map(|_| take()).collect();
-        while owner.arena.has_first(Level::of(layout).slot()) {
-            blocks.push(take());
-        }
-        for &block in &blocks {
-            // SAFETY: taken above, and given back once.
-            unsafe { other.deallocate(block, layout) };
-        }
-        other.idle();
-        let first = take();
-        assert!(!owner.arrived.get().is_null(), "all was put away at once");
-        let mut again: Vec<_> = (1..blocks.len()).map(|_| take()).collect();
-        again.push(first);
-        blocks.sort_unstable();
-        again.sort_unstable();
-        assert_eq!(again, blocks);
-        for block in again {
-            // SAFETY: taken above, and given back once.
-            unsafe { owner.deallocate(block, layout) };
-        }
-        owner.abandon();
-        other.abandon();
-    }
-
-    /// What a thread that begins and a block at a new peak cost does not depend on how many heaps there are.
-    #[test]
-    fn no_call_looks_at_the_other_heaps() {
-        const HEAPS_HELD: usize = 300;
-        let held: Vec<_> = (0..HEAPS_HELD)
-            .map(|_| ThreadHeap::adopt().unwrap())
-            .collect();
-        let steps = registry::steps::of(|| {
-            let heap = ThreadHeap::adopt().unwrap();
-            let layout = Layout::from_size_align(1 << 20, 8).unwrap();
-            let blocks: Vec<_> = (0..64).map(|_| heap.allocate(layout)).collect();
-            for block in blocks {
-                let block = NonNull::new(block).unwrap();
-                // SAFETY: taken above.
-                unsafe { heap.deallocate(block, layout) };
-            }
-            heap.abandon();
-        });
-        assert!(steps < HEAPS_HELD, "looked at {steps} heaps");
-        // The heap that was left last is adopted next, if no other test is quicker; in any case no new ones are made.
-        for heap in held {
-            heap.abandon();
-        }
-        let count = || {
-            let mut count = 0;
-            HEAPS.find(|_| {
-                count += 1;
-                None::<()>
-            });
-            count
-        };
-        let before: usize = count();
-        let again: Vec<_> = (0..HEAPS_HELD / 2)
-            .map(|_| ThreadHeap::adopt().unwrap())
-            .collect();
-        // Other tests of this process may have taken some.
-        assert!(count() < before + HEAPS_HELD / 4);
-        for heap in again {
-            heap.abandon();
-        }
     }
 }

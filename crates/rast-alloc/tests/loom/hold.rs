@@ -68,7 +68,8 @@ impl Heap {
         self.hold.ask(ask);
         let is_fenced = asymmetric::barrier();
         // SAFETY: this thread made the ask, and the barrier came after.
-        let is_taken = self.mailbox.claim() || is_fenced && unsafe { self.hold.take(ask) };
+        let is_taken =
+            self.mailbox.claim() || is_fenced && unsafe { self.hold.take(ask) }.is_some();
         if is_taken {
             self.add(1);
             let has_letters = self.mailbox.release();

@@ -1,0 +1,133 @@
+//! The heap of a thread by itself: what it looks at, tells, and puts away.
+
+use super::*;
+use crate::registry;
+use std::vec::Vec;
+
+/// Who read the clock before somebody else looked leaves the heap as it is, too; but not for ever if the clock was set
+/// back.
+#[test]
+fn a_heap_is_not_due_for_who_read_the_clock_before_the_last_look() {
+    let heap = ThreadHeap::adopt().unwrap();
+    heap.age(5000, &mut Pace::step());
+    for (now_ms, is_due) in [
+        (3999, true),
+        (4001, false),
+        (4996, false),
+        (5000, false),
+        (5999, false),
+        (6000, true),
+    ] {
+        assert_eq!(heap.is_due(now_ms, 1000), is_due, "at {now_ms} ms");
+    }
+    assert!(heap.is_due(5000, 0));
+    heap.abandon();
+}
+
+/// A slow path takes in a few of the blocks that came home, and no block is new while there are more.
+#[test]
+fn what_came_home_is_taken_in_as_it_is_wanted() {
+    const BLOCKS: usize = 4096;
+    let layout = Layout::from_size_align(64, 8).unwrap();
+    let (owner, other) = (ThreadHeap::adopt().unwrap(), ThreadHeap::adopt().unwrap());
+    let take = || NonNull::new(owner.allocate(layout)).unwrap();
+    let mut blocks: Vec<_> = (0..BLOCKS).map(|_| take()).collect();
+    while owner.arena.has_first(Level::of(layout).slot()) {
+        blocks.push(take());
+    }
+    for &block in &blocks {
+        // SAFETY: taken above, and given back once.
+        unsafe { other.deallocate(block, layout) };
+    }
+    other.idle();
+    let first = take();
+    assert!(!owner.arrived.get().is_null(), "all was put away at once");
+    let mut again: Vec<_> = (1..blocks.len()).map(|_| take()).collect();
+    again.push(first);
+    blocks.sort_unstable();
+    again.sort_unstable();
+    assert_eq!(again, blocks);
+    for block in again {
+        // SAFETY: taken above, and given back once.
+        unsafe { owner.deallocate(block, layout) };
+    }
+    owner.abandon();
+    other.abandon();
+}
+
+/// A heap that was left has told all that is in use; its thread's next call that its lists serve, and the fast paths
+/// after that, free no more than was told.
+#[test]
+fn what_was_told_holds_after_a_heap_is_taken_up() {
+    let layout = Layout::from_size_align(64, 8).unwrap();
+    let class = Level::of(layout).slot();
+    let heap = ThreadHeap::adopt().unwrap();
+    let take = || NonNull::new(heap.allocate(layout)).unwrap();
+    let mut blocks: Vec<_> = (0..4096).map(|_| take()).collect();
+    for block in blocks.split_off(4000) {
+        // SAFETY: taken above, and given back once.
+        unsafe { heap.deallocate(block, layout) };
+    }
+    heap.hold.park();
+    // Nobody else tends it meanwhile, as nobody delivers to it.
+    heap.leave();
+    assert_eq!(heap.arena.untold(), 0);
+    assert!(heap.come_back());
+    assert!(heap.arena.has_first(class), "its list serves the next call");
+    blocks.push(take());
+    while let Some(&block) = blocks.last()
+        // SAFETY: taken above; it is forgotten if it was given back.
+        && unsafe { heap.arena.try_push(class, block.as_ptr(), 64) }
+    {
+        blocks.pop();
+    }
+    let untold = heap.arena.untold();
+    assert!(untold >= 0, "{} bytes too many were told", -untold);
+    for block in blocks {
+        // SAFETY: as above.
+        unsafe { heap.deallocate(block, layout) };
+    }
+    heap.abandon();
+}
+
+/// What a thread that begins and a block at a new peak cost does not depend on how many heaps there are.
+#[test]
+fn no_call_looks_at_the_other_heaps() {
+    const HEAPS_HELD: usize = 300;
+    let held: Vec<_> = (0..HEAPS_HELD)
+        .map(|_| ThreadHeap::adopt().unwrap())
+        .collect();
+    let steps = registry::steps::of(|| {
+        let heap = ThreadHeap::adopt().unwrap();
+        let layout = Layout::from_size_align(1 << 20, 8).unwrap();
+        let blocks: Vec<_> = (0..64).map(|_| heap.allocate(layout)).collect();
+        for block in blocks {
+            let block = NonNull::new(block).unwrap();
+            // SAFETY: taken above.
+            unsafe { heap.deallocate(block, layout) };
+        }
+        heap.abandon();
+    });
+    assert!(steps < HEAPS_HELD, "looked at {steps} heaps");
+    // The heap that was left last is adopted next, if no other test is quicker; in any case no new ones are made.
+    for heap in held {
+        heap.abandon();
+    }
+    let count = || {
+        let mut count = 0;
+        HEAPS.find(|_| {
+            count += 1;
+            None::<()>
+        });
+        count
+    };
+    let before: usize = count();
+    let again: Vec<_> = (0..HEAPS_HELD / 2)
+        .map(|_| ThreadHeap::adopt().unwrap())
+        .collect();
+    // Other tests of this process may have taken some.
+    assert!(count() < before + HEAPS_HELD / 4);
+    for heap in again {
+        heap.abandon();
+    }
+}
