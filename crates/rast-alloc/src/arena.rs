@@ -529,7 +529,7 @@ impl Arena {
     #[cold]
     #[inline(never)]
     unsafe fn push_slow(block: *mut Block, arena: &Self, class: usize, size: usize) {
-        arena.spend(size);
+        arena.spend_in(class, size);
         // SAFETY: obligation 1.
         unsafe { arena.put(class, block) };
         let slot = arena.slot(class);
@@ -565,7 +565,7 @@ impl Arena {
             return false;
         }
         let count = slot.len(class);
-        self.spend(count * size_of_class(class));
+        self.spend_in(class, count * size_of_class(class));
         spare.head.set(slot.head.replace(ptr::null_mut()));
         spare.count.set(count);
         slot.carried_off(count);

@@ -45,7 +45,7 @@ use crate::primitive::{self, CachePadded, asymmetric};
 use crate::purge_thread;
 use crate::registry::{Entered, Entry, Registry};
 use crate::segment::Segment;
-use crate::size_class::size_of_class;
+use crate::size_class::{SLAB_CLASSES, size_of_class};
 use crate::span::GRAIN;
 use crate::tally::Tally;
 use crate::thread;
@@ -282,7 +282,10 @@ impl ThreadHeap {
     /// 1. `block` is a block of a thread's heap with this layout, and the caller gives it up.
     #[inline]
     pub(crate) unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
-        self.arena.spend(layout.size());
+        match Level::of(layout) {
+            Level::Class(class) if class < SLAB_CLASSES => self.arena.spend(layout.size()),
+            _ => self.arena.repay(layout.size()),
+        }
         if HARDENED
             && let Level::Class(class) = Level::of(layout)
             && self.arena.has_near(block.as_ptr())
@@ -466,7 +469,9 @@ impl ThreadHeap {
     /// Tells the process of a block that was taken, if much has changed by that.
     #[inline]
     fn tell_taken(&self, block: *mut u8, layout: Layout) {
-        if !block.is_null() && !matches!(Level::of(layout), Level::Class(_)) {
+        if !block.is_null()
+            && !matches!(Level::of(layout), Level::Class(class) if class < SLAB_CLASSES)
+        {
             self.arena.earn(layout.size());
         }
         self.arena.tell();

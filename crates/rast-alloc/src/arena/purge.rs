@@ -205,7 +205,7 @@ impl Arena {
         let (slot, spare) = (self.slot(class), &self.spares[class]);
         spare.count.set(0);
         self.put_back(class, spare.head.replace(ptr::null_mut()));
-        self.spend(slot.len(class) * size_of_class(class));
+        self.spend_in(class, slot.len(class) * size_of_class(class));
         slot.carried_off(slot.len(class));
         self.put_back(class, slot.head.replace(ptr::null_mut()));
         if class >= SLAB_CLASSES {

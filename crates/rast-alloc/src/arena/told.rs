@@ -12,6 +12,9 @@
 //! 2. Where the margin falls below zero, or the bytes in use have grown by [`STEP`], the margin is computed anew, and what
 //!    was told is corrected if the margin is not within [`MARGIN`].
 //! 3. A list frees no more than it has room for, nor more than the blocks of its class that are in use.
+//! 4. Blocks past the classes of slabs are freed by slow paths alone. So they change the margin exactly
+//!    ([`Arena::earn`], [`Arena::repay`]), and what was told is corrected by the margin, without a look at the lists. After
+//!    [`QUICK`] such corrections the margin is computed anew.
 //!
 //! One case is left out: where blocks of a class are replaced by shorter ones of the same class on fast paths alone, the
 //! bytes in use fall by up to an eighth of these blocks (15 bytes of each up to 256) before the next slow path tells it.
@@ -27,6 +30,9 @@ const MARGIN: i64 = 1 << 20;
 /// By how much the bytes in use grow before the margin is computed anew.
 const STEP: i64 = MARGIN / 2;
 
+/// Corrections without a look at the lists between two with one.
+const QUICK: u32 = 64;
+
 /// What an arena told.
 pub(crate) struct Told {
     bytes: Cell<u64>,
@@ -36,6 +42,8 @@ pub(crate) struct Told {
     again: Cell<u64>,
     /// What the fast paths may put into parcels, in bytes.
     pledged: Cell<u64>,
+    /// How many corrections may still be made without a look at the lists.
+    quick: Cell<u32>,
 }
 
 impl Told {
@@ -47,6 +55,7 @@ impl Told {
             margin: Cell::new(i64::MAX),
             again: Cell::new(0),
             pledged: Cell::new(0),
+            quick: Cell::new(0),
         }
     }
 
@@ -69,10 +78,50 @@ impl Arena {
         }
     }
 
-    /// Says that bytes were taken which no list can free.
+    /// As [`spend`](Self::spend), of blocks of a class: nothing if only slow paths free them.
+    #[inline]
+    pub(crate) fn spend_in(&self, class: usize, bytes: usize) {
+        if class < SLAB_CLASSES {
+            self.spend(bytes);
+        }
+    }
+
+    /// Says that a block was taken that only slow paths free.
     #[inline]
     pub(crate) fn earn(&self, bytes: usize) {
         self.told.margin.set(self.told.margin.get() + bytes as i64);
+        // Only the growth by other blocks needs a look at the lists.
+        let again = self.told.again.get().wrapping_add(bytes as u64);
+        self.told.again.set(again);
+        if self.told.margin.get() > MARGIN {
+            self.correct(0);
+        }
+    }
+
+    /// Says that a block is about to be freed that only slow paths free.
+    #[inline]
+    pub(crate) fn repay(&self, bytes: usize) {
+        self.told.margin.set(self.told.margin.get() - bytes as i64);
+        let again = self.told.again.get().wrapping_sub(bytes as u64);
+        self.told.again.set(again);
+        if self.told.margin.get() < 0 {
+            self.correct(bytes as u64);
+        }
+    }
+
+    /// Corrects what was told so that half a [`MARGIN`] is left, where `spent` bytes are about to be freed.
+    #[cold]
+    #[inline(never)]
+    fn correct(&self, spent: u64) {
+        let told = &self.told;
+        let Some(quick) = told.quick.get().checked_sub(1) else {
+            self.retell(spent);
+            return;
+        };
+        told.quick.set(quick);
+        let excess = told.margin.get() - MARGIN / 2;
+        self.set_told(told.bytes.get().wrapping_add(excess.cast_unsigned()));
+        told.margin.set(MARGIN / 2);
     }
 
     /// Says that the fast paths may put up to so many bytes into a parcel.
@@ -104,6 +153,7 @@ impl Arena {
     pub(crate) fn tell_all(&self) {
         self.set_told(self.requested());
         self.told.margin.set(-1);
+        self.told.quick.set(0);
     }
 
     /// Computes the margin where `spent` bytes are about to be freed, and corrects what was told.
@@ -118,6 +168,7 @@ impl Arena {
             self.set_told(sure.wrapping_sub(margin.cast_unsigned()));
         }
         self.told.margin.set(margin);
+        self.told.quick.set(QUICK);
         self.told
             .again
             .set(requested.wrapping_add(STEP.cast_unsigned()));
@@ -156,6 +207,7 @@ mod tests {
     use crate::Layout;
     use crate::arena::tests::arena;
     use crate::large::Larges;
+    use crate::size_class::CLASSES;
     use core::ptr::NonNull;
     use std::vec::Vec;
 
@@ -178,13 +230,19 @@ mod tests {
                 let grows = (step / 5000) % 2 == 0;
                 if blocks.is_empty() || random(&mut state) % 10 < if grows { 7 } else { 3 } {
                     // Whole classes, as replacing blocks by shorter ones of a class is not told.
-                    let class = random(&mut state) % SLAB_CLASSES;
+                    let class = random(&mut state) % CLASSES;
                     let layout = Layout::from_size_align(size_of_class(class).max(16), 8).unwrap();
                     let block = NonNull::new(arena.allocate(layout)).unwrap();
+                    if class >= SLAB_CLASSES {
+                        arena.earn(layout.size());
+                    }
                     arena.tell();
                     blocks.push((block, layout));
                 } else {
                     let (block, layout) = blocks.swap_remove(random(&mut state) % blocks.len());
+                    if layout.size() > size_of_class(SLAB_CLASSES - 1) {
+                        arena.repay(layout.size());
+                    }
                     // SAFETY: taken above, and given back once.
                     unsafe { arena.deallocate(block, layout) };
                 }
