@@ -132,6 +132,7 @@ impl<T, A: Allocator> Producer<T, A> {
     /// assert_eq!(consumer.pop(), Some(0));
     /// ```
     #[inline]
+    #[must_use = "fewer items may fit than the iterator has; what was not taken is still in it if it was lent"]
     pub fn push_batch<I>(&mut self, items: I) -> usize
     where
         I: IntoIterator<Item = T>,

@@ -186,7 +186,7 @@ fn a_panicking_iterator_loses_nothing() {
 fn a_panicking_closure_loses_nothing() {
     let ledger = Ledger::default();
     let (mut producer, mut consumer) = ring(8);
-    producer.push_batch(&mut (0..5).map(|n| ledger.payload(n)));
+    let _ = producer.push_batch(&mut (0..5).map(|n| ledger.payload(n)));
     let mut values = Vec::new();
     let result = catch_unwind(AssertUnwindSafe(|| {
         consumer.pop_batch(8, |payload| {
@@ -249,7 +249,7 @@ fn all_memory_is_one_block_of_the_allocator() {
     let (mut producer, mut consumer) = ring_in(100, alloc.clone());
     assert!(alloc.bytes() >= 128 * size_of::<String>());
     for round in 0..1000 {
-        producer.push_batch(&mut (0..round % 128).map(|n| n.to_string()));
+        let _ = producer.push_batch(&mut (0..round % 128).map(|n| n.to_string()));
         consumer.pop_batch(usize::MAX, drop);
     }
     assert_eq!((alloc.blocks(), alloc.allocations()), (1, 1));

@@ -73,8 +73,8 @@ fn spsc_batch() {
         producer.push(0).unwrap();
         let other = thread::spawn(move || {
             let mut numbers = 1..4;
-            producer.push_batch(&mut numbers);
-            producer.push_batch(&mut numbers);
+            let _ = producer.push_batch(&mut numbers);
+            let _ = producer.push_batch(&mut numbers);
             numbers.start
         });
         let mut expected = 0;
