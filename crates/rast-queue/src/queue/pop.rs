@@ -157,11 +157,12 @@ impl<T, A: Allocator> Queue<T, A> {
         if self.bound.pace.is_due() {
             self.pause_slow();
         }
-        // Relaxed: a hint, as the bound is: at worst a ticket is claimed that no producer has. [QU79]
-        let tail = self.tail.load(Ordering::Relaxed);
-        if same_segment(tail, word) {
+        // Under loom a load just before that of the look hides what that one orders, so there the look alone decides.
+        if !cfg!(rast_loom) {
+            // Relaxed: a hint, as the bound is: at worst a ticket is claimed that no producer has. [QU79]
+            let tail = self.tail.load(Ordering::Relaxed);
             let queued = index(tail).min(self.slots).saturating_sub(index(word));
-            if queued > 0 {
+            if same_segment(tail, word) && queued > 0 {
                 return self.share(word, tail, queued, share);
             }
         }
