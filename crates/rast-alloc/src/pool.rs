@@ -36,8 +36,15 @@ pub(crate) fn pool() -> &'static Pool {
 /// The pool of a test, which runs on a thread of its own.
 #[cfg(test)]
 pub(crate) fn pool() -> &'static Pool {
+    /// All of them, so that a leak checker finds them.
+    static POOLS: std::sync::Mutex<std::vec::Vec<&'static Pool>> =
+        std::sync::Mutex::new(std::vec::Vec::new());
     std::thread_local! {
-        static POOL: &'static Pool = std::boxed::Box::leak(std::boxed::Box::new(Pool::new()));
+        static POOL: &'static Pool = {
+            let pool = &*std::boxed::Box::leak(std::boxed::Box::new(Pool::new()));
+            POOLS.lock().unwrap().push(pool);
+            pool
+        };
     }
     POOL.with(|pool| *pool)
 }

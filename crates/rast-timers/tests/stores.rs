@@ -281,28 +281,28 @@ fn slack_makes_deadlines_meet(mut store: impl DeadlineStore<u32>) {
     assert!(times.len() <= 3, "{times:?}");
 }
 
-/// A value whose drop counts, and panics if it is told to.
+std::thread_local! {
+    /// How many values this thread's test has dropped.
+    static DROPPED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// A value whose drop counts, and panics if it is told to. Forgotten, it leaks nothing.
 struct Loud {
-    dropped: Rc<std::cell::Cell<u32>>,
     panics: bool,
 }
 
 impl Drop for Loud {
     fn drop(&mut self) {
-        self.dropped.set(self.dropped.get() + 1);
+        DROPPED.set(DROPPED.get() + 1);
         assert!(!self.panics, "this one fails");
     }
 }
 
 fn a_cleared_store_is_as_new(mut store: impl DeadlineStore<Loud>) {
-    let dropped = Rc::new(std::cell::Cell::new(0));
-    let loud = |panics| Loud {
-        dropped: Rc::clone(&dropped),
-        panics,
-    };
+    let loud = |panics| Loud { panics };
     let mut stale = Vec::new();
     for panics in [None, Some(0), Some(250), Some(999)] {
-        dropped.set(0);
+        DROPPED.set(0);
         let handles: Vec<_> = (0..1_000_u64)
             .map(|nth| {
                 // In order, in no order, never, and far ahead of all lanes.
@@ -323,7 +323,7 @@ fn a_cleared_store_is_as_new(mut store: impl DeadlineStore<Loud>) {
         }
         let left = store.len() as u32;
         let cleared = catch_unwind(AssertUnwindSafe(|| store.clear()));
-        assert_eq!(dropped.get(), left, "all are dropped, whatever panics");
+        assert_eq!(DROPPED.get(), left, "all are dropped, whatever panics");
         assert_eq!(cleared.is_err(), panics.is_some_and(|nth| nth != 0));
         assert!(store.is_empty() && store.next_deadline().is_none());
         assert!(matches!(store.step(Instant::MAX), Step::Idle));
