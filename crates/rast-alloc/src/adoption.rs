@@ -7,8 +7,8 @@
 //! A Treiber stack, so that the search for a heap does not pass those that are held. Heaps are never unmapped, so a link
 //! may be read of a heap that another thread just took; the count, which every change advances, refuses the exchange then.
 //!
-//! A heap on the stack is an offer and no more: whoever takes it has to claim its mailbox. So a heap may be offered that
-//! somebody holds, but none may be left that nobody holds and that is not offered:
+//! A heap on the stack is an offer and no more: the thread that takes it has to claim its mailbox. So a heap that a
+//! thread holds may be offered. But each heap that no thread holds must be offered:
 //!
 //! 1. A heap is on the stack once at most: `is_offered` is set before it is put there, and cleared after it was taken.
 //! 2. A thread that gives a heap up first releases it, then offers it; a thread that takes an offer first clears the flag,

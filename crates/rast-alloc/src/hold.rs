@@ -26,7 +26,7 @@
 //!    releases it as any holder does ([`crate::mailbox`]); the owner then claims it like a heap that it parked itself.
 //! 5. An ask says what the owner shall do for the thread that asked, if it comes first: look for unneeded memory, or purge.
 //!    Where the system has no barrier this is all that an ask does. An ask that follows another one keeps the greater wish,
-//!    and whoever takes the heap by it learns which.
+//!    and the thread that takes the heap by it learns which.
 //!
 //! Neither side waits for the other: an ask that the owner does not take off stays, and an owner that does not get its
 //! heap back takes another one.
@@ -115,7 +115,7 @@ impl Hold {
     }
 
     constructor! {
-        /// A right that nobody has, and nobody will.
+        /// The right to a heap that no thread ever enters.
         pub fn none() {
             Self {
                 state: AtomicU64::new(ABANDONED),
@@ -175,7 +175,7 @@ impl Hold {
         // Relaxed: as for [AD2]. [AD7]
         self.is_inside.store(true, Ordering::Relaxed);
         asymmetric::order();
-        // Relaxed: nobody else changes these states; a thread that asks after this sees `is_inside` by the fences. [AD8]
+        // Relaxed: no other thread changes these states; a thread that asks after this sees `is_inside` by the fences. [AD8]
         self.state.store(IN_USE, Ordering::Relaxed);
     }
 
@@ -194,7 +194,7 @@ impl Hold {
         // Relaxed: what follows is ordered by the release of the mailbox. An exchange, so that an ask is either before it,
         // and void, or finds this state. [AD9]
         self.state.swap(state, Ordering::Relaxed);
-        // Last, or a thread that asked before would find nobody inside.
+        // Last, or a thread that asked before would take the heap during this call.
         self.exit();
     }
 
