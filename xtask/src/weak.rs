@@ -13,9 +13,11 @@ use crate::source::{Source, is_word, item_end};
 use crate::tidy::{Row, is_library, rows};
 use crate::tree;
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long one run of one model may take.
@@ -65,37 +67,78 @@ pub(crate) fn run(labels: &[String]) -> Result<bool> {
     };
     tree::mirror(tree::root(), &copy.tree, &found.files)?;
     let runners = copy.build(&chosen)?;
-    let mut sound: Vec<(String, String)> = Vec::new();
-    let mut lines = Vec::new();
-    let mut all = true;
-    for row in chosen {
-        let outcome = one(&copy, &runners, row, &found, &mut sound);
-        all &= outcome.is_ok();
+    // Each model first with none weak.
+    let models: BTreeSet<Model<'_>> = chosen
+        .iter()
+        .filter_map(|row| Some((row.krate.as_str(), row.model.as_deref()?)))
+        .collect();
+    let models: Vec<Model<'_>> = models.into_iter().collect();
+    let unchanged = each(&models, |&model| {
+        match copy.test(&runners, model, "none")? {
+            Verdict::Passed => Ok(()),
+            other => Err(format!("`{}` does not pass unchanged ({other:?})", model.1)),
+        }
+    });
+    let sound: BTreeMap<Model<'_>, Result> = models.into_iter().zip(unchanged).collect();
+    let outcomes = each(&chosen, |row| {
         let label = &row.label;
-        lines.push(match outcome {
+        let outcome = one(&copy, &runners, row, &found, &sound);
+        let line = match &outcome {
             Ok(change) => format!(
                 "{label}: caught by {} ({change})",
                 row.model.as_deref().unwrap_or("")
             ),
             Err(reason) => format!("{label}: NOT caught: {reason}"),
-        });
-        println!("{}", lines[lines.len() - 1]);
+        };
+        println!("{line}");
+        (line, outcome.is_ok())
+    });
+    if let [_, _, ..] = outcomes.as_slice() {
+        println!();
+        for (line, _) in &outcomes {
+            println!("{line}");
+        }
     }
-    if lines.len() > 1 {
-        println!("\n{}", lines.join("\n"));
-    }
-    Ok(all)
+    Ok(outcomes.iter().all(|(_, caught)| *caught))
 }
 
-/// Runs the model of one label, first with none weak; gives what was weakened.
+/// A crate and one of its models.
+type Model<'a> = (&'a str, &'a str);
+
+/// Calls `run` for each of `items`, as many at once as there are cores; the results are in their order.
+fn each<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else {
+                return done;
+            };
+            done.push((at, run(item)));
+        }
+    };
+    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined
+            .flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Runs the model of one label; gives what was weakened.
 fn one(
     copy: &Copy,
     runners: &Runners,
     row: &Row,
     found: &Found,
-    sound: &mut Vec<(String, String)>,
+    sound: &BTreeMap<Model<'_>, Result>,
 ) -> Result<String> {
-    let model = row.model.as_ref().ok_or("its row names no model")?;
+    let model = row.model.as_deref().ok_or("its row names no model")?;
     let change = match found.changes.get(&row.label) {
         Some(change) => change.clone()?,
         None => {
@@ -105,20 +148,12 @@ fn one(
             ));
         }
     };
-    let runner = runners
-        .get(&row.krate)
-        .ok_or("Cargo named no program for the test `loom`")?;
-    let key = (row.krate.clone(), model.clone());
-    if !sound.contains(&key) {
-        match copy.test(runner, &row.krate, model, "none")? {
-            Verdict::Passed => sound.push(key),
-            other => return Err(format!("`{model}` does not pass unchanged ({other:?})")),
-        }
-    }
-    match copy.test(runner, &row.krate, model, &row.label)? {
+    let model = (row.krate.as_str(), model);
+    sound[&model].clone()?;
+    match copy.test(runners, model, &row.label)? {
         Verdict::Failed => Ok(change),
-        Verdict::Passed => Err(format!("`{model}` passes with {change}")),
-        Verdict::TimedOut => Err(format!("`{model}` ran past {} s", LIMIT.as_secs())),
+        Verdict::Passed => Err(format!("`{}` passes with {change}", model.1)),
+        Verdict::TimedOut => Err(format!("`{}` ran past {} s", model.1, LIMIT.as_secs())),
     }
 }
 
@@ -229,8 +264,11 @@ struct Copy {
 }
 
 impl Copy {
-    /// Runs the one model of `krate` called `model`, with the ordering of `label` weak.
-    fn test(&self, runner: &Path, krate: &str, model: &str, label: &str) -> Result<Verdict> {
+    /// Runs a model with the ordering of `label` weak.
+    fn test(&self, runners: &Runners, (krate, model): Model<'_>, label: &str) -> Result<Verdict> {
+        let runner = runners
+            .get(krate)
+            .ok_or("Cargo named no program for the test `loom`")?;
         let list = Cmd::new(runner)
             .quiet()
             .args(["--list", "--format", "terse"])
@@ -248,7 +286,10 @@ impl Copy {
             .env("LOOM_MAX_PREEMPTIONS", crate::loom::bound()?.to_string())
             .args(["--exact", &full, "--test-threads=1"])
             .into_inner();
-        run_limited(&mut command, &self.target.join("weak.log"))
+        let log = self
+            .target
+            .join(format!("weak-{krate}-{model}-{label}.log"));
+        run_limited(&mut command, &log)
     }
 
     /// Builds the models of the crates of `rows` and gives the programs that run them.
