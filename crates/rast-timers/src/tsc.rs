@@ -601,8 +601,8 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         if u128::from(anchor.slack) * mean > budget || anchor.nanos > LAST_NS {
             return None;
         }
-        let counts = (u128::from(longest) << FRACTION_BITS) / mean.max(1);
-        let counts = counts.min(budget / error.max(1));
+        let counts = (u128::from(longest) << FRACTION_BITS) / mean;
+        let counts = counts.min(budget / error);
         let nanos = (counts * mean) >> FRACTION_BITS;
         if nanos < u128::from(TscConfig::SHORTEST.as_nanos()) / 2 {
             return None;
@@ -623,10 +623,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
             } else {
                 current.last().max(anchor.nanos.saturating_add(unsure))
             },
-            pace: rate
-                .mean
-                .saturating_add(rate.error)
-                .min(rate.mean.saturating_mul(2)),
+            pace: rate.mean + rate.error,
             anchor,
             rate,
             ..Segment::dead(0)
