@@ -415,6 +415,28 @@ fn a_counter_that_stops_is_found_by_a_check() {
     checked(&machine, &clock);
 }
 
+/// An anchor that is taken while the counter stands looks as if it were pinned
+/// exactly, and a pace that is learned from there looks low.
+#[test]
+fn a_counter_that_stops_for_a_moment_is_left() {
+    for pause in (10_000..80_000).step_by(5_000) {
+        let (machine, clock) = counting();
+        machine.pass(150 * MS);
+        machine.change_pace(0);
+        let mut last = clock.now();
+        machine.pass(pause);
+        machine.change_pace(2_600);
+        for gap in [12_000, 36_000].repeat(20) {
+            machine.pass(gap);
+            let now = clock.now();
+            assert!(now >= last, "back from {last:?} to {now:?}");
+            last = now;
+        }
+        assert_eq!(clock.status(), TscStatus::Left(Unstable::Jumped));
+        machine.read(&clock);
+    }
+}
+
 #[test]
 fn a_counter_that_never_moves_is_left_before_it_is_used() {
     let machine = Machine::new(0);

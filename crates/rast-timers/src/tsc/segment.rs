@@ -58,6 +58,11 @@ impl Pace {
             error: u64::try_from(error).ok()?,
         })
     }
+
+    /// Whether both may be the pace of one sound counter.
+    pub(super) fn agrees(self, other: Self) -> bool {
+        self.mean.abs_diff(other.mean) <= self.error.saturating_add(other.error)
+    }
 }
 
 /// A piece of the clock: what it shows, and what is known of the reference.
