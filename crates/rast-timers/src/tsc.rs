@@ -59,7 +59,8 @@ pub enum Unstable {
     /// The count went back.
     WentBack,
     /// At an anchor the reference was outside of the interval: the counter or
-    /// the reference has jumped, or drifts more than the configured bound.
+    /// the reference has jumped, or drifts more than the configured bound. Or the
+    /// pace between the two has changed by more than that.
     Jumped,
     /// The reference went on and the count did not.
     Stuck,
@@ -93,12 +94,12 @@ pub enum TscStatus {
 ///
 /// It assumes that the counter, as each thread reads it, goes at one pace, and
 /// that the reference keeps within [`drift_ppm`](TscConfig::drift_ppm) of its
-/// mean pace. Each anchor tests that: where the reference lies outside of the
-/// interval, the clock leaves the counter at once, reads the reference from
-/// then on, and says so by [`status`](Self::status). So a counter that jumps
-/// while a virtual machine is moved or a laptop sleeps is believed for one
-/// segment at the longest, 1 ms by default; its intervals are wrong for that
-/// time. A counter that stops for good ends no segment; it is found by
+/// mean pace. Each anchor tests both. Where the reference lies outside of the
+/// interval, or the pace has changed by more, the clock leaves the counter at
+/// once, reads the reference from then on, and says so by
+/// [`status`](Self::status). So a counter that jumps while a virtual machine is
+/// moved or a laptop sleeps is believed for one segment at the longest, 1 ms by
+/// default; its intervals are wrong for that time. A counter that stops for good ends no segment; it is found by
 /// [`check`](Self::check) and by a [`TscGuard`].
 ///
 /// # Leaving the counter, and taking it up again
@@ -128,9 +129,10 @@ pub enum TscStatus {
 /// whose counters agree. Not covered are a count that goes back and stays inside of a
 /// segment, or less than a thousandth of a segment before it, and one that gains in
 /// one segment twice: first by less than the segment's length, seen by a reader, then
-/// by more. Between threads a reading may be off by the tens of
-/// nanoseconds in which a processor reorders, unless it is an
-/// [`interval`](Self::interval).
+/// by more. A counter that goes on at more than twice its pace can do the latter.
+///
+/// Between threads a reading may be off by the tens of nanoseconds in which a
+/// processor reorders, unless it is an [`interval`](Self::interval).
 ///
 /// # Cost
 ///
@@ -525,6 +527,11 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         let Some((rate, full)) = self.learn(writer.base, anchor) else {
             return false;
         };
+        // Where the base was replaced, `compare` has not tested the new pace.
+        if current.full > 0 && !rate.agrees(current.rate) {
+            self.leave(&mut writer, Unstable::Jumped);
+            return true;
+        }
         loop {
             let is_late = word.is_expired() || !current.covers(anchor.count);
             let is_done = if is_late {
@@ -601,8 +608,8 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         if u128::from(anchor.slack) * mean > budget || anchor.nanos > LAST_NS {
             return None;
         }
-        let counts = (u128::from(longest) << FRACTION_BITS) / mean.max(1);
-        let counts = counts.min(budget / error.max(1));
+        let counts = (u128::from(longest) << FRACTION_BITS) / mean;
+        let counts = counts.min(budget / error);
         let nanos = (counts * mean) >> FRACTION_BITS;
         if nanos < u128::from(TscConfig::SHORTEST.as_nanos()) / 2 {
             return None;
@@ -623,10 +630,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
             } else {
                 current.last().max(anchor.nanos.saturating_add(unsure))
             },
-            pace: rate
-                .mean
-                .saturating_add(rate.error)
-                .min(rate.mean.saturating_mul(2)),
+            pace: rate.mean + rate.error,
             anchor,
             rate,
             ..Segment::dead(0)

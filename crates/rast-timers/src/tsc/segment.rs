@@ -28,7 +28,8 @@ pub(super) struct Anchor {
     pub(super) slack: u64,
 }
 
-/// How far the reference moves in a count, and how wrong that may be.
+/// How far the reference moves in a count, and how wrong that may be: by `mean` at
+/// most.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub(super) mean: u64,
@@ -36,28 +37,31 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// The mean pace between two anchors; `None` if nothing, or less than
-    /// nothing, was counted or passed.
+    /// The mean pace between two anchors; `None` if that is not known to better
+    /// than a factor of two.
     pub(super) fn between(from: Anchor, to: Anchor, config: &TscConfig) -> Option<Self> {
-        let counts = to
-            .count
-            .checked_sub(from.count)
-            .filter(|&counts| counts > 0)?;
-        let nanos = to
-            .nanos
-            .checked_sub(from.nanos)
-            .filter(|&nanos| nanos > 0)?;
+        let counts = to.count.checked_sub(from.count)?;
+        let nanos = to.nanos.checked_sub(from.nanos)?;
+        let slack = from.slack.saturating_add(to.slack);
+        // The true distance is at least this.
+        let least = counts.checked_sub(slack).filter(|&least| least > 0)?;
         let mean = (u128::from(nanos) << FRACTION_BITS) / u128::from(counts);
-        let slack = u128::from(from.slack.saturating_add(to.slack));
-        // Each anchor's slack, and a nanosecond each that the reference rounds.
-        let unsure = slack * mean + (2 << FRACTION_BITS);
-        let drift = mean * u128::from(config.drift_ppm) / 1_000_000;
-        // Two more: for the roundings of these divisions.
-        let error = unsure / u128::from(counts) + drift + 2;
-        Some(Self {
+        // (nanos + 1) / least − nanos / counts. The reference rounds off up to a
+        // nanosecond at each anchor, so one between the two; the others here are
+        // for the rounding of `mean`, and of these divisions.
+        let unsure = u128::from(slack) * (mean + 1) + (1 << FRACTION_BITS);
+        let unsure = unsure / u128::from(least) + 2;
+        let drift = (mean + unsure) * u128::from(config.drift_ppm) / 1_000_000 + 1;
+        let error = unsure + drift;
+        (error <= mean).then_some(Self {
             mean: u64::try_from(mean).ok()?,
             error: u64::try_from(error).ok()?,
         })
+    }
+
+    /// Whether both may be the pace of one sound counter.
+    pub(super) fn agrees(self, other: Self) -> bool {
+        self.mean.abs_diff(other.mean) <= self.error.saturating_add(other.error)
     }
 }
 
