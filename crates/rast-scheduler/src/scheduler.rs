@@ -168,7 +168,7 @@ impl Scheduler {
         }
         let mut threads = self.threads.lock();
         self.halt(&mut threads);
-        let tasks = self.remote.0.empty(false);
+        let tasks = Shared::empty(&self.remote.0, false);
         self.remote.0.calm.notify_all();
         Ok(tasks.into_iter().map(Task).collect())
     }
@@ -252,7 +252,7 @@ impl Drop for Scheduler {
         if !self.is_worker() {
             let threads = mem::take(&mut *self.threads.lock());
             self.halt(&mut { threads });
-            self.remote.0.close();
+            Shared::close(&self.remote.0);
             return;
         }
         // A step dropped it: the last worker to leave ends the other tasks.

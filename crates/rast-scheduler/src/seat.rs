@@ -110,19 +110,27 @@ impl Seat {
         self.ends[self.worker][class].pop()
     }
 
-    /// Takes half of what is ready at the first worker that has something; returns whether there was one.
-    pub(crate) fn steal(&mut self) -> bool {
+    /// Takes half of what is ready at the first worker that has something, and returns the first of it, to be run at
+    /// once: if it were made ready here, it could be taken back and forth and never run.
+    pub(crate) fn steal(&mut self) -> Option<Owned> {
         let count = self.ends.len();
         for _ in 1..count {
             let victim = self.next_victim();
             for class in 0..CLASSES {
                 let theirs = self.ends[victim][class].len();
-                if theirs > 0 && self.take(victim, class, theirs.div_ceil(2)) {
-                    return true;
+                if theirs == 0 {
+                    continue;
+                }
+                let wanted = theirs.div_ceil(2).min(HAUL);
+                self.ends[victim][class].pop_into(&mut self.haul, wanted);
+                let mut haul = self.haul.drain(..);
+                if let Some(first) = haul.next() {
+                    self.ready[class].push_batch(haul);
+                    return Some(first);
                 }
             }
         }
-        false
+        None
     }
 
     /// Compares this worker's ready queues with those of one other, and takes half of the difference; returns

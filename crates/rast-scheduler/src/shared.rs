@@ -173,22 +173,26 @@ impl Shared {
         self.plan.try_lock()
     }
 
-    /// One round of the role at `now`; `None` if another worker has the role.
-    pub(crate) fn round(self: &Arc<Self>, now: u64, ready: impl FnMut(Owned)) -> Option<Round> {
-        let mut plan = self.try_role()?;
-        let before = self.next_due();
-        let round = plan.round(self, &self.fronts, now, ready);
+    /// One round of the role at `now`; lets the role go.
+    pub(crate) fn round(
+        this: &Arc<Self>,
+        mut plan: MutexGuard<'_, Plan>,
+        now: u64,
+        ready: impl FnMut(Owned),
+    ) -> Round {
+        let before = this.next_due();
+        let round = plan.round(this, &this.fronts, now, ready);
         // Relaxed: written by the role alone; the fences of the idle words order it for sleepers. [SW3]
-        self.next.store(round.next, Ordering::Relaxed);
+        this.next.store(round.next, Ordering::Relaxed);
         // Relaxed: as SW3. [SW4]
-        self.more.store(round.more, Ordering::Relaxed);
+        this.more.store(round.more, Ordering::Relaxed);
         // Relaxed: as SW3. [SW5]
-        self.timed.store(round.timed, Ordering::Relaxed);
+        this.timed.store(round.timed, Ordering::Relaxed);
         drop(plan);
         if round.next < before {
-            self.idle.hasten();
+            this.idle.hasten();
         }
-        Some(round)
+        round
     }
 
     /// Whether nothing is ready, running, posted, or waits for a deadline.
@@ -214,36 +218,36 @@ impl Shared {
     }
 
     /// Gives a seat back.
-    pub(crate) fn leave(self: &Arc<Self>, seat: Seat) {
+    pub(crate) fn leave(this: &Arc<Self>, seat: Seat) {
         let worker = seat.worker;
-        let mut crew = self.crew.lock();
-        self.exit(worker);
+        let mut crew = this.crew.lock();
+        this.exit(worker);
         crew.threads[worker] = None;
         crew.seats[worker] = Some(seat);
         let closes = crew.is_orphaned && crew.is_gone();
         drop(crew);
-        self.left.notify_all();
+        this.left.notify_all();
         if closes {
-            self.close();
+            Self::close(this);
         }
     }
 
     /// Takes all tasks out, the ready ones first, then by deadline. No worker is there.
-    pub(crate) fn empty(self: &Arc<Self>, close: bool) -> Vec<Owned> {
+    pub(crate) fn empty(this: &Arc<Self>, close: bool) -> Vec<Owned> {
         let (mut ready, mut waiting) = (Vec::new(), Vec::new());
-        let mut crew = self.crew.lock();
+        let mut crew = this.crew.lock();
         for seat in crew.seats.iter_mut().flatten() {
             seat.empty(&mut ready);
         }
         drop(crew);
-        let mut plan = self.plan.lock();
-        plan.empty(self, &self.fronts, close, &mut ready, &mut waiting);
+        let mut plan = this.plan.lock();
+        plan.empty(this, &this.fronts, close, &mut ready, &mut waiting);
         // Relaxed: as SW3. [SW10]
-        self.next.store(u64::MAX, Ordering::Relaxed);
+        this.next.store(u64::MAX, Ordering::Relaxed);
         // Relaxed: as SW3. [SW11]
-        self.more.store(false, Ordering::Relaxed);
+        this.more.store(false, Ordering::Relaxed);
         // Relaxed: as SW3. [SW12]
-        self.timed.store(0, Ordering::Relaxed);
+        this.timed.store(0, Ordering::Relaxed);
         drop(plan);
         waiting.sort_by_key(Owned::due);
         ready.append(&mut waiting);
@@ -251,9 +255,9 @@ impl Shared {
     }
 
     /// Ends all tasks, and refuses new ones.
-    pub(crate) fn close(self: &Arc<Self>) {
-        drop(self.empty(true));
-        self.calm.notify_all();
+    pub(crate) fn close(this: &Arc<Self>) {
+        drop(Self::empty(this, true));
+        this.calm.notify_all();
     }
 }
 

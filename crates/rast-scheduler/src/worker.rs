@@ -1,14 +1,15 @@
 //! The loop of a worker: steps, rounds of the role, stealing, sleep.
 
 use core::time::Duration;
-use rast_timers::primitive::sync::Arc;
 use rast_timers::primitive::sync::atomic::{AtomicU64, Ordering};
+use rast_timers::primitive::sync::{Arc, MutexGuard};
 use rast_timers::primitive::thread;
 
 use crate::cx::Cx;
 use crate::idle::{Idle, STOP};
 use crate::next::Next;
 use crate::owned::{NEVER, NOW, Owned, Ran, nanos};
+use crate::plan::Plan;
 use crate::seat::Seat;
 use crate::shared::Shared;
 use crate::status::{ABORTED, SIGNALED, WOKEN};
@@ -28,6 +29,16 @@ pub(crate) struct Worker<'a> {
     stolen: u64,
 }
 
+/// What a worker finds that is about to sleep.
+enum Work<'a> {
+    /// Nothing, or nothing that another worker does not have in hand.
+    None { is_role_taken: bool },
+    /// Something that is found without the role.
+    Elsewhere,
+    /// The role is free, and has something to move at this time.
+    Role(MutexGuard<'a, Plan>, u64),
+}
+
 /// Works on `seat` until the scheduler stops, and gives the seat back.
 pub(crate) fn work(shared: &Arc<Shared>, seat: Seat) {
     let counts = &shared.counts[seat.worker];
@@ -42,10 +53,10 @@ pub(crate) fn work(shared: &Arc<Shared>, seat: Seat) {
     };
     worker.run();
     worker.count();
-    shared.leave(worker.seat);
+    Shared::leave(shared, worker.seat);
 }
 
-impl Worker<'_> {
+impl<'a> Worker<'a> {
     fn run(&mut self) {
         let mut vain = 0;
         let mut then = self.shared.now();
@@ -59,9 +70,10 @@ impl Worker<'_> {
                 vain = 0;
                 self.stolen += u64::from(self.seat.balance());
                 self.count();
-            } else if self.seat.steal() {
+            } else if let Some(task) = self.seat.steal() {
                 vain = 0;
                 self.stolen += 1;
+                self.run_stolen(task);
             } else if vain < SEARCHES {
                 vain += 1;
                 thread::yield_now();
@@ -92,6 +104,19 @@ impl Worker<'_> {
         }
         self.steps += ran as u64;
         ran
+    }
+
+    /// Runs a step of a task that was taken from another worker.
+    fn run_stolen(&mut self, task: Owned) {
+        let asleep = self.shared.idle().look();
+        if asleep & STOP != 0 {
+            return self.seat.push(task);
+        }
+        if asleep != 0 {
+            self.share();
+        }
+        self.step(task);
+        self.steps += 1;
     }
 
     /// Sizes the next batch so that it lasts as long as it should at the pace of this one.
@@ -171,10 +196,14 @@ impl Worker<'_> {
         if !self.shared.has_posted() && now < self.shared.next_due() {
             return false;
         }
+        let role = self.shared.try_role();
+        role.is_some_and(|role| self.round_by(role, now))
+    }
+
+    /// A round of the role, which this worker has.
+    fn round_by(&mut self, role: MutexGuard<'a, Plan>, now: u64) -> bool {
         let seat = &mut self.seat;
-        let Some(round) = self.shared.round(now, |task| seat.push(task)) else {
-            return false;
-        };
+        let round = Shared::round(self.shared, role, now, |task| seat.push(task));
         self.rounds += 1;
         round.moved || round.more
     }
@@ -185,32 +214,51 @@ impl Worker<'_> {
         let (shared, worker) = (self.shared, self.seat.worker);
         let idle = shared.idle();
         let is_sure = idle.announce(worker);
-        if !self.has_work() {
-            self.sleeps += 1;
-            shared.calm.notify_all();
-            let keeps = shared.next_due() != u64::MAX && idle.keep(worker);
-            // Read after the name of the keeper is written: see `Idle::hasten`.
-            let limit = if keeps {
-                let left = shared.next_due().saturating_sub(shared.now());
-                Some(Duration::from_nanos(left))
-            } else {
-                None
-            };
-            if limit != Some(Duration::ZERO) {
-                Idle::sleep(&self.seat.parker, limit, is_sure);
+        match self.look() {
+            Work::Elsewhere => idle.rise(worker),
+            Work::Role(role, now) => {
+                idle.rise(worker);
+                self.round_by(role, now);
+            }
+            Work::None { is_role_taken } => {
+                self.sleeps += 1;
+                shared.calm.notify_all();
+                // Beside a role that is taken no deadline is kept: one that is due would end the sleep at once, again
+                // and again, until its holder goes on.
+                let keeps = !is_role_taken && shared.next_due() != u64::MAX && idle.keep(worker);
+                // Read after the name of the keeper is written: see `Idle::hasten`.
+                let left = || shared.next_due().saturating_sub(shared.now());
+                let limit = keeps.then(|| Duration::from_nanos(left()));
+                if limit != Some(Duration::ZERO) {
+                    Idle::sleep(&self.seat.parker, limit, is_sure);
+                }
+                idle.rise(worker);
             }
         }
-        idle.rise(worker);
     }
 
-    /// Whether this worker has a reason to stay awake. After its announcement.
-    fn has_work(&self) -> bool {
+    /// Looks for a reason to stay awake. After the announcement.
+    ///
+    /// A role that is found free is kept: if it were only tried, two workers could find it taken by each other's trial,
+    /// again and again. Who has a role that is found taken looks at the queues after it let the role go, and sees
+    /// the announcement.
+    fn look(&self) -> Work<'a> {
         let shared = self.shared;
         if shared.idle().is_stopping() || self.seat.others_have_ready() {
-            return true;
+            return Work::Elsewhere;
         }
-        // Who has the role looks at the queues after it let the role go, and sees the announcement.
-        (shared.has_posted() || shared.next_due() <= shared.now()) && shared.try_role().is_some()
+        let now = shared.now();
+        if !shared.has_posted() && now < shared.next_due() {
+            return Work::None {
+                is_role_taken: false,
+            };
+        }
+        match shared.try_role() {
+            Some(role) => Work::Role(role, now),
+            None => Work::None {
+                is_role_taken: true,
+            },
+        }
     }
 
     /// Publishes the counts.

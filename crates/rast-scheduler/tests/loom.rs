@@ -55,10 +55,11 @@ fn a_wake_up_publishes() {
             theirs.data.write(1);
             theirs.status.raise(WOKEN)
         });
-        if task.status.has(WOKEN) {
-            assert!(task.status.begin());
-            assert_eq!(task.data.read(), 1);
+        while !task.status.has(WOKEN) {
+            thread::yield_now();
         }
+        assert!(task.status.begin());
+        assert_eq!(task.data.read(), 1);
         assert_eq!(waker.join().unwrap(), Found::Set);
     });
 }
@@ -94,9 +95,10 @@ fn a_signal_publishes() {
             theirs.data.write(1);
             theirs.status.raise(SIGNALED);
         });
-        if task.status.take_signal() {
-            assert_eq!(task.data.read(), 1);
+        while !task.status.take_signal() {
+            thread::yield_now();
         }
+        assert_eq!(task.data.read(), 1);
         sender.join().unwrap();
     });
 }
@@ -136,9 +138,10 @@ fn a_claim_sees_the_wait() {
             theirs.data.write(1);
             theirs.status.wait()
         });
-        if task.status.claim() {
-            assert_eq!(task.data.read(), 1);
+        while !task.status.claim() {
+            thread::yield_now();
         }
+        assert_eq!(task.data.read(), 1);
         assert!(role.join().unwrap());
     });
 }
