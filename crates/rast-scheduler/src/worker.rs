@@ -79,7 +79,6 @@ impl<'a> Worker<'a> {
                 thread::yield_now();
             } else {
                 vain = 0;
-                self.count();
                 self.sleep();
             }
         }
@@ -222,6 +221,7 @@ impl<'a> Worker<'a> {
             }
             Work::None { is_role_taken } => {
                 self.sleeps += 1;
+                self.count();
                 shared.calm.notify_all();
                 // Beside a role that is taken no deadline is kept: one that is due would end the sleep at once, again
                 // and again, until its holder goes on.

@@ -138,6 +138,18 @@ fn the_number_of_workers_is_bounded() {
     assert_eq!(scheduler.stats().workers.len(), MAX_WORKERS);
 }
 
+/// A worker that sleeps has counted its sleep, and the steps before it.
+#[test]
+fn a_sleeping_worker_has_counted() {
+    let scheduler = Scheduler::new(1).unwrap();
+    scheduler.post(Task::new(|_| Next::Exit)).unwrap();
+    assert!(scheduler.wait_idle(LONG));
+    crate::support::until("the counts", || {
+        let worker = scheduler.stats().workers[0];
+        worker.steps == 1 && worker.sleeps > 0
+    });
+}
+
 /// No thread polls: a scheduler that waits sleeps.
 #[test]
 fn idle_workers_sleep() {
