@@ -84,6 +84,10 @@ pub(crate) struct Header {
 
 rast_timers::queue::impl_node!(Header { link });
 
+/// What the docs promise of a task beside its body.
+#[cfg(all(target_pointer_width = "64", not(rast_loom)))]
+const _: () = assert!(size_of::<Header>() <= 64);
+
 /// No entry in the wait store; no store uses this slot.
 const NOWHERE: u32 = u32::MAX;
 
