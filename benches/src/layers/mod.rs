@@ -4,6 +4,7 @@ pub(crate) mod alloc;
 mod msgpass;
 mod primitive;
 mod queue;
+mod scheduler;
 mod sharder;
 mod timers;
 
@@ -17,6 +18,7 @@ const LAYERS: &[Layer] = &[
     ("alloc", alloc::scenarios),
     ("queue", |_| queue::scenarios()),
     ("timers", |_| timers::scenarios()),
+    ("scheduler", |_| scheduler::scenarios()),
     ("sharder", |_| sharder::scenarios()),
     ("msgpass", |_| msgpass::scenarios()),
 ];

@@ -24,6 +24,7 @@
 //! | [`EventCount`] | sleep until a condition holds that changes without a lock |
 //! | [`Snapshot`] | a value replaced whole, read without waiting |
 //! | [`model`] | one scenario under loom, shuttle or std |
+//! | [`explore`](mod@explore) | every state of a protocol that is written as a state machine |
 //!
 //! # When to use it
 //!
@@ -126,6 +127,8 @@ mod signal;
 #[cfg(feature = "std")]
 mod snapshot;
 
+#[cfg(feature = "std")]
+pub mod explore;
 #[cfg(feature = "std")]
 pub mod model;
 

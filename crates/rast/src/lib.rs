@@ -24,6 +24,8 @@
 //!   primitive  0          atomics, cells, parking: std, loom or shuttle
 //! ```
 //!
+//! Beside the tower, on `timers`: `scheduler`, tasks with deadlines, wake-ups and signals.
+//!
 //! A crate knows the one directly beneath it and re-exports all that is below, so
 //! `rast_sharder::queue` and `rast::queue` are the same crate and versions cannot drift apart.
 //!
@@ -35,6 +37,7 @@
 //! | your own units of work, moved between threads while they run | `rast-sharder` | [`sharder::Sharder`] |
 //! | to time every message without a clock reading for each, with a stated error | `rast-timers` | [`timers::PeriodicTimer`], [`timers::StartFinishTimer`] |
 //! | deadlines that can be cancelled, from other threads too | `rast-timers` | [`timers::DeadlineStore`], [`timers::remote`] |
+//! | many small tasks that wait for deadlines, wake-ups and signals | `rast-scheduler` | [`scheduler::Scheduler`] |
 //! | a bounded ring between two threads | `rast-queue` | [`queue::spsc`] |
 //! | an unbounded queue between many threads | `rast-queue` | [`queue::Queue`] |
 //! | an unbounded queue with one thread on a side, or both | `rast-queue` | [`queue::mpsc`], [`queue::spmc`], [`queue::spsc::segmented`] |
@@ -131,10 +134,11 @@
 //!
 //! | feature | gives | costs |
 //! | --- | --- | --- |
-//! | `std` | threads, parking, locks, the system's clock; needed by `sharder` and `msgpass` | `parking_lot`, `crossbeam-epoch` |
+//! | `std` | threads, parking, locks, the system's clock; needed by `scheduler`, `sharder` and `msgpass` | `parking_lot`, `crossbeam-epoch` |
 //! | `alloc` | [`alloc`] | `allocator-api2` |
 //! | `queue` | [`queue`] | no other crate |
 //! | `timers` | [`timers`] | no other crate |
+//! | `scheduler` | [`scheduler`] | no other crate |
 //! | `sharder` | [`sharder`] | `hashbrown` |
 //! | `msgpass` | [`msgpass`] | no other crate |
 //!
@@ -164,6 +168,10 @@ pub use rast_queue as queue;
 #[cfg(feature = "timers")]
 #[doc(inline)]
 pub use rast_timers as timers;
+
+#[cfg(feature = "scheduler")]
+#[doc(inline)]
+pub use rast_scheduler as scheduler;
 
 #[cfg(feature = "sharder")]
 #[doc(inline)]

@@ -1,45 +1,20 @@
-//! Visits every state of a model, in breadth, so that the first fault found has the shortest trace.
-//!
-//! Visited states are kept as fingerprints of 128 bits. The edges are kept too, because two questions are about the
-//! graph and not about a state:
-//!
-//! - Lock-freedom. An operation that is finished never comes back, so a cycle is an execution in which some threads
-//!   step for ever and none finishes anything. A finite graph without one is a protocol that, with any threads stopped
-//!   anywhere, lets the others finish. The longest path bounds the steps of all threads together.
-//! - A thread alone. From each state, each thread by itself reaches the end of its operation; the longest of these
-//!   runs is reported.
+//! The model of the queue as a machine of the explorer: what is noted and checked, and how a step reads in a trace.
 
-use std::collections::HashMap;
-use std::fmt::{self, Write as _};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::fmt::Write as _;
+
+pub(crate) use rast_queue::primitive::explore::Limits;
+use rast_queue::primitive::explore::{self, Machine};
 
 use super::machine::Model;
 use super::probe::Prober;
-use super::state::{At, POOL, State, THREADS};
+use super::state::{At, POOL, Slot, State, Word};
 
-const NOWHERE: u32 = u32::MAX;
+pub(crate) type Explored = explore::Explored<Notes>;
+pub(crate) use explore::Fault;
 
-/// How to explore.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// More states than this end the exploration with a fault.
-    pub(crate) states: usize,
-    /// Only schedules with at most so many switches away from a thread inside of an operation.
-    pub(crate) preemptions: Option<u8>,
-    /// Drains and polls where at most one thread is inside of an operation.
-    pub(crate) probes: bool,
-}
-
-/// What an exploration without a fault saw.
+/// What all states came to.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Explored {
-    pub(crate) states: usize,
-    pub(crate) edges: usize,
-    pub(crate) probes: usize,
-    /// The longest path from the beginning to an end.
-    pub(crate) longest: u32,
-    /// The longest run of one thread alone to the end of its operation.
-    pub(crate) alone: u32,
+pub(crate) struct Notes {
     /// How far the indices went past the slots.
     pub(crate) tail_over: u8,
     pub(crate) head_over: u8,
@@ -47,298 +22,79 @@ pub(crate) struct Explored {
     pub(crate) recycled: u8,
 }
 
-impl fmt::Display for Explored {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "states={} edges={} probes={} longest={} alone={} over tail={} head={} retired={}",
-            self.states,
-            self.edges,
-            self.probes,
-            self.longest,
-            self.alone,
-            self.tail_over,
-            self.head_over,
-            self.recycled
-        )
-    }
-}
-
-/// A fault, and the shortest way to it.
-#[derive(Debug)]
-pub(crate) struct Fault {
-    pub(crate) what: String,
-    pub(crate) trace: String,
-    pub(crate) steps: usize,
-    pub(crate) states: usize,
-}
-
-#[derive(Default)]
-struct Identity(u64);
-
-impl Hasher for Identity {
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("keys are fingerprints");
-    }
-
-    fn write_u128(&mut self, fingerprint: u128) {
-        self.0 = fingerprint as u64;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-/// A state, and what a bound on preemptions needs to know of the way to it.
-#[derive(Clone, Copy)]
-struct Node {
-    id: u32,
-    state: State,
-    last: u8,
-    preemptions: u8,
-}
-
-pub(crate) struct Explorer<'a> {
+/// A model with what tries its states out.
+struct Probed<'a> {
     model: &'a Model,
-    limits: Limits,
     prober: Prober,
-    /// The steps before the first state.
-    prologue: Vec<usize>,
-    ids: HashMap<u128, u32, BuildHasherDefault<Identity>>,
-    /// By state: where it was first reached from, and by whom.
-    origins: Vec<(u32, u8)>,
-    /// By state: where each thread leads, and whether that step finished its operation.
-    steps: Vec<[u32; THREADS]>,
-    finishing: Vec<u8>,
-    explored: Explored,
 }
 
 /// Explores `model`; a fault is what the protocol promises not to do.
 pub(crate) fn explore(model: &Model, limits: Limits) -> Result<Explored, Fault> {
-    let mut explorer = Explorer {
-        model,
-        limits,
-        prober: Prober::new(model),
-        prologue: Vec::new(),
-        ids: HashMap::default(),
-        origins: Vec::new(),
-        steps: Vec::new(),
-        finishing: Vec::new(),
-        explored: Explored::default(),
-    };
-    explorer.visit_all()?;
-    explorer.judge_graph()?;
-    Ok(explorer.explored)
+    let prober = Prober::new(model);
+    explore::explore(&Probed { model, prober }, limits)
 }
 
-impl Explorer<'_> {
-    fn visit_all(&mut self) -> Result<(), Fault> {
-        let mut state = State::new(self.model.slots);
-        while state.threads[0].operation < self.model.prologue {
-            self.prologue.push(0);
-            if let Err(what) = self.model.step(&mut state, 0) {
-                return Err(self.fault(what, NOWHERE, None));
-            }
-        }
-        let mut level = Vec::new();
-        self.meet(state, u8::MAX, 0, (NOWHERE, 0), &mut level);
-        while !level.is_empty() {
-            let mut next = Vec::new();
-            for node in &level {
-                self.expand(node, &mut next)?;
-            }
-            level = next;
-        }
-        self.explored.states = self.origins.len();
-        Ok(())
+impl Machine for Probed<'_> {
+    type State = State;
+    type Notes = Notes;
+
+    fn threads(&self) -> usize {
+        self.model.threads()
     }
 
-    fn expand(&mut self, node: &Node, next: &mut Vec<Node>) -> Result<(), Fault> {
-        if self.limits.probes {
-            match self.prober.probe(&node.state) {
-                Ok(made) => self.explored.probes += usize::from(made),
-                Err(what) => return Err(self.fault(what, node.id, None)),
-            }
-        }
-        for thread in 0..self.model.threads() {
-            if self.model.is_done(&node.state, thread) {
-                continue;
-            }
-            let mut preemptions = node.preemptions;
-            if let Some(most) = self.limits.preemptions {
-                let last = usize::from(node.last);
-                if last < THREADS && last != thread && node.state.threads[last].at != At::Begin {
-                    preemptions += 1;
-                }
-                if preemptions > most {
-                    continue;
-                }
-            }
-            let mut state = node.state;
-            let stepped = self.model.step(&mut state, thread);
-            if let Err(what) = stepped.and_then(|()| self.model.check_bounds(&state)) {
-                return Err(self.fault(what, node.id, Some(thread)));
-            }
-            let finishes = state.threads[thread].operation != node.state.threads[thread].operation;
-            let id = self.meet(
-                state,
-                thread as u8,
-                preemptions,
-                (node.id, thread as u8),
-                next,
-            );
-            self.steps[node.id as usize][thread] = id;
-            self.finishing[node.id as usize] |= u8::from(finishes) << thread;
-            self.explored.edges += 1;
-            if self.origins.len() > self.limits.states {
-                let what = format!("more than {} states", self.limits.states);
-                return Err(self.fault(what, id, None));
-            }
-        }
-        Ok(())
+    fn start(&self) -> State {
+        State::new(self.model.slots)
     }
 
-    /// The number of a state; a new one is to be expanded.
-    fn meet(
-        &mut self,
-        state: State,
-        last: u8,
-        preemptions: u8,
-        origin: (u32, u8),
-        next: &mut Vec<Node>,
-    ) -> u32 {
-        let mut key = state.fingerprint();
-        if self.limits.preemptions.is_some() {
-            key ^= u128::from(last) << 64 | u128::from(preemptions) << 72;
-        }
-        let id = self.origins.len() as u32;
-        let known = *self.ids.entry(key).or_insert(id);
-        if known != id {
-            return known;
-        }
-        let explored = &mut self.explored;
-        explored.tail_over = explored
-            .tail_over
-            .max(state.tail.index.saturating_sub(self.model.slots));
-        explored.head_over = explored
-            .head_over
-            .max(state.head.index.saturating_sub(self.model.slots));
-        explored.recycled = explored.recycled.max(state.retired);
-        self.origins.push(origin);
-        self.steps.push([NOWHERE; THREADS]);
-        self.finishing.push(0);
-        next.push(Node {
-            id,
-            state,
-            last,
-            preemptions,
-        });
-        id
+    fn prologue(&self, state: &State) -> Option<usize> {
+        (state.threads[0].operation < self.model.prologue).then_some(0)
     }
 
-    /// Cycles, the longest path, and the runs of one thread alone.
-    fn judge_graph(&mut self) -> Result<(), Fault> {
-        let count = self.steps.len();
-        let mut incoming = vec![0_u8; count];
-        for &to in self.steps.iter().flatten().filter(|&&to| to != NOWHERE) {
-            // A state has few predecessors: at most a handful per thread, each by one step.
-            incoming[to as usize] = incoming[to as usize]
-                .checked_add(1)
-                .expect("few predecessors");
-        }
-        let mut order = Vec::with_capacity(count);
-        order.push(0_u32);
-        let mut at = 0;
-        while at < order.len() {
-            for &to in self.steps[order[at] as usize]
-                .iter()
-                .filter(|&&to| to != NOWHERE)
-            {
-                incoming[to as usize] -= 1;
-                if incoming[to as usize] == 0 {
-                    order.push(to);
-                }
-            }
-            at += 1;
-        }
-        if let Some(stuck) = incoming.iter().position(|&left| left != 0) {
-            let what = "threads can step for ever without finishing anything".into();
-            return Err(self.fault(what, stuck as u32, None));
-        }
-        let mut longest = vec![0_u32; count];
-        let mut alone = vec![[0_u32; THREADS]; count];
-        for &id in order.iter().rev() {
-            let id = id as usize;
-            for (thread, &to) in self.steps[id].iter().enumerate() {
-                if to == NOWHERE {
-                    continue;
-                }
-                longest[id] = longest[id].max(longest[to as usize] + 1);
-                let finishes = self.finishing[id] >> thread & 1 != 0;
-                let rest = if finishes {
-                    0
-                } else {
-                    alone[to as usize][thread]
-                };
-                alone[id][thread] = rest + 1;
-                self.explored.alone = self.explored.alone.max(rest + 1);
-            }
-        }
-        self.explored.longest = longest[0];
-        Ok(())
+    fn is_enabled(&self, state: &State, thread: usize) -> bool {
+        !self.model.is_done(state, thread)
     }
 
-    /// The way to state `id`, with the step that failed after it.
-    fn fault(&self, what: String, id: u32, failing: Option<usize>) -> Fault {
-        let mut way = Vec::new();
-        let mut at = id;
-        while at != NOWHERE {
-            let (from, thread) = self.origins[at as usize];
-            way.extend((from != NOWHERE).then_some(usize::from(thread)));
-            at = from;
-        }
-        way.extend(self.prologue.iter().rev());
-        way.reverse();
-        way.extend(failing);
-        Fault {
-            trace: trace(self.model, &way),
-            steps: way.len(),
-            states: self.origins.len(),
-            what,
-        }
+    fn step(&self, state: &mut State, thread: usize) -> Result<bool, String> {
+        let operation = state.threads[thread].operation;
+        self.model.step(state, thread)?;
+        Ok(state.threads[thread].operation != operation)
     }
-}
 
-/// A schedule, step by step, with what each step changed.
-pub(crate) fn trace(model: &Model, way: &[usize]) -> String {
-    let mut state = State::new(model.slots);
-    let mut text = String::new();
-    for &thread in way {
-        let before = state;
+    fn is_inside(&self, state: &State, thread: usize) -> bool {
+        state.threads[thread].at != At::Begin
+    }
+
+    fn check(&self, state: &State) -> Result<(), String> {
+        self.model.check_bounds(state)
+    }
+
+    fn probe(&self, state: &State) -> Result<bool, String> {
+        self.prober.probe(state)
+    }
+
+    fn note(&self, state: &State, notes: &mut Notes) {
+        let slots = self.model.slots;
+        notes.tail_over = notes.tail_over.max(state.tail.index.saturating_sub(slots));
+        notes.head_over = notes.head_over.max(state.head.index.saturating_sub(slots));
+        notes.recycled = notes.recycled.max(state.retired);
+    }
+
+    fn describe(&self, before: &State, thread: usize, after: &State) -> String {
         let local = &before.threads[thread];
-        let operation = model.programs[thread][usize::from(local.operation)];
-        let outcome = model.step(&mut state, thread);
+        let operation = self.model.programs[thread][usize::from(local.operation)];
         let at = if local.at == At::Begin {
             operation.first()
         } else {
             local.at
         };
-        write!(text, "  thread {thread} {operation:?}: {at:?}").unwrap();
-        changes(&mut text, &before, &state);
-        if state.threads[thread].operation != local.operation {
-            text.push_str("  [returns]");
-        }
-        if let Err(what) = outcome {
-            write!(text, "  ** {what}").unwrap();
-        }
-        text.push('\n');
+        let mut text = format!("{operation:?}: {at:?}");
+        changes(&mut text, before, after);
+        text
     }
-    text
 }
 
 fn changes(text: &mut String, before: &State, after: &State) {
-    let word = |word: super::state::Word| {
+    let word = |word: Word| {
         let closed = if word.closed { " CLOSED" } else { "" };
         format!("({} {}{closed})", word.segment, word.index)
     };
@@ -373,7 +129,7 @@ fn changes(text: &mut String, before: &State, after: &State) {
             new.control.to_string(),
         );
         for (index, (old, new)) in old.slots.iter().zip(&new.slots).enumerate() {
-            let show = |slot: &super::state::Slot| format!("{}/{}", slot.value, slot.state);
+            let show = |slot: &Slot| format!("{}/{}", slot.value, slot.state);
             change(name(&format!("slot{index}")), show(old), show(new));
         }
     }

@@ -280,84 +280,9 @@ impl State {
             .filter(|&address| self.segments[usize::from(address) - 1].allocated)
             .fold(0, |found, address| found | bit(address))
     }
-
-    /// 128 bits that stand for the state.
-    pub(crate) fn fingerprint(&self) -> u128 {
-        let mut hasher = Mixer::default();
-        self.hash(&mut hasher);
-        hasher.both()
-    }
 }
 
 /// The bit of an address; none for null.
 pub(crate) fn bit(address: u8) -> u8 {
     if address == 0 { 0 } else { 1 << (address - 1) }
-}
-
-/// Two multiplicative hashes of what is written, eight bytes at a time.
-struct Mixer {
-    word: u64,
-    filled: u32,
-    one: u64,
-    other: u64,
-}
-
-impl Default for Mixer {
-    fn default() -> Self {
-        Self {
-            word: 0,
-            filled: 0,
-            one: 0x243f_6a88_85a3_08d3,
-            other: 0x1319_8a2e_0370_7344,
-        }
-    }
-}
-
-impl Mixer {
-    fn mix(&mut self) {
-        self.one = (self.one ^ self.word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.one ^= self.one >> 29;
-        self.other = (self.other.rotate_left(23) ^ self.word).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        self.other ^= self.other >> 32;
-        self.word = 0;
-        self.filled = 0;
-    }
-
-    fn both(mut self) -> u128 {
-        self.mix();
-        self.mix();
-        u128::from(self.one) << 64 | u128::from(self.other)
-    }
-}
-
-impl Hasher for Mixer {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u8(byte);
-        }
-    }
-
-    fn write_u8(&mut self, byte: u8) {
-        self.word |= u64::from(byte) << self.filled;
-        self.filled += 8;
-        if self.filled == 64 {
-            self.mix();
-        }
-    }
-
-    fn write_i8(&mut self, byte: i8) {
-        self.write_u8(byte.cast_unsigned());
-    }
-
-    fn write_usize(&mut self, small: usize) {
-        self.write_u8(small as u8);
-    }
-
-    fn write_isize(&mut self, small: isize) {
-        self.write_u8(small as u8);
-    }
-
-    fn finish(&self) -> u64 {
-        self.one
-    }
 }

@@ -1,0 +1,24 @@
+//! rast-scheduler: the loads of the source's benches against its trivial twin, tokio and async-executor.
+//!
+//! Worker i stands on processor i modulo the processors, and the thread that posts on the one after the last worker's.
+//! Tasks are made before the time runs, and each frees its memory when it ends, in every contender that can keep
+//! tasks; tokio and async-executor make theirs when they are posted.
+
+mod contenders;
+#[cfg(all(rast_rivals, feature = "rivals"))]
+mod rivals;
+mod steps;
+mod twin;
+mod waits;
+
+use crate::harness::Scenario;
+
+const LAYER: &str = "scheduler";
+
+/// The scenarios of this layer.
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    [steps::scenarios(), waits::scenarios()]
+        .into_iter()
+        .flatten()
+        .collect()
+}

@@ -1,0 +1,570 @@
+//! Visits every state of a protocol that is written as a state machine.
+//!
+//! loom runs the code in every interleaving, which is too many where a protocol has more than a few steps. Here the
+//! protocol is a [`Machine`] by hand: a state is a small value, and a step of a thread one access to what is shared. Equal
+//! states are visited once, so millions of them take seconds. Orderings weaker than sequential consistency are
+//! loom's affair.
+//!
+//! States are visited in breadth, so that the first fault found has the shortest trace, and are kept as fingerprints of
+//! 128 bits. The edges are kept too, because two questions are about the graph and not about a state:
+//!
+//! - Progress. A cycle is an execution in which some threads step for ever and none finishes anything. A finite graph
+//!   without one is a protocol that, with any threads stopped anywhere, lets the others come to their end. The longest
+//!   path bounds the steps of all threads together.
+//! - A thread alone. From each state, each thread by itself reaches the end of its operation, if nothing it waits
+//!   for stands in its way; the longest of these runs is reported.
+
+use core::fmt::{self, Write as _};
+use core::hash::{BuildHasherDefault, Hash, Hasher};
+use std::collections::HashMap;
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+const NOWHERE: u32 = u32::MAX;
+
+/// A protocol: what its threads do, one access to what is shared at a time.
+///
+/// ```
+/// use rast_primitive::explore::{Limits, Machine, explore};
+///
+/// /// Two threads that add one by a load and a store.
+/// struct Adds;
+///
+/// #[derive(Clone, Copy, Hash)]
+/// struct State {
+///     sum: u8,
+///     seen: [Option<u8>; 2],
+///     is_done: [bool; 2],
+/// }
+///
+/// impl Machine for Adds {
+///     type State = State;
+///     type Notes = ();
+///
+///     fn threads(&self) -> usize {
+///         2
+///     }
+///     fn start(&self) -> State {
+///         State { sum: 0, seen: [None; 2], is_done: [false; 2] }
+///     }
+///     fn is_enabled(&self, state: &State, thread: usize) -> bool {
+///         !state.is_done[thread]
+///     }
+///     fn step(&self, state: &mut State, thread: usize) -> Result<bool, String> {
+///         match state.seen[thread] {
+///             None => state.seen[thread] = Some(state.sum),
+///             Some(seen) => {
+///                 state.sum = seen + 1;
+///                 state.is_done[thread] = true;
+///             }
+///         }
+///         Ok(state.is_done[thread])
+///     }
+///     fn check_end(&self, state: &State) -> Result<(), String> {
+///         if state.sum == 2 { Ok(()) } else { Err(format!("the sum is {}", state.sum)) }
+///     }
+///     fn describe(&self, before: &State, thread: usize, _: &State) -> String {
+///         format!("sees {:?}", before.seen[thread])
+///     }
+/// }
+///
+/// let fault = explore(&Adds, Limits::new(1000)).unwrap_err();
+/// assert_eq!((fault.what.as_str(), fault.steps), ("the sum is 1", 4));
+/// ```
+pub trait Machine {
+    /// Everything, the threads' own places and words included.
+    type State: Copy + Hash;
+
+    /// What [`note`](Self::note) keeps of all states.
+    type Notes: Default;
+
+    /// How many threads there are.
+    fn threads(&self) -> usize;
+
+    /// The first state.
+    fn start(&self) -> Self::State;
+
+    /// The thread that takes so many steps before any other begins; a trace shows them.
+    fn prologue(&self, state: &Self::State) -> Option<usize> {
+        let _ = state;
+        None
+    }
+
+    /// Whether `thread` can make a step: it is not at its end, and what it waits for has come.
+    fn is_enabled(&self, state: &Self::State, thread: usize) -> bool;
+
+    /// Makes one step of a thread that is enabled; returns whether it finished an operation by it.
+    ///
+    /// # Errors
+    ///
+    /// What the protocol promises not to do.
+    fn step(&self, state: &mut Self::State, thread: usize) -> Result<bool, String>;
+
+    /// Whether `thread` is inside of an operation: to switch away from it is a preemption.
+    fn is_inside(&self, state: &Self::State, thread: usize) -> bool {
+        let _ = (state, thread);
+        false
+    }
+
+    /// What holds in every state.
+    ///
+    /// # Errors
+    ///
+    /// What does not.
+    fn check(&self, state: &Self::State) -> Result<(), String> {
+        let _ = state;
+        Ok(())
+    }
+
+    /// What holds where no thread is enabled.
+    ///
+    /// # Errors
+    ///
+    /// What does not.
+    fn check_end(&self, state: &Self::State) -> Result<(), String> {
+        let _ = state;
+        Ok(())
+    }
+
+    /// Tries something out on a state; returns whether there was something to try.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong.
+    fn probe(&self, state: &Self::State) -> Result<bool, String> {
+        let _ = state;
+        Ok(false)
+    }
+
+    /// Takes notes of a new state.
+    fn note(&self, state: &Self::State, notes: &mut Self::Notes) {
+        let _ = (state, notes);
+    }
+
+    /// One step in words, for a trace.
+    fn describe(&self, before: &Self::State, thread: usize, after: &Self::State) -> String;
+}
+
+/// How to explore.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// More states than this end the exploration with a fault.
+    pub states: usize,
+    /// Only schedules with at most so many switches away from a thread inside of an operation.
+    pub preemptions: Option<u8>,
+    /// Whether to [`probe`](Machine::probe) each state.
+    pub probes: bool,
+}
+
+impl Limits {
+    /// Every schedule, so many states at most, no probes.
+    #[must_use]
+    pub const fn new(states: usize) -> Self {
+        Self {
+            states,
+            preemptions: None,
+            probes: false,
+        }
+    }
+}
+
+/// What an exploration without a fault saw.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Explored<N> {
+    /// States.
+    pub states: usize,
+    /// Steps.
+    pub edges: usize,
+    /// Probes for which there was something to try.
+    pub probes: usize,
+    /// The longest path from the beginning to an end.
+    pub longest: u32,
+    /// The longest run of one thread alone to the end of its operation.
+    pub alone: u32,
+    /// What the machine noted.
+    pub notes: N,
+}
+
+impl<N> fmt::Display for Explored<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "states={} edges={} probes={} longest={} alone={}",
+            self.states, self.edges, self.probes, self.longest, self.alone
+        )
+    }
+}
+
+/// A fault, and the shortest way to it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Fault {
+    /// What went wrong.
+    pub what: String,
+    /// The steps, one a line.
+    pub trace: String,
+    /// How many.
+    pub steps: usize,
+    /// States visited until then.
+    pub states: usize,
+}
+
+/// Explores `machine`.
+///
+/// # Errors
+///
+/// The first fault: an error of the machine, a cycle, or more states than the limit.
+///
+/// # Panics
+///
+/// If there are 2^32 states.
+pub fn explore<M: Machine>(machine: &M, limits: Limits) -> Result<Explored<M::Notes>, Fault> {
+    let mut explorer = Explorer {
+        machine,
+        limits,
+        threads: machine.threads(),
+        prologue: Vec::new(),
+        ids: HashMap::default(),
+        origins: Vec::new(),
+        steps: Vec::new(),
+        finishing: Vec::new(),
+        explored: Explored {
+            states: 0,
+            edges: 0,
+            probes: 0,
+            longest: 0,
+            alone: 0,
+            notes: M::Notes::default(),
+        },
+    };
+    explorer.visit_all()?;
+    explorer.judge_graph()?;
+    Ok(explorer.explored)
+}
+
+/// The schedule `way` of `machine`, step by step.
+pub fn trace<M: Machine>(machine: &M, way: &[usize]) -> String {
+    let mut state = machine.start();
+    let mut text = String::new();
+    for &thread in way {
+        let before = state;
+        let outcome = machine.step(&mut state, thread);
+        text.push_str("  thread ");
+        text.push_str(&thread.to_string());
+        text.push_str(": ");
+        text.push_str(&machine.describe(&before, thread, &state));
+        match outcome {
+            Ok(false) => {}
+            Ok(true) => text.push_str("  [returns]"),
+            Err(what) => {
+                text.push_str("  ** ");
+                text.push_str(&what);
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[derive(Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are fingerprints");
+    }
+
+    fn write_u128(&mut self, fingerprint: u128) {
+        self.0 = fingerprint as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// A state, and what a bound on preemptions needs to know of the way to it.
+#[derive(Clone, Copy)]
+struct Node<S> {
+    id: u32,
+    state: S,
+    last: u8,
+    preemptions: u8,
+}
+
+struct Explorer<'a, M: Machine> {
+    machine: &'a M,
+    limits: Limits,
+    threads: usize,
+    /// The steps before the first state.
+    prologue: Vec<usize>,
+    ids: HashMap<u128, u32, BuildHasherDefault<Identity>>,
+    /// By state: where it was first reached from, and by whom.
+    origins: Vec<(u32, u8)>,
+    /// By state and thread: where it leads. By state: whose step finished its operation.
+    steps: Vec<u32>,
+    finishing: Vec<u8>,
+    explored: Explored<M::Notes>,
+}
+
+impl<M: Machine> Explorer<'_, M> {
+    fn visit_all(&mut self) -> Result<(), Fault> {
+        let mut state = self.machine.start();
+        while let Some(thread) = self.machine.prologue(&state) {
+            self.prologue.push(thread);
+            if let Err(what) = self.machine.step(&mut state, thread) {
+                return Err(self.fault(what, NOWHERE, None));
+            }
+        }
+        let mut level = Vec::new();
+        self.meet(state, u8::MAX, 0, (NOWHERE, 0), &mut level);
+        while !level.is_empty() {
+            let mut next = Vec::new();
+            for node in &level {
+                self.expand(node, &mut next)?;
+            }
+            level = next;
+        }
+        self.explored.states = self.origins.len();
+        Ok(())
+    }
+
+    fn expand(
+        &mut self,
+        node: &Node<M::State>,
+        next: &mut Vec<Node<M::State>>,
+    ) -> Result<(), Fault> {
+        if self.limits.probes {
+            match self.machine.probe(&node.state) {
+                Ok(made) => self.explored.probes += usize::from(made),
+                Err(what) => return Err(self.fault(what, node.id, None)),
+            }
+        }
+        let mut is_end = true;
+        for thread in 0..self.threads {
+            if !self.machine.is_enabled(&node.state, thread) {
+                continue;
+            }
+            is_end = false;
+            let mut preemptions = node.preemptions;
+            if let Some(most) = self.limits.preemptions {
+                let last = usize::from(node.last);
+                if last < self.threads
+                    && last != thread
+                    && self.machine.is_inside(&node.state, last)
+                {
+                    preemptions += 1;
+                }
+                if preemptions > most {
+                    continue;
+                }
+            }
+            let mut state = node.state;
+            let stepped = self.machine.step(&mut state, thread);
+            let checked = stepped.and_then(|ends| self.machine.check(&state).map(|()| ends));
+            let finishes = match checked {
+                Ok(finishes) => finishes,
+                Err(what) => return Err(self.fault(what, node.id, Some(thread))),
+            };
+            let origin = (node.id, thread as u8);
+            let id = self.meet(state, thread as u8, preemptions, origin, next);
+            self.steps[node.id as usize * self.threads + thread] = id;
+            self.finishing[node.id as usize] |= u8::from(finishes) << thread;
+            self.explored.edges += 1;
+            if self.origins.len() > self.limits.states {
+                let what = std::format!("more than {} states", self.limits.states);
+                return Err(self.fault(what, id, None));
+            }
+        }
+        if is_end && let Err(what) = self.machine.check_end(&node.state) {
+            return Err(self.fault(what, node.id, None));
+        }
+        Ok(())
+    }
+
+    /// The number of a state; a new one is to be expanded.
+    fn meet(
+        &mut self,
+        state: M::State,
+        last: u8,
+        preemptions: u8,
+        origin: (u32, u8),
+        next: &mut Vec<Node<M::State>>,
+    ) -> u32 {
+        let mut mixer = Mixer::default();
+        state.hash(&mut mixer);
+        let mut key = mixer.both();
+        if self.limits.preemptions.is_some() {
+            key ^= u128::from(last) << 64 | u128::from(preemptions) << 72;
+        }
+        assert!(
+            self.origins.len() < NOWHERE as usize,
+            "fewer than 2^32 states"
+        );
+        let id = self.origins.len() as u32;
+        let known = *self.ids.entry(key).or_insert(id);
+        if known != id {
+            return known;
+        }
+        self.machine.note(&state, &mut self.explored.notes);
+        self.origins.push(origin);
+        self.steps.resize(self.steps.len() + self.threads, NOWHERE);
+        self.finishing.push(0);
+        next.push(Node {
+            id,
+            state,
+            last,
+            preemptions,
+        });
+        id
+    }
+
+    /// Cycles, the longest path, and the runs of one thread alone.
+    fn judge_graph(&mut self) -> Result<(), Fault> {
+        let (count, threads) = (self.origins.len(), self.threads);
+        let from = |steps: &[u32], id: usize| -> core::ops::Range<usize> {
+            debug_assert!(id * threads < steps.len());
+            id * threads..(id + 1) * threads
+        };
+        let mut incoming = std::vec![0_u8; count];
+        for &to in self.steps.iter().filter(|&&to| to != NOWHERE) {
+            // A state has few predecessors: at most a handful per thread, each by one step.
+            incoming[to as usize] = incoming[to as usize]
+                .checked_add(1)
+                .expect("few predecessors");
+        }
+        let mut order = Vec::with_capacity(count);
+        order.push(0_u32);
+        let mut at = 0;
+        while at < order.len() {
+            for &to in &self.steps[from(&self.steps, order[at] as usize)] {
+                if to == NOWHERE {
+                    continue;
+                }
+                incoming[to as usize] -= 1;
+                if incoming[to as usize] == 0 {
+                    order.push(to);
+                }
+            }
+            at += 1;
+        }
+        if let Some(stuck) = incoming.iter().position(|&left| left != 0) {
+            let what = "threads can step for ever without finishing anything".into();
+            return Err(self.fault(what, stuck as u32, None));
+        }
+        let mut longest = std::vec![0_u32; count];
+        let mut alone = std::vec![0_u32; count * threads];
+        for &id in order.iter().rev() {
+            let id = id as usize;
+            for thread in 0..threads {
+                let to = self.steps[id * threads + thread];
+                if to == NOWHERE {
+                    continue;
+                }
+                longest[id] = longest[id].max(longest[to as usize] + 1);
+                let finishes = self.finishing[id] >> thread & 1 != 0;
+                let rest = if finishes {
+                    0
+                } else {
+                    alone[to as usize * threads + thread]
+                };
+                alone[id * threads + thread] = rest + 1;
+                self.explored.alone = self.explored.alone.max(rest + 1);
+            }
+        }
+        self.explored.longest = longest[0];
+        Ok(())
+    }
+
+    /// The way to state `id`, with the step that failed after it.
+    fn fault(&self, what: String, id: u32, failing: Option<usize>) -> Fault {
+        let mut way = Vec::new();
+        let mut at = id;
+        while at != NOWHERE {
+            let (from, thread) = self.origins[at as usize];
+            way.extend((from != NOWHERE).then_some(usize::from(thread)));
+            at = from;
+        }
+        way.extend(self.prologue.iter().rev());
+        way.reverse();
+        way.extend(failing);
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = write!(text, "{}", trace(self.machine, &way));
+        Fault {
+            trace: text,
+            steps: way.len(),
+            states: self.origins.len(),
+            what,
+        }
+    }
+}
+
+/// Two multiplicative hashes of what is written, eight bytes at a time.
+struct Mixer {
+    word: u64,
+    filled: u32,
+    one: u64,
+    other: u64,
+}
+
+impl Default for Mixer {
+    fn default() -> Self {
+        Self {
+            word: 0,
+            filled: 0,
+            one: 0x243f_6a88_85a3_08d3,
+            other: 0x1319_8a2e_0370_7344,
+        }
+    }
+}
+
+impl Mixer {
+    fn mix(&mut self) {
+        self.one = (self.one ^ self.word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.one ^= self.one >> 29;
+        self.other = (self.other.rotate_left(23) ^ self.word).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        self.other ^= self.other >> 32;
+        self.word = 0;
+        self.filled = 0;
+    }
+
+    fn both(mut self) -> u128 {
+        self.mix();
+        self.mix();
+        u128::from(self.one) << 64 | u128::from(self.other)
+    }
+}
+
+impl Hasher for Mixer {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u8(byte);
+        }
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.word |= u64::from(byte) << self.filled;
+        self.filled += 8;
+        if self.filled == 64 {
+            self.mix();
+        }
+    }
+
+    fn write_i8(&mut self, byte: i8) {
+        self.write_u8(byte.cast_unsigned());
+    }
+
+    fn write_usize(&mut self, small: usize) {
+        self.write_u8(small as u8);
+    }
+
+    fn write_isize(&mut self, small: isize) {
+        self.write_u8(small as u8);
+    }
+
+    fn finish(&self) -> u64 {
+        self.one
+    }
+}

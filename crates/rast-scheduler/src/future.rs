@@ -1,0 +1,489 @@
+//! Futures as tasks, and what an `async` body waits for by itself.
+//!
+//! A poll is a step, and the waker is a handle of the task. What an [`AsyncCx`] hands out is entered in a ledger beside the
+//! body, with the waker that it was polled with: at the start of each step those whose time or signal has come are woken,
+//! and at its end the earliest deadline is that of the task. So it does not matter by which combinator, or on which
+//! thread, such a future is polled.
+
+use core::fmt;
+use core::future::Future;
+use core::mem::{self, ManuallyDrop};
+use core::pin::Pin;
+use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+use std::vec::Vec;
+
+use rast_timers::primitive::sync::{Arc, Mutex};
+use rast_timers::primitive::thread::{self, ThreadId};
+use rast_timers::queue::Closed;
+use rast_timers::{Instant, Nanos};
+
+use crate::cx::Cx;
+use crate::join::{JoinHandle, Joined};
+use crate::next::Next;
+use crate::owned::{Body, Owned, Reference, nanos};
+use crate::remote::Remote;
+use crate::task::TaskHandle;
+
+const WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
+
+/// # Safety
+///
+/// For all four: `raw` is a reference as an address, which the waker has.
+unsafe fn clone(raw: *const ()) -> RawWaker {
+    // SAFETY: by the caller; the waker keeps its own.
+    let reference = ManuallyDrop::new(unsafe { Reference::from_raw(raw) });
+    RawWaker::new(Reference::clone(&reference).into_raw(), &WAKER)
+}
+
+/// # Safety
+///
+/// As [`clone`].
+unsafe fn wake(raw: *const ()) {
+    // SAFETY: by the caller; the waker ends here.
+    let handle = TaskHandle(unsafe { Reference::from_raw(raw) });
+    // A task that is finished needs no wake-up.
+    let _ = handle.wake();
+}
+
+/// # Safety
+///
+/// As [`clone`].
+unsafe fn wake_by_ref(raw: *const ()) {
+    // SAFETY: by the caller; the waker keeps its own.
+    let handle = ManuallyDrop::new(TaskHandle(unsafe { Reference::from_raw(raw) }));
+    // As in `wake`.
+    let _ = handle.wake();
+}
+
+/// # Safety
+///
+/// As [`clone`].
+unsafe fn release(raw: *const ()) {
+    // SAFETY: by the caller; the waker ends here.
+    drop(unsafe { Reference::from_raw(raw) });
+}
+
+/// Calls `poll` with the waker of the task whose step this is.
+fn with_waker<R>(cx: &Cx<'_>, poll: impl FnOnce(&Waker) -> R) -> R {
+    let raw = ManuallyDrop::into_inner(cx.reference()).into_raw();
+    // SAFETY: the functions keep the contract of a waker; the reference is lent by the step, and not given back.
+    let waker = ManuallyDrop::new(unsafe { Waker::from_raw(RawWaker::new(raw, &WAKER)) });
+    poll(&waker)
+}
+
+/// A future without an [`AsyncCx`].
+pub(crate) struct Plain<F> {
+    future: F,
+}
+
+impl<F> Plain<F> {
+    pub(crate) fn new(future: F) -> Self {
+        Self { future }
+    }
+}
+
+impl<F> Body for Plain<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    type Joint = Joined<F::Output>;
+
+    fn step(self: Pin<&mut Self>, joint: &Self::Joint, cx: &mut Cx<'_>) -> Next {
+        // SAFETY: the future is pinned with the body: nothing moves it out.
+        let future = unsafe { self.map_unchecked_mut(|body| &mut body.future) };
+        match with_waker(cx, |waker| future.poll(&mut Context::from_waker(waker))) {
+            Poll::Ready(value) => {
+                joint.succeed(value);
+                Next::Exit
+            }
+            Poll::Pending => Next::Wait,
+        }
+    }
+}
+
+/// What the futures of an [`AsyncCx`] wait for.
+struct Ledger {
+    /// The task; `None` only before it is posted.
+    task: Option<TaskHandle>,
+    home: Remote,
+    /// The thread that runs a step.
+    stepping: Option<ThreadId>,
+    /// A signal that was received from the task's status, and not by [`AsyncCx::signal`] yet.
+    is_signaled: bool,
+    hop: Option<Remote>,
+    has_hopped: bool,
+    last: u64,
+    sleeps: Vec<(u64, Instant, Waker)>,
+    signals: Vec<(u64, Waker)>,
+}
+
+impl Ledger {
+    /// A number for a future.
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+}
+
+type Shelf = Arc<Mutex<Ledger>>;
+
+/// A future with an [`AsyncCx`].
+pub(crate) struct Async<F> {
+    future: F,
+    ledger: Shelf,
+}
+
+impl<F> Async<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    /// Makes the task of `body`, and its handle.
+    pub(crate) fn task(
+        home: Remote,
+        body: impl FnOnce(AsyncCx) -> F,
+    ) -> (Owned, JoinHandle<F::Output>) {
+        let ledger = Arc::new(Mutex::new(Ledger {
+            task: None,
+            home,
+            stepping: None,
+            is_signaled: false,
+            hop: None,
+            has_hopped: false,
+            last: 0,
+            sleeps: Vec::new(),
+            signals: Vec::new(),
+        }));
+        let future = body(AsyncCx {
+            ledger: Arc::clone(&ledger),
+        });
+        let shelf = Arc::clone(&ledger);
+        let task = Owned::new(Self { future, ledger }, Joined::new());
+        shelf.lock().task = Some(TaskHandle(task.reference()));
+        let handle = JoinHandle::new(task.reference());
+        (task, handle)
+    }
+}
+
+impl<F> Body for Async<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    type Joint = Joined<F::Output>;
+
+    fn step(self: Pin<&mut Self>, joint: &Self::Joint, cx: &mut Cx<'_>) -> Next {
+        let shelf = Arc::clone(&self.ledger);
+        let mut woken = Vec::new();
+        let mut ledger = shelf.lock();
+        ledger.stepping = Some(thread::current_id());
+        if mem::take(&mut ledger.has_hopped) {
+            ledger.home = cx.scheduler();
+        }
+        if cx.take_signal() {
+            ledger.is_signaled = true;
+            woken.extend(ledger.signals.drain(..).map(|(_, waker)| waker));
+        }
+        if !ledger.sleeps.is_empty() {
+            let now = cx.now();
+            let due = ledger.sleeps.extract_if(.., |(_, at, _)| *at <= now);
+            woken.extend(due.map(|(_, _, waker)| waker));
+        }
+        drop(ledger);
+        // SAFETY: the future is pinned with the body: nothing moves it out.
+        let future = unsafe { self.map_unchecked_mut(|body| &mut body.future) };
+        let polled = with_waker(cx, |own| {
+            // What was polled by the task itself is polled below, and needs no further step.
+            for waker in woken.into_iter().filter(|waker| !waker.will_wake(own)) {
+                waker.wake();
+            }
+            future.poll(&mut Context::from_waker(own))
+        });
+        let mut ledger = shelf.lock();
+        ledger.stepping = None;
+        if let Poll::Ready(value) = polled {
+            drop(ledger);
+            joint.succeed(value);
+            return Next::Exit;
+        }
+        if let Some(other) = ledger.hop.take() {
+            ledger.has_hopped = true;
+            return Next::Hop(other);
+        }
+        let first = ledger.sleeps.iter().map(|(_, at, _)| *at).min();
+        first.map_or(Next::Wait, Next::At)
+    }
+}
+
+/// The scheduler as an `async` body sees it; [`Remote::spawn_async`] makes it.
+///
+/// The futures that it gives may be used with any combinator, and cancelled by dropping them.
+/// Each poll takes a lock that only this task uses; what waits is kept in a list, in the order of the first polls.
+#[derive(Clone)]
+pub struct AsyncCx {
+    ledger: Shelf,
+}
+
+impl AsyncCx {
+    /// Returns a handle of the task.
+    ///
+    /// # Panics
+    ///
+    /// If the closure that makes the body calls it, before the task is there.
+    #[must_use]
+    pub fn handle(&self) -> TaskHandle {
+        let task = self.ledger.lock().task.clone();
+        task.expect("the body is a task when it runs")
+    }
+
+    /// Returns the scheduler that runs the task.
+    #[must_use]
+    pub fn scheduler(&self) -> Remote {
+        self.ledger.lock().home.clone()
+    }
+
+    /// Reads the scheduler's clock.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.ledger.lock().home.now()
+    }
+
+    /// Lets what is ready on this worker run, then goes on.
+    pub fn yield_now(&self) -> YieldNow {
+        yield_now()
+    }
+
+    /// Waits until `at`, never less.
+    pub fn sleep_until(&self, at: Instant) -> Sleep {
+        let number = self.ledger.lock().number();
+        Sleep {
+            ledger: Arc::clone(&self.ledger),
+            number,
+            at,
+        }
+    }
+
+    /// Waits for `span` from now, never less.
+    pub fn sleep(&self, span: Nanos) -> Sleep {
+        self.sleep_until(self.now().saturating_add(span))
+    }
+
+    /// Waits for a signal to the task, and receives it. Signals do not add up.
+    pub fn signal(&self) -> Signaled {
+        let number = self.ledger.lock().number();
+        Signaled {
+            ledger: Arc::clone(&self.ledger),
+            number,
+        }
+    }
+
+    /// Goes on by a worker of another scheduler.
+    ///
+    /// The answer is [`Closed`] if that was dropped; the task stays where it is then.
+    pub fn hop(&self, to: &Remote) -> Hop {
+        Hop {
+            ledger: Arc::clone(&self.ledger),
+            to: to.clone(),
+            is_asked: false,
+        }
+    }
+}
+
+impl fmt::Debug for AsyncCx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncCx").finish_non_exhaustive()
+    }
+}
+
+/// Lets what is ready on this worker run, then goes on; for every future, of any executor.
+///
+/// ```
+/// let scheduler = rast_scheduler::Scheduler::new(1)?;
+/// let task = scheduler.spawn_future(async {
+///     rast_scheduler::yield_now().await;
+///     1
+/// });
+/// assert_eq!(task.join()?, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn yield_now() -> YieldNow {
+    YieldNow { has_yielded: false }
+}
+
+/// The future of [`yield_now`].
+#[derive(Debug)]
+#[must_use = "a future does nothing before it is awaited"]
+pub struct YieldNow {
+    has_yielded: bool,
+}
+
+impl Future for YieldNow {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if mem::replace(&mut self.has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// The future of [`AsyncCx::sleep`].
+#[must_use = "a future does nothing before it is awaited"]
+pub struct Sleep {
+    ledger: Shelf,
+    number: u64,
+    at: Instant,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut ledger = self.ledger.lock();
+        let now = ledger.home.now();
+        let entry = ledger
+            .sleeps
+            .iter()
+            .position(|entry| entry.0 == self.number);
+        if nanos(self.at) <= now.as_nanos() {
+            let old = entry.map(|index| ledger.sleeps.swap_remove(index));
+            drop(ledger);
+            drop(old);
+            return Poll::Ready(());
+        }
+        let waker = cx.waker().clone();
+        let old = if let Some(index) = entry {
+            Some(mem::replace(&mut ledger.sleeps[index].2, waker))
+        } else {
+            ledger.sleeps.push((self.number, self.at, waker));
+            None
+        };
+        // Outside of its step the task does not know of the deadline: one more step tells it.
+        let is_step = ledger.stepping == Some(thread::current_id());
+        let task = ledger.task.clone().filter(|_| !is_step);
+        drop(ledger);
+        drop(old);
+        if let Some(task) = task {
+            let _ = task.wake();
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        let mut ledger = self.ledger.lock();
+        let entry = ledger
+            .sleeps
+            .iter()
+            .position(|entry| entry.0 == self.number);
+        let old = entry.map(|index| ledger.sleeps.swap_remove(index));
+        drop(ledger);
+        drop(old);
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep")
+            .field("until", &self.at)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The future of [`AsyncCx::signal`].
+#[must_use = "a future does nothing before it is awaited"]
+pub struct Signaled {
+    ledger: Shelf,
+    number: u64,
+}
+
+impl Future for Signaled {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut ledger = self.ledger.lock();
+        let entry = ledger
+            .signals
+            .iter()
+            .position(|entry| entry.0 == self.number);
+        let status = |task: &TaskHandle| task.0.header().status().take_signal();
+        if mem::take(&mut ledger.is_signaled) || ledger.task.as_ref().is_some_and(status) {
+            let old = entry.map(|index| ledger.signals.swap_remove(index));
+            drop(ledger);
+            drop(old);
+            return Poll::Ready(());
+        }
+        // A signal that comes after the look at the status brings a step, which waits for this lock.
+        let waker = cx.waker().clone();
+        let old = if let Some(index) = entry {
+            Some(mem::replace(&mut ledger.signals[index].1, waker))
+        } else {
+            ledger.signals.push((self.number, waker));
+            None
+        };
+        drop(ledger);
+        drop(old);
+        Poll::Pending
+    }
+}
+
+impl Drop for Signaled {
+    fn drop(&mut self) {
+        let mut ledger = self.ledger.lock();
+        let entry = ledger
+            .signals
+            .iter()
+            .position(|entry| entry.0 == self.number);
+        let old = entry.map(|index| ledger.signals.swap_remove(index));
+        drop(ledger);
+        drop(old);
+    }
+}
+
+impl fmt::Debug for Signaled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signaled").finish_non_exhaustive()
+    }
+}
+
+/// The future of [`AsyncCx::hop`].
+#[must_use = "a future does nothing before it is awaited"]
+pub struct Hop {
+    ledger: Shelf,
+    to: Remote,
+    is_asked: bool,
+}
+
+impl Future for Hop {
+    type Output = Result<(), Closed<()>>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let mut ledger = this.ledger.lock();
+        if !mem::replace(&mut this.is_asked, true) {
+            ledger.hop = Some(this.to.clone());
+        } else if ledger.hop.is_none() && !ledger.has_hopped {
+            let has_come = Arc::ptr_eq(&ledger.home.0, &this.to.0);
+            return Poll::Ready(if has_come { Ok(()) } else { Err(Closed(())) });
+        }
+        let is_step = ledger.stepping == Some(thread::current_id());
+        let task = ledger.task.clone().filter(|_| !is_step);
+        drop(ledger);
+        if let Some(task) = task {
+            let _ = task.wake();
+        }
+        Poll::Pending
+    }
+}
+
+impl fmt::Debug for Hop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hop")
+            .field("to", &self.to)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,244 @@
+//! Who sleeps, who is to be woken, and who keeps the time.
+//!
+//! | word | meaning | written by |
+//! | --- | --- | --- |
+//! | `asleep`, a bit per worker | it sleeps, or looks once more before it does | that worker |
+//! | `asleep`, [`STOP`] | the scheduler is stopping | `stop`, `start` |
+//! | `notified` | a thread is about to wake it, or has | the threads that push; cleared by that worker |
+//! | `wakes` | changes before a worker that slept takes anything | that worker |
+//! | `keeper` | the worker that sleeps until the next deadline, plus one | that worker |
+//!
+//! 1. A worker sets its bit, executes the barrier, looks at all that could be work, and sleeps if there is none.
+//! 2. A thread that pushes looks at `asleep` after the push. Of a push and an announcement, one sees the other.
+//! 3. It wakes one sleeper: one that is not notified if there is one, and otherwise one that is, once more. So a
+//!    thread that is stopped between its mark and its wake-up delays nobody but itself.
+//! 4. A worker takes nothing while its bit is set.
+//!
+//! `notified` is a hint: a mark that comes late, when its worker is awake again, costs a vain wake-up.
+
+use core::time::Duration;
+use std::boxed::Box;
+use std::vec::Vec;
+
+use rast_timers::primitive::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use rast_timers::primitive::{CachePadded, Parker, Unparker, asymmetric};
+
+/// In `asleep`: workers leave their loop.
+pub(crate) const STOP: u64 = 1 << 63;
+
+/// The most workers of one scheduler, threads of the user included.
+pub const MAX_WORKERS: usize = 63;
+
+/// How long a worker sleeps where the system refuses its barrier.
+const NAP: Duration = Duration::from_millis(1);
+
+/// The words.
+#[derive(Debug)]
+pub struct Idle {
+    asleep: CachePadded<AtomicU64>,
+    notified: CachePadded<AtomicU64>,
+    wakes: AtomicU64,
+    keeper: AtomicUsize,
+    /// The system has the barrier, so that those who push need no fence.
+    cheap: bool,
+    unparkers: Box<[Unparker]>,
+}
+
+impl Idle {
+    /// Makes the words, and a parker for each worker.
+    #[must_use]
+    pub fn new(workers: usize) -> (Self, Vec<Parker>) {
+        Self::with_barrier(workers, asymmetric::barrier())
+    }
+
+    /// As [`new`](Self::new), where the system has its barrier or has none.
+    #[must_use]
+    pub fn with_barrier(workers: usize, cheap: bool) -> (Self, Vec<Parker>) {
+        assert!(
+            workers <= MAX_WORKERS,
+            "a scheduler has at most {MAX_WORKERS} workers"
+        );
+        let parkers: Vec<Parker> = (0..workers).map(|_| Parker::new()).collect();
+        let idle = Self {
+            asleep: CachePadded::new(AtomicU64::new(0)),
+            notified: CachePadded::new(AtomicU64::new(0)),
+            wakes: AtomicU64::new(0),
+            keeper: AtomicUsize::new(0),
+            cheap,
+            unparkers: parkers.iter().map(Parker::unparker).collect(),
+        };
+        (idle, parkers)
+    }
+
+    /// Orders the push before it and a look at `asleep` after it.
+    #[inline]
+    fn order(&self) {
+        if self.cheap {
+            asymmetric::order();
+        } else {
+            // SeqCst: as the cheap half, where the system has no barrier; pairs with SI5. [SI1]
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// The mask of sleepers, and [`STOP`], after the caller's push.
+    #[inline]
+    pub fn look(&self) -> u64 {
+        self.order();
+        // Acquire: pairs with SI4; what the sleeper pushed before it is seen in the caller's next look. [SI2]
+        self.asleep.load(Ordering::Acquire)
+    }
+
+    /// Wakes a sleeper if there is one, so that it finds what the caller pushed.
+    #[inline]
+    pub fn notify(&self) {
+        if self.look() & !STOP != 0 {
+            self.notify_slow();
+        }
+    }
+
+    /// Wakes one of those that sleep.
+    #[cold]
+    pub(crate) fn notify_slow(&self) {
+        loop {
+            // Relaxed: a sleeper that is missed looks after its announcement. [SI3]
+            let asleep = self.asleep.load(Ordering::Relaxed) & !STOP;
+            if asleep == 0 {
+                return;
+            }
+            // Relaxed: a hint, by rule 3. [SI6]
+            let fresh = asleep & !self.notified.load(Ordering::Relaxed);
+            if fresh == 0 {
+                return self.unpark(asleep.trailing_zeros() as usize);
+            }
+            // Who keeps the time is woken last, because another would have to take that over.
+            let others = fresh & !self.keeper_bit();
+            let chosen = if others == 0 { fresh } else { others };
+            let worker = chosen.trailing_zeros() as usize;
+            let bit = 1 << worker;
+            // Relaxed: as SI6; the wake-up itself publishes. [SI7]
+            if self.notified.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+                return self.unpark(worker);
+            }
+        }
+    }
+
+    fn unpark(&self, worker: usize) {
+        self.unparkers[worker].unpark();
+    }
+
+    fn keeper_bit(&self) -> u64 {
+        // Relaxed: a preference; who depends on it fences. [SI8]
+        let keeper = self.keeper.load(Ordering::Relaxed);
+        if keeper == 0 { 0 } else { 1 << (keeper - 1) }
+    }
+
+    /// Announces that `worker` is about to sleep; it looks at everything after this. `false` if what it
+    /// sees may be old, because the system refused the barrier.
+    pub fn announce(&self, worker: usize) -> bool {
+        // Relaxed: a late mark is harmless. [SI9]
+        self.notified.fetch_and(!(1 << worker), Ordering::Relaxed);
+        // Release: pairs with SI2. [SI4]
+        self.asleep.fetch_or(1 << worker, Ordering::Release);
+        if self.cheap {
+            return asymmetric::barrier();
+        }
+        // SeqCst: pairs with SI1. [SI5]
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    /// Takes the announcement back, before the worker takes any work.
+    pub fn rise(&self, worker: usize) {
+        if self.keeper_bit() == 1 << worker {
+            // Relaxed: only this worker takes its own name out. [SI10]
+            self.keeper.store(0, Ordering::Relaxed);
+        }
+        // Relaxed: what this worker does next is its own; a wake-up that comes late is a token. [SI11]
+        self.asleep.fetch_and(!(1 << worker), Ordering::Relaxed);
+        // Relaxed: a hint. [SI12]
+        self.notified.fetch_and(!(1 << worker), Ordering::Relaxed);
+        // Release: pairs with SI20; who counts this wake-up before its look sees the bit cleared. [SI13]
+        self.wakes.fetch_add(1, Ordering::Release);
+        // SeqCst: pairs with SI19; who finds what this worker takes gone sees `wakes` changed. [SI14]
+        fence(Ordering::SeqCst);
+    }
+
+    /// Makes `worker` the keeper of the time unless there is one. The deadline is to be read after this.
+    pub fn keep(&self, worker: usize) -> bool {
+        // Relaxed: the fence below orders it. [SI15]
+        let kept = self
+            .keeper
+            .compare_exchange(0, worker + 1, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        // SeqCst: pairs with SI17; the keeper sees the earlier deadline, or the other thread sees the keeper. [SI16]
+        fence(Ordering::SeqCst);
+        kept
+    }
+
+    /// Tells the keeper of the time that the next deadline, stored before, is earlier now.
+    pub fn hasten(&self) {
+        // SeqCst: pairs with SI16. [SI17]
+        fence(Ordering::SeqCst);
+        // Relaxed: as above. [SI18]
+        let keeper = self.keeper.load(Ordering::Relaxed);
+        if keeper != 0 {
+            self.unpark(keeper - 1);
+        }
+    }
+
+    /// Whether there is a worker that keeps the time.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.keeper_bit() != 0
+    }
+
+    /// Sleeps until woken, or for `limit`.
+    pub(crate) fn sleep(parker: &Parker, limit: Option<Duration>, is_sure: bool) {
+        match limit {
+            _ if !is_sure => {
+                parker.park_timeout(limit.map_or(NAP, |limit| limit.min(NAP)));
+            }
+            Some(limit) => {
+                parker.park_timeout(limit);
+            }
+            None => parker.park(),
+        }
+    }
+
+    /// Returns whether all of `members` sleep, and slept all the while that `looks` ran, which answered `true`.
+    pub fn is_calm(&self, members: u64, looks: impl FnOnce() -> bool) -> bool {
+        // Acquire: pairs with SI13. [SI20]
+        let before = self.wakes.load(Ordering::Acquire);
+        // Acquire: pairs with SI4; what the sleepers did is seen. [SI22]
+        let asleep = self.asleep.load(Ordering::Acquire) & !STOP;
+        if asleep & members != members || !looks() {
+            return false;
+        }
+        // SeqCst: pairs with SI14. [SI19]
+        fence(Ordering::SeqCst);
+        // Relaxed: as above. [SI23]
+        self.wakes.load(Ordering::Relaxed) == before
+    }
+
+    /// Has all workers leave their loops, also those that sleep.
+    pub(crate) fn stop(&self) {
+        // Relaxed: it asks a worker to leave, and gives it nothing. [SI21]
+        self.asleep.fetch_or(STOP, Ordering::Relaxed);
+        for unparker in &self.unparkers {
+            unparker.unpark();
+        }
+    }
+
+    /// Lets workers run again.
+    pub(crate) fn go(&self) {
+        // Relaxed: no worker runs. [SI24]
+        self.asleep.fetch_and(!STOP, Ordering::Relaxed);
+    }
+
+    /// Whether workers are to leave their loops.
+    #[inline]
+    pub(crate) fn is_stopping(&self) -> bool {
+        // Relaxed: a worker that sees it late ends late. [SI25]
+        self.asleep.load(Ordering::Relaxed) & STOP != 0
+    }
+}

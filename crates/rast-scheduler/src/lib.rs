@@ -1,0 +1,139 @@
+//! Tasks with exact deadlines, wake-ups and signals, over worker threads.
+//!
+//! A task is a small state machine. Each step is one call, which answers what comes next: run again, wait for a
+//! deadline or a wake-up, go on elsewhere, or end. A program has as many of them as it likes: a task that waits costs its
+//! memory and nothing else.
+//!
+//! # When to use it
+//!
+//! Many jobs of several steps, each of which waits for something outside: a reply, a timeout, the next frame. The steps
+//! are short or long, but do not block; a handle wakes a task from any thread, and cannot outlive it in a way that
+//! matters.
+//!
+//! # When not
+//!
+//! For sockets take an async runtime. For state that stays on a core, and messages between such states, take
+//! `rast-sharder` or `rast-msgpass`. For loops over data take a fork-join pool.
+//!
+//! # Example
+//!
+//! A request with a timeout: a callback of the client signals the task, or the deadline ends the wait.
+//!
+//! ```
+//! use rast_scheduler::{Next, Scheduler, Task, timers::Nanos};
+//! use std::{sync::mpsc, thread};
+//!
+//! let scheduler = Scheduler::new(2)?;
+//! let (done, result) = mpsc::channel();
+//! let mut is_sent = false;
+//! let task = Task::new(move |cx| {
+//!     if !is_sent {
+//!         is_sent = true;
+//!         let task = cx.handle();
+//!         thread::spawn(move || task.signal()); // the remote side answers
+//!         return cx.after(Nanos::from_secs(5));
+//!     }
+//!     done.send(if cx.take_signal() { "answered" } else { "timed out" }).unwrap();
+//!     Next::Exit
+//! });
+//! scheduler.post(task)?;
+//! assert_eq!(result.recv()?, "answered");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The same as an `async` body: see [`Remote::spawn_async`].
+//!
+//! # Guarantees
+//!
+//! - A task is in one place at a time, and its steps run one after the other; each sees what came before it.
+//! - A wake-up or signal is followed by a step that sees what its thread did; none is lost. Signals do not add up.
+//! - A deadline never fires early. It is exact to the nanosecond of the clock; how late it fires is the system's
+//!   and the running steps' affair.
+//! - A handle of a finished task answers [`Finished`], from any thread, also after the scheduler was dropped.
+//! - A ready task runs before another one of its priority in the same queue runs twice. A worker looks at deadlines
+//!   and posts after at most [`batch`](Builder::batch) steps. [`Priority`] says how long a low one waits.
+//! - Panics are contained, and are in the result of a join. Tasks that are left at [`Scheduler::stop`] are returned.
+//! - Progress: post, wake and signal are lock-free; where they find a worker asleep they wake it, which takes its
+//!   parking lock for some instructions. A thread that is stopped anywhere in them delays no other task. A step that
+//!   blocks delays no other task while another worker is free.
+//! - Memory: a task is one allocation of 64 bytes and its body; a task that waits takes 32 bytes more in the wait store,
+//!   which doubles as a `Vec` does. Posting, waiting and waking allocate nothing else.
+//!
+//! The protocol is argued in `docs/algorithms/scheduler.md`, and explored state by state in `tests/protocol.rs`.
+//!
+//! # Features and platforms
+//!
+//! `std` (default): everything; without it the crate is empty except for the re-exports of the layers beneath.
+//! Platforms: those of std with threads. On Linux a push costs no fence, and the threads of a scheduler set their timer
+//! slack to 1 ns.
+#![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "std")]
+extern crate std;
+
+#[cfg(feature = "std")]
+mod next;
+#[cfg(feature = "std")]
+mod status;
+
+#[cfg(feature = "std")]
+mod cx;
+#[cfg(feature = "std")]
+mod future;
+#[cfg(feature = "std")]
+mod join;
+#[cfg(feature = "std")]
+mod owned;
+#[cfg(feature = "std")]
+mod task;
+
+#[cfg(feature = "std")]
+mod idle;
+#[cfg(feature = "std")]
+mod plan;
+#[cfg(feature = "std")]
+mod seat;
+#[cfg(feature = "std")]
+mod shared;
+#[cfg(feature = "std")]
+mod worker;
+
+#[cfg(feature = "std")]
+mod builder;
+#[cfg(feature = "std")]
+mod remote;
+#[cfg(feature = "std")]
+mod scheduler;
+
+#[cfg(feature = "std")]
+pub use builder::Builder;
+#[cfg(feature = "std")]
+pub use cx::Cx;
+#[cfg(feature = "std")]
+pub use future::{AsyncCx, Hop, Signaled, Sleep, YieldNow, yield_now};
+#[cfg(feature = "std")]
+pub use idle::MAX_WORKERS;
+#[cfg(feature = "std")]
+pub use join::{JoinError, JoinHandle};
+#[cfg(feature = "std")]
+pub use next::{Next, Priority};
+#[cfg(feature = "std")]
+pub use remote::{NoSeat, Remote};
+#[cfg(feature = "std")]
+pub use scheduler::{OnWorker, Scheduler, Stats, WorkerStats};
+#[cfg(feature = "std")]
+pub use task::{Finished, Task, TaskHandle};
+
+/// The lock-free steps by themselves: for the models, not for use.
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub mod protocol {
+    pub use crate::idle::Idle;
+    pub use crate::join::Joined;
+    pub use crate::status::{ABORTED, FINISHED, Found, SIGNALED, Status, WAITING, WOKEN};
+}
+
+// The layers beneath: signatures here name their types, and one version serves all.
+#[doc(no_inline)]
+pub use rast_timers::{self as timers, alloc, primitive, queue};

@@ -1,0 +1,283 @@
+//! A scheduler in the hands of its owner: start, stop, wait.
+
+use core::fmt;
+use core::mem;
+use core::ops::Deref;
+use core::time::Duration;
+use std::io;
+use std::time::Instant;
+use std::vec::Vec;
+
+use rast_timers::primitive::sync::{Arc, Mutex};
+use rast_timers::primitive::thread::{self, JoinHandle};
+use rast_timers::primitive::{WaitStrategy, thread::ThreadId};
+
+use crate::builder::Builder;
+use crate::remote::Remote;
+use crate::shared::Shared;
+use crate::task::Task;
+use crate::worker::{self, read};
+
+/// Runs tasks on worker threads. See the [crate's documentation](crate).
+///
+/// Dropping it stops the workers and ends all tasks; their handles answer [`Finished`](crate::Finished) then.
+pub struct Scheduler {
+    remote: Remote,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// The call would wait for the calling thread: it is a worker of the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnWorker;
+
+impl fmt::Display for OnWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("called by a worker of the scheduler, which it would wait for")
+    }
+}
+
+impl core::error::Error for OnWorker {}
+
+/// What the workers did so far, by [`Scheduler::stats`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// By worker, those of the scheduler first.
+    pub workers: Vec<WorkerStats>,
+    /// Steps that panicked; each ended its task.
+    pub panics: u64,
+}
+
+/// What one worker did. Counts may be a batch old.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerStats {
+    /// Steps.
+    pub steps: u64,
+    /// Rounds in which it moved tasks from the front queue and the wait store.
+    pub rounds: u64,
+    /// Sleeps.
+    pub sleeps: u64,
+    /// Times that it took tasks from another worker.
+    pub steals: u64,
+}
+
+impl Scheduler {
+    /// Returns a builder.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// Starts a scheduler with so many threads.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn new(workers: usize) -> io::Result<Self> {
+        Self::builder().workers(workers).start()
+    }
+
+    pub(crate) fn from_shared(shared: Arc<Shared>) -> Self {
+        Self {
+            remote: Remote(shared),
+            threads: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Returns a handle for other threads, which does not keep the scheduler.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+
+    /// Starts the threads; does nothing if the scheduler is running. Blocking while another thread starts or stops it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says when it refuses a thread; the scheduler is stopped then, with its tasks.
+    pub fn start(&self) -> io::Result<()> {
+        let mut threads = self.threads.lock();
+        let shared = &self.remote.0;
+        let mut crew = shared.crew.lock();
+        if crew.is_running {
+            return Ok(());
+        }
+        shared.idle().go();
+        crew.is_running = true;
+        drop(crew);
+        for worker in 0..shared.config.workers {
+            let name = std::format!("{}-{worker}", shared.config.name);
+            let theirs = Arc::clone(shared);
+            shared.enter(worker);
+            let spawned = thread::spawn_named(name, move || {
+                // Deadlines are exact to what the system gives; the slack it adds by itself is 50 µs.
+                thread::set_timer_slack(1);
+                let seat = {
+                    let mut crew = theirs.crew.lock();
+                    crew.threads[worker] = Some(thread::current_id());
+                    crew.seats[worker].take()
+                };
+                if let Some(seat) = seat {
+                    worker::work(&theirs, seat);
+                }
+            });
+            match spawned {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    shared.exit(worker);
+                    self.halt(&mut threads);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops the workers after the steps that run, and returns all tasks: those that were ready, then those that
+    /// waited, by deadline.
+    ///
+    /// Each keeps its deadline, so posting it again, here or elsewhere, continues its wait; those of
+    /// [`spawn`](Remote::spawn) are among them. A task that is dropped ends, and its joiner is told so.
+    /// The scheduler may be started again. A task whose wake-up another thread has begun may be missing: it is posted by
+    /// that thread, and runs after the next start.
+    ///
+    /// Blocking, for the running steps and the threads of the user that work; returns no task if it is stopped
+    /// already and none was posted.
+    ///
+    /// # Errors
+    ///
+    /// [`OnWorker`] if a step of this scheduler calls it.
+    ///
+    /// ```
+    /// use rast_scheduler::{Next, Scheduler, Task, timers::Nanos};
+    /// let scheduler = Scheduler::new(1)?;
+    /// let task = Task::new(|_| Next::Exit);
+    /// let handle = task.handle();
+    /// scheduler.post_after(task, Nanos::from_secs(3600))?;
+    /// let tasks = scheduler.stop()?;
+    /// assert_eq!(tasks.len(), 1);
+    /// assert!(!handle.is_finished());
+    /// scheduler.start()?;
+    /// scheduler.post_many(tasks)?; // it waits on
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "tasks that are dropped end"]
+    pub fn stop(&self) -> Result<Vec<Task>, OnWorker> {
+        if self.is_worker() {
+            return Err(OnWorker);
+        }
+        let mut threads = self.threads.lock();
+        self.halt(&mut threads);
+        let tasks = Shared::empty(&self.remote.0, false);
+        self.remote.0.calm.notify_all();
+        Ok(tasks.into_iter().map(Task).collect())
+    }
+
+    /// Waits until nothing is ready, running, posted or waiting for a deadline, or until `timeout` is over; returns
+    /// whether it came to that. Blocking, without polling.
+    ///
+    /// Tasks that wait to be woken do not count: nothing happens to them by itself. Not for a step of this
+    /// scheduler, which would wait for itself until the timeout.
+    pub fn wait_idle(&self, timeout: Duration) -> bool {
+        let shared = &self.remote.0;
+        let is_idle = || shared.is_idle();
+        // Beyond the clock's range there is no limit.
+        match Instant::now().checked_add(timeout) {
+            Some(deadline) => {
+                let calm = &shared.calm;
+                calm.wait_until_deadline(WaitStrategy::Park, deadline, is_idle)
+            }
+            None => {
+                shared.calm.wait_until(WaitStrategy::Park, is_idle);
+                true
+            }
+        }
+    }
+
+    /// Waits as [`wait_idle`](Self::wait_idle), then stops as [`stop`](Self::stop): lets everything end that ends in
+    /// `timeout`, and returns the rest.
+    ///
+    /// # Errors
+    ///
+    /// As [`stop`](Self::stop).
+    #[must_use = "tasks that are dropped end"]
+    pub fn drain(&self, timeout: Duration) -> Result<Vec<Task>, OnWorker> {
+        if self.is_worker() {
+            return Err(OnWorker);
+        }
+        self.wait_idle(timeout);
+        self.stop()
+    }
+
+    /// Returns what the workers did so far. Wait-free.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let shared = &self.remote.0;
+        let workers = shared.counts.iter().map(|counts| WorkerStats {
+            steps: read(&counts.steps),
+            rounds: read(&counts.rounds),
+            sleeps: read(&counts.sleeps),
+            steals: read(&counts.stolen),
+        });
+        Stats {
+            workers: workers.collect(),
+            panics: read(&shared.panics),
+        }
+    }
+
+    /// Whether the calling thread is a worker of this scheduler.
+    fn is_worker(&self) -> bool {
+        let me: ThreadId = thread::current_id();
+        self.remote.0.crew.lock().threads.contains(&Some(me))
+    }
+
+    /// Has all workers leave, and waits for them.
+    fn halt(&self, threads: &mut Vec<JoinHandle<()>>) {
+        let shared = &self.remote.0;
+        shared.crew.lock().is_running = false;
+        shared.idle().stop();
+        for thread in mem::take(threads) {
+            let ended = thread.join();
+            assert!(ended.is_ok(), "a worker contains the panics of its tasks");
+        }
+        let mut crew = shared.crew.lock();
+        while !crew.is_gone() {
+            shared.left.wait(&mut crew);
+        }
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        if !self.is_worker() {
+            let threads = mem::take(&mut *self.threads.lock());
+            self.halt(&mut { threads });
+            Shared::close(&self.remote.0);
+            return;
+        }
+        // A step dropped it: the last worker to leave ends the other tasks.
+        let shared = &self.remote.0;
+        let mut crew = shared.crew.lock();
+        crew.is_running = false;
+        crew.is_orphaned = true;
+        drop(crew);
+        shared.idle().stop();
+    }
+}
+
+impl Deref for Scheduler {
+    type Target = Remote;
+
+    fn deref(&self) -> &Remote {
+        &self.remote
+    }
+}
+
+impl fmt::Debug for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scheduler")
+            .field("name", &self.remote.0.config.name)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,271 @@
+//! What the threads of a scheduler, its handles and its waiting tasks share.
+
+use core::fmt;
+use std::boxed::Box;
+use std::string::String;
+use std::vec::Vec;
+
+use rast_timers::primitive::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use rast_timers::primitive::sync::{Arc, Condvar, Mutex, MutexGuard};
+use rast_timers::primitive::thread::ThreadId;
+use rast_timers::primitive::{CachePadded, EventCount};
+use rast_timers::queue::mpsc::intrusive::Queue;
+use rast_timers::{Clock, Nanos};
+
+use crate::idle::Idle;
+use crate::next::Priority;
+use crate::owned::Owned;
+use crate::plan::{Plan, Round};
+use crate::seat::Seat;
+
+/// A front queue.
+pub(crate) type Front = Queue<Owned>;
+
+/// What the builder was told.
+pub(crate) struct Config {
+    pub(crate) name: String,
+    /// Threads of the scheduler's own; the other seats are for threads of the user.
+    pub(crate) workers: usize,
+    pub(crate) seats: usize,
+    pub(crate) batch: usize,
+    pub(crate) batch_time: Nanos,
+}
+
+/// Counts of one worker; only it writes.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) steps: AtomicU64,
+    pub(crate) rounds: AtomicU64,
+    pub(crate) sleeps: AtomicU64,
+    pub(crate) stolen: AtomicU64,
+}
+
+/// Who works. Under its lock for instants, when a worker comes or goes.
+pub(crate) struct Crew {
+    pub(crate) seats: Vec<Option<Seat>>,
+    /// By seat, the thread on it.
+    pub(crate) threads: Vec<Option<ThreadId>>,
+    pub(crate) is_running: bool,
+    /// The scheduler was dropped by one of its own workers; the last to leave closes it.
+    pub(crate) is_orphaned: bool,
+}
+
+impl Crew {
+    /// Whether no thread sits.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.seats.iter().all(Option::is_some)
+    }
+}
+
+/// What a scheduler is made of.
+pub(crate) struct Shared {
+    fronts: [Front; Priority::COUNT],
+    idle: Idle,
+    plan: Mutex<Plan>,
+    /// Beside the plan, for those who do not have it: no entry is due before `next`; a round left more to move; so
+    /// many entries have a deadline.
+    next: CachePadded<AtomicU64>,
+    more: AtomicBool,
+    timed: AtomicUsize,
+    clock: Box<dyn Clock + Send + Sync>,
+    /// Woken when a worker finds nothing left to do.
+    pub(crate) calm: EventCount,
+    members: AtomicU64,
+    pub(crate) crew: Mutex<Crew>,
+    pub(crate) left: Condvar,
+    pub(crate) counts: Box<[CachePadded<Counts>]>,
+    pub(crate) panics: AtomicU64,
+    pub(crate) config: Config,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config, clock: Box<dyn Clock + Send + Sync>) -> Arc<Self> {
+        let (idle, parkers) = Idle::new(config.seats);
+        let counts = parkers.iter().map(|_| CachePadded::default()).collect();
+        let threads = parkers.iter().map(|_| None).collect();
+        Arc::new(Self {
+            fronts: [(); Priority::COUNT].map(|()| Queue::new()),
+            idle,
+            plan: Mutex::new(Plan::new()),
+            next: CachePadded::new(AtomicU64::new(u64::MAX)),
+            more: AtomicBool::new(false),
+            timed: AtomicUsize::new(0),
+            clock,
+            calm: EventCount::new(),
+            members: AtomicU64::new(0),
+            crew: Mutex::new(Crew {
+                seats: Seat::all(parkers).into_iter().map(Some).collect(),
+                threads,
+                is_running: false,
+                is_orphaned: false,
+            }),
+            left: Condvar::new(),
+            counts,
+            panics: AtomicU64::new(0),
+            config,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn idle(&self) -> &Idle {
+        &self.idle
+    }
+
+    /// Reads the clock.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now().as_nanos()
+    }
+
+    /// Puts a task in the front queue and wakes nobody; the task back if the scheduler is closed.
+    #[inline]
+    pub(crate) fn push(&self, task: Owned) -> Result<(), Owned> {
+        let front = &self.fronts[task.class() as usize];
+        match front.push(task) {
+            Ok(_) => Ok(()),
+            Err(refused) => Err(refused.into_inner()),
+        }
+    }
+
+    /// Puts a task in the front queue and wakes a worker that sleeps.
+    #[inline]
+    pub(crate) fn post(&self, task: Owned) -> Result<(), Owned> {
+        self.push(task)?;
+        self.idle.notify();
+        Ok(())
+    }
+
+    /// Puts tasks of one priority in the front queue with one exchange; those that were refused back.
+    pub(crate) fn push_many(
+        &self,
+        class: Priority,
+        tasks: impl Iterator<Item = Owned>,
+    ) -> Result<(), Vec<Owned>> {
+        match self.fronts[class as usize].push_batch(tasks) {
+            Ok(_) => Ok(()),
+            Err(refused) => Err(refused.into_inner().collect()),
+        }
+    }
+
+    /// Whether the role has something to move that was posted, or left by the last round.
+    #[inline]
+    pub(crate) fn has_posted(&self) -> bool {
+        // Relaxed: a hint; a thread that must not miss it fences. [SW1]
+        self.fronts.iter().any(|front| !front.is_empty()) || self.more.load(Ordering::Relaxed)
+    }
+
+    /// The time before which no entry is due; `u64::MAX` if none has a deadline.
+    #[inline]
+    pub(crate) fn next_due(&self) -> u64 {
+        // Relaxed: as SW1. [SW2]
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// Whether a deadline is stored and no worker sleeps until it.
+    #[inline]
+    pub(crate) fn lacks_keeper(&self) -> bool {
+        self.next_due() != u64::MAX && !self.idle.is_kept()
+    }
+
+    /// The role, if it is free.
+    #[inline]
+    pub(crate) fn try_role(&self) -> Option<MutexGuard<'_, Plan>> {
+        self.plan.try_lock()
+    }
+
+    /// One round of the role at `now`; lets the role go.
+    pub(crate) fn round(
+        this: &Arc<Self>,
+        mut plan: MutexGuard<'_, Plan>,
+        now: u64,
+        ready: impl FnMut(Owned),
+    ) -> Round {
+        let before = this.next_due();
+        let round = plan.round(this, &this.fronts, now, ready);
+        // Relaxed: written by the role alone; the fences of the idle words order it for sleepers. [SW3]
+        this.next.store(round.next, Ordering::Relaxed);
+        // Relaxed: as SW3. [SW4]
+        this.more.store(round.more, Ordering::Relaxed);
+        // Relaxed: as SW3. [SW5]
+        this.timed.store(round.timed, Ordering::Relaxed);
+        drop(plan);
+        if round.next < before {
+            this.idle.hasten();
+        }
+        round
+    }
+
+    /// Whether nothing is ready, running, posted, or waits for a deadline.
+    pub(crate) fn is_idle(&self) -> bool {
+        // Relaxed: written under the lock of the crew, before a worker comes. [SW6]
+        let members = self.members.load(Ordering::Relaxed);
+        self.idle.is_calm(members, || {
+            // Relaxed: the sleepers' announcements publish it. [SW7]
+            !self.has_posted() && self.timed.load(Ordering::Relaxed) == 0
+        })
+    }
+
+    /// Counts a worker in, before it runs anything.
+    pub(crate) fn enter(&self, worker: usize) {
+        // Relaxed: as SW6. [SW8]
+        self.members.fetch_or(1 << worker, Ordering::Relaxed);
+    }
+
+    /// Counts a worker out.
+    pub(crate) fn exit(&self, worker: usize) {
+        // Relaxed: as SW6. [SW9]
+        self.members.fetch_and(!(1 << worker), Ordering::Relaxed);
+    }
+
+    /// Gives a seat back.
+    pub(crate) fn leave(this: &Arc<Self>, seat: Seat) {
+        let worker = seat.worker;
+        let mut crew = this.crew.lock();
+        this.exit(worker);
+        crew.threads[worker] = None;
+        crew.seats[worker] = Some(seat);
+        let closes = crew.is_orphaned && crew.is_gone();
+        drop(crew);
+        this.left.notify_all();
+        if closes {
+            Self::close(this);
+        }
+    }
+
+    /// Takes all tasks out, the ready ones first, then by deadline. No worker is there.
+    pub(crate) fn empty(this: &Arc<Self>, close: bool) -> Vec<Owned> {
+        let (mut ready, mut waiting) = (Vec::new(), Vec::new());
+        let mut crew = this.crew.lock();
+        for seat in crew.seats.iter_mut().flatten() {
+            seat.empty(&mut ready);
+        }
+        drop(crew);
+        let mut plan = this.plan.lock();
+        plan.empty(this, &this.fronts, close, &mut ready, &mut waiting);
+        // Relaxed: as SW3. [SW10]
+        this.next.store(u64::MAX, Ordering::Relaxed);
+        // Relaxed: as SW3. [SW11]
+        this.more.store(false, Ordering::Relaxed);
+        // Relaxed: as SW3. [SW12]
+        this.timed.store(0, Ordering::Relaxed);
+        drop(plan);
+        waiting.sort_by_key(Owned::due);
+        ready.append(&mut waiting);
+        ready
+    }
+
+    /// Ends all tasks, and refuses new ones.
+    pub(crate) fn close(this: &Arc<Self>) {
+        drop(Self::empty(this, true));
+        this.calm.notify_all();
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("name", &self.config.name)
+            .field("idle", &self.idle)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,225 @@
+//! The status of a task: flags and the count of references in one word.
+//!
+//! | bits | meaning | set by | cleared by |
+//! | --- | --- | --- | --- |
+//! | WAITING | the right to move the task is in this word | the role | the one thread that takes that right |
+//! | WOKEN | a wake-up that no step has seen | `wake` | the start of a step |
+//! | SIGNALED | a signal that was not received | `signal` | `take_signal` |
+//! | ABORTED | the task ends before its next step | `abort` | never |
+//! | FINISHED | the body is dropped | the end of the task | never |
+//! | the others | references: one of the [`Owned`](crate::owned::Owned), one of each handle | | |
+//!
+//! 1. While WAITING is clear, one `Owned` exists, or the task is finished. While it is set, none does.
+//! 2. The thread that clears WAITING makes the `Owned`, and no other thread does.
+//! 3. Nothing clears FINISHED, and with it set WAITING stays clear.
+//!
+//! A wake-up or signal writes the word also where it changes nothing, so that every one continues the
+//! release sequence that the start of the next step reads from.
+
+use rast_timers::primitive::sync::atomic::{AtomicUsize, Ordering, fence};
+
+/// The right to move the task is in this word.
+pub const WAITING: usize = 1;
+/// A wake-up that no step has seen.
+pub const WOKEN: usize = 1 << 1;
+/// A signal that was not received.
+pub const SIGNALED: usize = 1 << 2;
+/// The task ends before its next step.
+pub const ABORTED: usize = 1 << 3;
+/// The body is dropped.
+pub const FINISHED: usize = 1 << 4;
+const REFERENCE: usize = 1 << 8;
+
+/// More references than this are a leak of handles in a loop; the count would run into the sign.
+const REFERENCES_MAX: usize = isize::MAX as usize;
+
+/// What a call through a handle found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The task is finished.
+    Finished,
+    /// The flag is set; the task is moved by another thread, or is not posted.
+    Set,
+    /// The flag is set, and the caller has the right to move the task.
+    Taken,
+}
+
+/// The word.
+#[derive(Debug)]
+pub struct Status(AtomicUsize);
+
+impl Status {
+    /// A task that is with its owner, which has the one reference.
+    pub fn new() -> Self {
+        Self(AtomicUsize::new(REFERENCE))
+    }
+
+    /// Sets `flag`, WOKEN, SIGNALED or ABORTED, and takes the right to move the task if it waits.
+    #[inline]
+    pub fn raise(&self, flag: usize) -> Found {
+        // Relaxed: only a guess, which the exchange checks. [ST1]
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            if seen & FINISHED != 0 {
+                return Found::Finished;
+            }
+            // AcqRel: the release half pairs with ST4 and ST6: the step sees what the caller did. The
+            // acquire half pairs with ST7: who takes the right sees the task as it was put to wait. [ST2]
+            match self.0.compare_exchange_weak(
+                seen,
+                (seen | flag) & !WAITING,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) if seen & WAITING != 0 => return Found::Taken,
+                Ok(_) => return Found::Set,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Whether any of `flags` is set.
+    #[inline]
+    pub fn has(&self, flags: usize) -> bool {
+        // Relaxed: what a flag announces is taken over by the exchange that clears it. [ST3]
+        self.0.load(Ordering::Relaxed) & flags != 0
+    }
+
+    /// Begins a step: clears WOKEN. Returns `false` if the task is to end instead.
+    ///
+    /// By the thread that has the `Owned`.
+    #[inline]
+    pub fn begin(&self) -> bool {
+        if !self.has(WOKEN | ABORTED) {
+            return true;
+        }
+        // Acquire: pairs with ST2 of each wake-up that this clears; the step sees what came before. [ST4]
+        self.0.fetch_and(!WOKEN, Ordering::Acquire) & ABORTED == 0
+    }
+
+    /// Whether the task is finished; if so, what it did is visible.
+    #[inline]
+    pub fn is_finished(&self) -> bool {
+        // Acquire: pairs with ST10 and ST11. [ST5]
+        self.0.load(Ordering::Acquire) & FINISHED != 0
+    }
+
+    /// Clears SIGNALED; returns whether it was set.
+    #[inline]
+    pub fn take_signal(&self) -> bool {
+        // Acquire: pairs with ST2 of each signal that this receives. [ST6]
+        self.has(SIGNALED) && self.0.fetch_and(!SIGNALED, Ordering::Acquire) & SIGNALED != 0
+    }
+
+    /// Gives the right to move the task to this word, unless a flag asks for a step. By the role,
+    /// which has the `Owned`, and on `true` has it no longer.
+    #[inline]
+    pub fn wait(&self) -> bool {
+        // Relaxed: as ST1. [ST12]
+        let mut seen = self.0.load(Ordering::Relaxed);
+        while seen & (WOKEN | SIGNALED | ABORTED) == 0 {
+            // Release: pairs with ST2 and ST8, whose thread has the task then. [ST7]
+            match self.0.compare_exchange_weak(
+                seen,
+                seen | WAITING,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// Takes the right to move the task out of the word; `false` if another thread did.
+    #[inline]
+    pub fn claim(&self) -> bool {
+        // Acquire: pairs with ST7 of another holder of the role, or of this one. [ST8]
+        self.has(WAITING) && self.0.fetch_and(!WAITING, Ordering::Acquire) & WAITING != 0
+    }
+
+    /// One reference more.
+    #[inline]
+    pub fn share(&self) {
+        // Relaxed: the caller has a reference, which keeps the task. [ST9]
+        let seen = self.0.fetch_add(REFERENCE, Ordering::Relaxed);
+        assert!(seen < REFERENCES_MAX, "too many handles of one task");
+    }
+
+    /// Sets FINISHED and keeps the references.
+    pub fn finish(&self) {
+        // Release: pairs with ST5; who sees the task finished sees what it did. [ST10]
+        self.0.fetch_or(FINISHED, Ordering::Release);
+    }
+
+    /// Gives up a reference, and sets FINISHED with it if `finish`; `true` if it was the last one.
+    #[inline]
+    pub fn release(&self, finish: bool) -> bool {
+        let change = if finish {
+            FINISHED.wrapping_sub(REFERENCE)
+        } else {
+            0_usize.wrapping_sub(REFERENCE)
+        };
+        // Release: pairs with ST5, and with ST13 of the one that frees the task. [ST11]
+        let seen = self.0.fetch_add(change, Ordering::Release);
+        if seen / REFERENCE != 1 {
+            return false;
+        }
+        // Acquire: pairs with ST11 of all others; their use of the task is over. [ST13]
+        fence(Ordering::Acquire);
+        true
+    }
+
+    /// Whether the caller's reference is the only one.
+    #[inline]
+    pub fn is_sole(&self) -> bool {
+        // Acquire: pairs with ST11 of the others, as ST13. [ST14]
+        self.0.load(Ordering::Acquire) / REFERENCE == 1
+    }
+}
+
+impl Default for Status {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_is_set_once_and_one_thread_takes_the_right() {
+        let status = Status::new();
+        assert_eq!(status.raise(WOKEN), Found::Set);
+        assert!(!status.wait(), "a wake-up before the wait prevents it");
+        assert!(status.begin());
+        assert!(status.wait());
+        assert_eq!(status.raise(WOKEN), Found::Taken);
+        assert_eq!(status.raise(SIGNALED), Found::Set);
+        assert!(!status.claim());
+        assert!(status.begin() && !status.wait());
+        assert!(status.take_signal() && !status.take_signal());
+        assert!(status.wait() && status.claim());
+    }
+
+    #[test]
+    fn the_last_reference_is_told() {
+        let status = Status::new();
+        status.share();
+        assert!(!status.is_sole());
+        assert!(!status.release(true));
+        assert!(status.is_finished() && status.is_sole());
+        assert_eq!(status.raise(WOKEN), Found::Finished);
+        assert!(status.release(false));
+    }
+
+    #[test]
+    fn an_aborted_task_begins_no_step() {
+        let status = Status::new();
+        assert!(status.wait());
+        assert_eq!(status.raise(ABORTED), Found::Taken);
+        assert!(!status.begin() && !status.wait());
+    }
+}

@@ -1,0 +1,282 @@
+//! The loop of a worker: steps, rounds of the role, stealing, sleep.
+
+use core::time::Duration;
+use rast_timers::primitive::sync::atomic::{AtomicU64, Ordering};
+use rast_timers::primitive::sync::{Arc, MutexGuard};
+use rast_timers::primitive::thread;
+
+use crate::cx::Cx;
+use crate::idle::{Idle, STOP};
+use crate::next::Next;
+use crate::owned::{NEVER, NOW, Owned, Ran, nanos};
+use crate::plan::Plan;
+use crate::seat::Seat;
+use crate::shared::Shared;
+use crate::status::{ABORTED, SIGNALED, WOKEN};
+
+/// Vain searches before a worker sleeps; it lets other threads run between them.
+const SEARCHES: u32 = 4;
+
+/// A worker at work.
+pub(crate) struct Worker<'a> {
+    shared: &'a Arc<Shared>,
+    seat: Seat,
+    /// Steps of the next batch at most.
+    limit: usize,
+    steps: u64,
+    rounds: u64,
+    sleeps: u64,
+    stolen: u64,
+}
+
+/// What a worker finds that is about to sleep.
+enum Work<'a> {
+    /// Nothing, or nothing that another worker does not have in hand.
+    None { is_role_taken: bool },
+    /// Something that is found without the role.
+    Elsewhere,
+    /// The role is free, and has something to move at this time.
+    Role(MutexGuard<'a, Plan>, u64),
+}
+
+/// Works on `seat` until the scheduler stops, and gives the seat back.
+pub(crate) fn work(shared: &Arc<Shared>, seat: Seat) {
+    let counts = &shared.counts[seat.worker];
+    let mut worker = Worker {
+        shared,
+        limit: 1,
+        steps: read(&counts.steps),
+        rounds: read(&counts.rounds),
+        sleeps: read(&counts.sleeps),
+        stolen: read(&counts.stolen),
+        seat,
+    };
+    worker.run();
+    worker.count();
+    Shared::leave(shared, worker.seat);
+}
+
+impl<'a> Worker<'a> {
+    fn run(&mut self) {
+        let mut vain = 0;
+        let mut then = self.shared.now();
+        while !self.shared.idle().is_stopping() {
+            let ran = self.batch();
+            let now = self.shared.now();
+            self.pace(ran, now.saturating_sub(then));
+            then = now;
+            let moved = self.round(now);
+            if ran > 0 || moved {
+                vain = 0;
+                self.stolen += u64::from(self.seat.balance());
+                self.count();
+            } else if let Some(task) = self.seat.steal() {
+                vain = 0;
+                self.stolen += 1;
+                self.run_stolen(task);
+            } else if vain < SEARCHES {
+                vain += 1;
+                thread::yield_now();
+            } else {
+                vain = 0;
+                self.sleep();
+            }
+        }
+    }
+
+    /// Runs steps, `limit` at most; returns how many.
+    #[inline]
+    fn batch(&mut self) -> usize {
+        let mut ran = 0;
+        while ran < self.limit {
+            // After the last push of this worker, before the next step: see `Idle`, rule 2.
+            let asleep = self.shared.idle().look();
+            if asleep & STOP != 0 {
+                break;
+            }
+            let Some(task) = self.seat.pop() else { break };
+            if asleep != 0 {
+                self.share();
+            }
+            self.step(task);
+            ran += 1;
+        }
+        self.steps += ran as u64;
+        ran
+    }
+
+    /// Runs a step of a task that was taken from another worker.
+    fn run_stolen(&mut self, task: Owned) {
+        let asleep = self.shared.idle().look();
+        if asleep & STOP != 0 {
+            return self.seat.push(task);
+        }
+        if asleep != 0 {
+            self.share();
+        }
+        self.step(task);
+        self.steps += 1;
+    }
+
+    /// Sizes the next batch so that it lasts as long as it should at the pace of this one.
+    fn pace(&mut self, ran: usize, took: u64) {
+        if ran == 0 {
+            return;
+        }
+        let config = &self.shared.config;
+        let fitting = (ran as u64).saturating_mul(config.batch_time.as_nanos()) / took.max(1);
+        let most = config.batch.min(self.limit * 2) as u64;
+        self.limit = fitting.clamp(1, most) as usize;
+    }
+
+    /// Wakes a worker that sleeps if there is more than the step that comes now.
+    #[cold]
+    fn share(&self) {
+        let shared = self.shared;
+        if self.seat.has_ready() || shared.has_posted() || shared.lacks_keeper() {
+            shared.idle().notify_slow();
+        }
+    }
+
+    /// Runs one step of a task, and puts the task where it belongs then.
+    #[inline]
+    fn step(&mut self, mut task: Owned) {
+        if !task.header().status().begin() {
+            // Aborted: the drop ends it.
+            return;
+        }
+        let mut cx = Cx::new(&task, self.shared, self.seat.worker);
+        // SAFETY: this thread has the task, and one that ended is not kept.
+        match unsafe { task.run(&mut cx) } {
+            Ran::On(Next::Again | Next::Exit) => self.again(task),
+            Ran::On(Next::At(at)) => self.wait(task, nanos(at)),
+            Ran::On(Next::Wait) => self.wait(task, NEVER),
+            Ran::On(Next::Hop(other)) => {
+                task.set_due(NOW);
+                if let Err(task) = other.0.post(task) {
+                    self.again(task);
+                }
+            }
+            Ran::Ended { panicked } => {
+                if panicked {
+                    // Relaxed: a count. [SW13]
+                    self.shared.panics.fetch_add(1, Ordering::Relaxed);
+                }
+                task.end();
+            }
+        }
+    }
+
+    #[inline]
+    fn again(&mut self, mut task: Owned) {
+        task.set_due(NOW);
+        task.set_expired(true);
+        self.seat.push(task);
+    }
+
+    /// Hands a task to the role, to wait; to the ready queue if it was woken or signalled already.
+    #[inline]
+    fn wait(&mut self, mut task: Owned, due: u64) {
+        if due == NOW {
+            return self.again(task);
+        }
+        task.set_due(due);
+        if task.header().status().has(WOKEN | SIGNALED | ABORTED) {
+            task.set_expired(false);
+            return self.seat.push(task);
+        }
+        // This worker looks at the front queue before it sleeps, and wakes another before it runs a step.
+        // A scheduler is closed when its workers have left, so it takes the task.
+        let _ = self.shared.push(task);
+    }
+
+    /// Takes the role for a round if there is something to move; returns whether something was moved.
+    fn round(&mut self, now: u64) -> bool {
+        if !self.shared.has_posted() && now < self.shared.next_due() {
+            return false;
+        }
+        let role = self.shared.try_role();
+        role.is_some_and(|role| self.round_by(role, now))
+    }
+
+    /// A round of the role, which this worker has.
+    fn round_by(&mut self, role: MutexGuard<'a, Plan>, now: u64) -> bool {
+        let seat = &mut self.seat;
+        let round = Shared::round(self.shared, role, now, |task| seat.push(task));
+        self.rounds += 1;
+        round.moved || round.more
+    }
+
+    /// Sleeps, unless there is work.
+    #[cold]
+    fn sleep(&mut self) {
+        let (shared, worker) = (self.shared, self.seat.worker);
+        let idle = shared.idle();
+        let is_sure = idle.announce(worker);
+        match self.look() {
+            Work::Elsewhere => idle.rise(worker),
+            Work::Role(role, now) => {
+                idle.rise(worker);
+                self.round_by(role, now);
+            }
+            Work::None { is_role_taken } => {
+                self.sleeps += 1;
+                self.count();
+                shared.calm.notify_all();
+                // Beside a role that is taken no deadline is kept: one that is due would end the sleep at once, again
+                // and again, until its holder goes on.
+                let keeps = !is_role_taken && shared.next_due() != u64::MAX && idle.keep(worker);
+                // Read after the name of the keeper is written: see `Idle::hasten`.
+                let left = || shared.next_due().saturating_sub(shared.now());
+                let limit = keeps.then(|| Duration::from_nanos(left()));
+                if limit != Some(Duration::ZERO) {
+                    Idle::sleep(&self.seat.parker, limit, is_sure);
+                }
+                idle.rise(worker);
+            }
+        }
+    }
+
+    /// Looks for a reason to stay awake. After the announcement.
+    ///
+    /// A role that is found free is kept: if it were only tried, two workers could find it taken by each other's trial,
+    /// again and again. Who has a role that is found taken looks at the queues after it let the role go, and sees
+    /// the announcement.
+    fn look(&self) -> Work<'a> {
+        let shared = self.shared;
+        if shared.idle().is_stopping() || self.seat.others_have_ready() {
+            return Work::Elsewhere;
+        }
+        let now = shared.now();
+        if !shared.has_posted() && now < shared.next_due() {
+            return Work::None {
+                is_role_taken: false,
+            };
+        }
+        match shared.try_role() {
+            Some(role) => Work::Role(role, now),
+            None => Work::None {
+                is_role_taken: true,
+            },
+        }
+    }
+
+    /// Publishes the counts.
+    fn count(&self) {
+        let counts = &self.shared.counts[self.seat.worker];
+        for (word, count) in [
+            (&counts.steps, self.steps),
+            (&counts.rounds, self.rounds),
+            (&counts.sleeps, self.sleeps),
+            (&counts.stolen, self.stolen),
+        ] {
+            // Relaxed: a count. [SW14]
+            word.store(count, Ordering::Relaxed);
+        }
+    }
+}
+
+pub(crate) fn read(count: &AtomicU64) -> u64 {
+    // Relaxed: a count. [SW15]
+    count.load(Ordering::Relaxed)
+}

@@ -1,0 +1,216 @@
+//! Stop, restart, drain, idle.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use rast_scheduler::timers::{Instant, Nanos};
+use rast_scheduler::{Finished, JoinError, Next, OnWorker, Scheduler, Task};
+
+use crate::support::{Count, Gate, LONG};
+
+#[test]
+fn a_stop_returns_what_is_left_and_a_start_goes_on() {
+    let scheduler = Scheduler::new(2).unwrap();
+    let ran = Count::new();
+    let count = |ran: &Count| {
+        let ran = ran.clone();
+        Task::new(move |_| {
+            ran.add();
+            Next::Exit
+        })
+    };
+    let hour = scheduler.now().saturating_add(Nanos::from_secs(3600));
+    let later = hour.saturating_add(Nanos::from_secs(1));
+    scheduler.post_wait(count(&ran)).unwrap();
+    scheduler.post_at(count(&ran), later).unwrap();
+    scheduler.post_at(count(&ran), hour).unwrap();
+    let tasks = scheduler.stop().unwrap();
+    let deadlines: Vec<_> = tasks.iter().map(Task::deadline).collect();
+    assert_eq!(deadlines, [Some(hour), Some(later), None]);
+    assert!(scheduler.stop().unwrap().is_empty());
+    assert_eq!(ran.get(), 0);
+
+    // What is posted meanwhile is kept.
+    scheduler.post(count(&ran)).unwrap();
+    assert!(!scheduler.wait_idle(Duration::ZERO));
+    for round in 1..4 {
+        scheduler.start().unwrap();
+        scheduler.start().unwrap();
+        ran.reaches(round);
+        assert!(scheduler.stop().unwrap().is_empty());
+        scheduler.post(count(&ran)).unwrap();
+    }
+    scheduler.start().unwrap();
+    let mut tasks = tasks;
+    tasks[2].clear_deadline();
+    tasks[0].set_deadline(Instant::ORIGIN);
+    drop(tasks.remove(1));
+    scheduler.post_many(tasks).unwrap();
+    ran.reaches(6);
+}
+
+#[test]
+fn a_stop_returns_ready_tasks_too() {
+    let scheduler = Scheduler::new(1).unwrap();
+    let (gate, go) = (Gate::new(), Gate::new());
+    let (at, on) = (gate.clone(), go.clone());
+    let blocker = scheduler.spawn(move || {
+        at.open();
+        on.pass();
+    });
+    gate.pass();
+    let queued: Vec<_> = (0..500)
+        .map(|number| scheduler.spawn(move || number))
+        .collect();
+    let scheduler = Arc::new(scheduler);
+    let stopper = {
+        let scheduler = Arc::clone(&scheduler);
+        thread::spawn(move || scheduler.stop().unwrap())
+    };
+    // The stop waits for the step that runs.
+    while scheduler.remote().work().is_ok() {}
+    go.open();
+    let tasks = stopper.join().unwrap();
+    blocker.join().unwrap();
+    let missing = 500 - tasks.len();
+    assert!(missing <= 500);
+    scheduler.post_many(tasks).unwrap();
+    scheduler.start().unwrap();
+    for (number, task) in queued.into_iter().enumerate() {
+        assert_eq!(task.join().unwrap(), number);
+    }
+}
+
+#[test]
+fn dropping_what_a_stop_returns_ends_it() {
+    let scheduler = Scheduler::new(1).unwrap();
+    let pending = scheduler.spawn_future(std::future::pending::<()>());
+    let handle = pending.handle();
+    assert!(scheduler.wait_idle(LONG));
+    drop(scheduler.stop().unwrap());
+    assert_eq!(handle.wake(), Err(Finished));
+    assert!(matches!(pending.join(), Err(JoinError::Cancelled)));
+}
+
+/// Threads post while another stops and starts: nothing is lost, nothing runs twice.
+#[test]
+fn stop_while_posting() {
+    const EACH: usize = 3000;
+    let scheduler = Arc::new(Scheduler::new(2).unwrap());
+    let seen = Arc::new(Mutex::new(HashSet::new()));
+    let posters: Vec<_> = (0..2)
+        .map(|poster| {
+            let (remote, seen) = (scheduler.remote(), Arc::clone(&seen));
+            thread::spawn(move || {
+                for number in 0..EACH {
+                    let seen = Arc::clone(&seen);
+                    let mut steps = number % 3;
+                    let task = Task::new(move |cx| {
+                        if steps > 0 {
+                            steps -= 1;
+                            return if steps == 1 {
+                                Next::Again
+                            } else {
+                                cx.after(Nanos::from_nanos(1))
+                            };
+                        }
+                        assert!(seen.lock().unwrap().insert((poster, number)));
+                        Next::Exit
+                    });
+                    remote.post(task).unwrap();
+                }
+            })
+        })
+        .collect();
+    for _ in 0..50 {
+        let tasks = scheduler.stop().unwrap();
+        scheduler.start().unwrap();
+        scheduler.post_many(tasks).unwrap();
+    }
+    for poster in posters {
+        poster.join().unwrap();
+    }
+    assert!(scheduler.wait_idle(LONG));
+    assert_eq!(seen.lock().unwrap().len(), 2 * EACH);
+    assert_eq!(scheduler.stats().panics, 0);
+}
+
+#[test]
+fn a_step_cannot_wait_for_itself() {
+    let scheduler = Arc::new(Scheduler::new(1).unwrap());
+    let inside = Arc::clone(&scheduler);
+    let asked = scheduler.spawn(move || (inside.stop().map(drop), inside.drain(LONG).map(drop)));
+    assert_eq!(asked.join().unwrap(), (Err(OnWorker), Err(OnWorker)));
+}
+
+/// The last owner may be a step.
+#[test]
+fn a_step_may_drop_the_scheduler() {
+    for workers in 1..4 {
+        let scheduler = Scheduler::new(workers).unwrap();
+        let remote = scheduler.remote();
+        let waiting = Task::new(|_| Next::Wait);
+        let handle = waiting.handle();
+        scheduler.post(waiting).unwrap();
+        assert!(scheduler.wait_idle(LONG));
+        let dropped = remote.spawn(move || drop(scheduler));
+        dropped.join().unwrap();
+        crate::support::until("the close", || handle.wake() == Err(Finished));
+        crate::support::until("a refusal", || {
+            remote.post(Task::new(|_| Next::Exit)).is_err()
+        });
+    }
+}
+
+#[test]
+fn a_drain_lets_end_what_ends() {
+    let scheduler = Scheduler::new(2).unwrap();
+    let ran = Count::new();
+    for number in 0..100_u64 {
+        let ran = ran.clone();
+        let task = Task::new(move |_| {
+            ran.add();
+            Next::Exit
+        });
+        scheduler
+            .post_after(task, Nanos::from_micros(number * 20))
+            .unwrap();
+    }
+    scheduler.post_wait(Task::new(|_| Next::Exit)).unwrap();
+    let left = scheduler.drain(LONG).unwrap();
+    assert_eq!((ran.get(), left.len()), (100, 1));
+
+    scheduler.start().unwrap();
+    scheduler
+        .post_after(Task::new(|_| Next::Exit), Nanos::from_secs(3600))
+        .unwrap();
+    assert_eq!(scheduler.drain(Duration::ZERO).unwrap().len(), 1);
+}
+
+#[test]
+fn idle_is_told_when_it_is_true_and_not_before() {
+    let scheduler = Scheduler::new(2).unwrap();
+    assert!(scheduler.wait_idle(LONG));
+    let ran = Count::new();
+    for round in 1..300 {
+        let ran_here = ran.clone();
+        let task = Task::new(move |_| {
+            ran_here.add();
+            Next::Exit
+        });
+        if round % 3 == 0 {
+            scheduler
+                .post_after(task, Nanos::from_nanos(round as u64 * 100))
+                .unwrap();
+        } else {
+            scheduler.post(task).unwrap();
+        }
+        assert!(scheduler.wait_idle(LONG));
+        assert_eq!(ran.get(), round);
+    }
+    let busy = Scheduler::new(1).unwrap();
+    busy.post(Task::new(|_| Next::Again)).unwrap();
+    assert!(!busy.wait_idle(Duration::from_millis(1)));
+}

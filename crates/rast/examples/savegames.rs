@@ -1,0 +1,309 @@
+//! The workload for which the task scheduler was made: saved games behind a remote store that answers late.
+//!
+//! Each player locks a profile, fetches a blob, changes it, stores it and unlocks the profile; each of these but the
+//! change is a request that the remote answers after a delay. Then the player rests. A visit to a player costs
+//! processor time, whether or not there is anything to do.
+//!
+//! The scheduler visits a player when its answer or its time has come. The updater, which is how such a service is
+//! often begun, visits all players once in a period. Both run for the same time with the same load, one after the other.
+//!
+//! `cargo run --release --example savegames -- --players 10000 --delay-us 5000 --visit-us 10 --rest-ms 1000 \
+//! --period-ms 5 --workers 2 --seconds 3`
+
+use std::collections::VecDeque;
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rast::scheduler::timers::Nanos;
+use rast::scheduler::{Next, Scheduler, Task, TaskHandle};
+
+/// What can be set.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    players: u64,
+    delay: Duration,
+    visit: Duration,
+    rest: Duration,
+    period: Duration,
+    workers: usize,
+    run: Duration,
+}
+
+impl Load {
+    fn from_args() -> Result<Self, String> {
+        let mut load = Self {
+            players: 10_000,
+            delay: Duration::from_millis(5),
+            visit: Duration::from_micros(10),
+            rest: Duration::from_millis(1000),
+            period: Duration::from_millis(5),
+            workers: 2,
+            run: Duration::from_secs(3),
+        };
+        let mut args = env::args().skip(1);
+        while let Some(flag) = args.next() {
+            let value = args.next().ok_or(format!("{flag} needs a number"))?;
+            let number: u64 = value
+                .parse()
+                .map_err(|_| format!("{flag}: {value} is no number"))?;
+            match flag.as_str() {
+                "--players" => load.players = number.max(1),
+                "--delay-us" => load.delay = Duration::from_micros(number),
+                "--visit-us" => load.visit = Duration::from_micros(number),
+                "--rest-ms" => load.rest = Duration::from_millis(number),
+                "--period-ms" => load.period = Duration::from_millis(number),
+                "--workers" => load.workers = number.clamp(1, 32) as usize,
+                "--seconds" => load.run = Duration::from_secs(number.max(1)),
+                _ => return Err(format!("{flag} is no flag of this example")),
+            }
+        }
+        Ok(load)
+    }
+}
+
+/// What the remote calls when it answers.
+type Answer = Box<dyn FnOnce() + Send>;
+
+/// Answers each request after the same delay.
+fn remote(requests: &Receiver<Answer>, delay: Duration) {
+    let mut open: VecDeque<(Instant, Answer)> = VecDeque::new();
+    loop {
+        let now = Instant::now();
+        while open.front().is_some_and(|first| first.0 <= now) {
+            if let Some((_, answer)) = open.pop_front() {
+                answer();
+            }
+        }
+        let wait = open.front().map_or(Duration::MAX, |first| first.0 - now);
+        match requests.recv_timeout(wait.min(Duration::from_secs(1))) {
+            Ok(answer) => {
+                open.push_back((Instant::now() + delay, answer));
+                open.extend(
+                    requests
+                        .try_iter()
+                        .map(|answer| (Instant::now() + delay, answer)),
+                );
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// The processor time of a visit.
+fn work(span: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < span {
+        std::hint::spin_loop();
+    }
+}
+
+/// Where a player is; the requests in their order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stage {
+    Rests,
+    Locks,
+    Fetches,
+    Stores,
+    Unlocks,
+}
+
+/// The steps of one player, whoever visits it.
+struct Player {
+    stage: Stage,
+    began: Instant,
+    requests: Sender<Answer>,
+    latencies: Arc<Mutex<Vec<Duration>>>,
+}
+
+impl Player {
+    /// Goes on after a rest or an answer; `true` if a request is under way then.
+    fn advance(&mut self, answer: impl FnOnce() -> Answer) -> bool {
+        self.stage = match self.stage {
+            Stage::Rests => {
+                self.began = Instant::now();
+                Stage::Locks
+            }
+            Stage::Locks => Stage::Fetches,
+            // The blob is changed in this visit.
+            Stage::Fetches => Stage::Stores,
+            Stage::Stores => Stage::Unlocks,
+            Stage::Unlocks => Stage::Rests,
+        };
+        if self.stage == Stage::Rests {
+            self.latencies
+                .lock()
+                .expect("no panic")
+                .push(self.began.elapsed());
+            return false;
+        }
+        // At the end of the run the remote is gone.
+        self.requests.send(answer()).is_ok()
+    }
+}
+
+/// What a run came to.
+struct Run {
+    latencies: Vec<Duration>,
+    cpu: Option<f64>,
+}
+
+/// The first rest of a player: they do not begin at once.
+fn first_rest(load: &Load, number: u64) -> Duration {
+    load.rest.mul_f64(number as f64 / load.players as f64)
+}
+
+fn by_scheduler(load: &Load) -> Result<Run, Box<dyn Error>> {
+    let (requests, receiver) = mpsc::channel();
+    let delay = load.delay;
+    let store = thread::spawn(move || remote(&receiver, delay));
+    let scheduler = Scheduler::builder()
+        .workers(load.workers)
+        .name("saves")
+        .start()?;
+    let latencies = Arc::new(Mutex::new(Vec::new()));
+    let cpu = cpu_time();
+    for number in 0..load.players {
+        let mut player = Player {
+            stage: Stage::Rests,
+            began: Instant::now(),
+            requests: requests.clone(),
+            latencies: Arc::clone(&latencies),
+        };
+        let (visit, rest) = (load.visit, Nanos::from(load.rest));
+        let task = Task::new(move |cx| {
+            work(visit);
+            cx.take_signal();
+            let handle: TaskHandle = cx.handle();
+            let answer = || -> Answer {
+                Box::new(move || {
+                    // A player that has left needs no answer.
+                    let _ = handle.signal();
+                })
+            };
+            if player.advance(answer) {
+                Next::Wait
+            } else {
+                cx.after(rest)
+            }
+        });
+        scheduler.post_after(task, Nanos::from(first_rest(load, number)))?;
+    }
+    drop(requests);
+    thread::sleep(load.run);
+    let cpu = cpu_time().zip(cpu).map(|(end, begin)| end - begin);
+    let latencies = std::mem::take(&mut *latencies.lock().expect("no panic"));
+    drop(scheduler);
+    store.join().expect("the remote does not panic");
+    Ok(Run { latencies, cpu })
+}
+
+fn by_updater(load: &Load) -> Run {
+    let (requests, receiver) = mpsc::channel();
+    let delay = load.delay;
+    let store = thread::spawn(move || remote(&receiver, delay));
+    let latencies = Arc::new(Mutex::new(Vec::new()));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let cpu = cpu_time();
+    let threads: Vec<_> = (0..load.workers as u64)
+        .map(|worker| {
+            let load = *load;
+            let is_over = Arc::clone(&is_over);
+            let begin = Instant::now();
+            let mut players: Vec<_> = (worker..load.players)
+                .step_by(load.workers)
+                .map(|number| {
+                    let player = Player {
+                        stage: Stage::Rests,
+                        began: begin,
+                        requests: requests.clone(),
+                        latencies: Arc::clone(&latencies),
+                    };
+                    let until = begin + first_rest(&load, number);
+                    (player, until, Arc::new(AtomicBool::new(false)))
+                })
+                .collect();
+            thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let pass = Instant::now();
+                    for (player, until, answered) in &mut players {
+                        if is_over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        work(load.visit);
+                        let is_due = if player.stage == Stage::Rests {
+                            *until <= Instant::now()
+                        } else {
+                            answered.swap(false, Ordering::Acquire)
+                        };
+                        let answer = || -> Answer {
+                            let answered = Arc::clone(answered);
+                            Box::new(move || answered.store(true, Ordering::Release))
+                        };
+                        if is_due && !player.advance(answer) {
+                            *until = Instant::now() + load.rest;
+                        }
+                    }
+                    thread::sleep(load.period.saturating_sub(pass.elapsed()));
+                }
+            })
+        })
+        .collect();
+    drop(requests);
+    thread::sleep(load.run);
+    let cpu = cpu_time().zip(cpu).map(|(end, begin)| end - begin);
+    let latencies = std::mem::take(&mut *latencies.lock().expect("no panic"));
+    is_over.store(true, Ordering::Relaxed);
+    for thread in threads {
+        thread.join().expect("the updater does not panic");
+    }
+    store.join().expect("the remote does not panic");
+    Run { latencies, cpu }
+}
+
+/// Seconds of processor time of this process, where the system tells: in hundredths on Linux.
+fn cpu_time() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
+    let user: f64 = fields.next()?.parse().ok()?;
+    let system: f64 = fields.next()?.parse().ok()?;
+    Some((user + system) / 100.0)
+}
+
+fn print(name: &str, load: &Load, mut run: Run) {
+    run.latencies.sort_unstable();
+    let saves = run.latencies.len();
+    let at = |share: f64| {
+        let index = (saves as f64 * share) as usize;
+        run.latencies
+            .get(index.min(saves.saturating_sub(1)))
+            .copied()
+            .unwrap_or_default()
+    };
+    let rate = saves as f64 / load.run.as_secs_f64();
+    let (p50, p99) = (at(0.5), at(0.99));
+    print!("{name:<10} {saves:>8} saves {rate:>9.0}/s  p50 {p50:>8.2?}  p99 {p99:>8.2?}");
+    match run.cpu {
+        Some(cpu) => println!(
+            "  cpu {cpu:.2} s, {:.0} saves per cpu second",
+            saves as f64 / cpu.max(0.01)
+        ),
+        None => println!(),
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let load = Load::from_args()?;
+    println!("{load:?}");
+    let least = load.delay * 4 + load.visit * 5;
+    println!("the least latency of a save is {least:.2?}: four answers and five visits");
+    print("scheduler", &load, by_scheduler(&load)?);
+    print("updater", &load, by_updater(&load));
+    Ok(())
+}
