@@ -170,7 +170,7 @@ impl Timers {
 }
 
 /// Wakes; a panic of a foreign waker is contained, since the thread serves others too.
-fn wake(waker: Waker) {
+pub(crate) fn wake(waker: Waker) {
     let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
     if let Err(payload) = woken {
         core::mem::forget(payload);

@@ -31,6 +31,10 @@ mod scope;
 mod sleep;
 mod yield_now;
 
+#[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+#[cfg_attr(docsrs, doc(cfg(feature = "io")))]
+pub mod io;
+
 #[doc(hidden)]
 pub mod parts;
 

@@ -272,7 +272,9 @@ impl Local {
     }
 
     fn sleep(&self, timeout: Option<Duration>) {
-        self.shared.driver.sleep(&self.parker, timeout);
+        self.shared
+            .driver
+            .sleep(&self.parker, timeout, &mut Vec::new());
     }
 }
 

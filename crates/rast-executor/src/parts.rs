@@ -2,6 +2,7 @@
 
 use core::cell::Cell;
 use core::task::Waker;
+use std_alloc::vec::Vec;
 
 use rast_timers::{Instant, ManualClock};
 
@@ -66,7 +67,7 @@ impl Deadlines {
     pub fn sleep(&self, parker: &Parker) {
         assert!(self.driver.try_hold(0), "one worker");
         if self.timers.begin_sleep().is_none() {
-            self.driver.sleep(parker, None);
+            self.driver.sleep(parker, None, &mut Vec::new());
         }
         self.timers.end_sleep();
         self.driver.release();

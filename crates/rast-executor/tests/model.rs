@@ -90,8 +90,11 @@ fn check(result: Result<usize, rast_executor::JoinError>, number: usize, seen: &
     }
 }
 
+/// A task as the oracle sees it, and its handle until that is used up.
+type Known = (Rc<RefCell<Seen>>, Option<JoinHandle<usize>>);
+
 async fn run(ops: Vec<Op>) {
-    let mut tasks: Vec<(Rc<RefCell<Seen>>, Option<JoinHandle<usize>>)> = Vec::new();
+    let mut tasks: Vec<Known> = Vec::new();
     for op in ops {
         let count = tasks.len();
         match op {

@@ -138,7 +138,11 @@ impl Builder {
             .clock
             .unwrap_or_else(|| shared_clock(MonotonicClock::new()));
         let parkers: Vec<Parker> = (0..self.workers).map(|_| Parker::new()).collect();
-        let driver = Arc::new(Driver::new(&parkers));
+        #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+        let driver = Driver::with_reactor(&parkers, crate::io::Reactor::new()?);
+        #[cfg(not(all(feature = "io", not(any(rast_loom, rast_shuttle)))))]
+        let driver = Driver::new(&parkers);
+        let driver = Arc::new(driver);
         let timers = Timers::new(clock, self.workers + 1, Arc::clone(&driver));
         let pool = Pool::new(PoolSetup {
             threads_max: self.blocking_threads,

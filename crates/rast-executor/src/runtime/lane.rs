@@ -175,6 +175,10 @@ impl Shared {
             self.close();
             self.idle.end();
             self.cancel_all();
+            #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+            if let Some(reactor) = self.driver.reactor() {
+                reactor.close();
+            }
             self.lanes.lock().clear();
             running = self.running.lock();
         }

@@ -4,18 +4,21 @@
 //! One turn:
 //!
 //! 1. Move what came from outside to the end of the queue.
-//! 2. Every 16 turns look at the timers.
+//! 2. Every 16 turns look at the timers, and every 64 turns at the sockets.
 //! 3. Take the newest task, at most 3 times in a row and then not for 32 turns; else the next of
 //!    the queue; else search.
 //! 4. Run it.
 //!
 //! So of 35 turns at least 32 serve the lists, and the bounds of `lists.rs` hold in turns of those.
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
+use core::task::Waker;
 use core::time::Duration;
 use std_alloc::boxed::Box;
+use std_alloc::vec::Vec;
 
 use crate::context::{self, Context, Place};
+use crate::deadlines;
 use crate::local::next_number;
 use crate::primitive::Parker;
 use crate::primitive::hint;
@@ -26,6 +29,8 @@ use crate::task::{Poller, Ran, Task};
 
 /// Turns between two looks at the timers.
 const LOOK_EVERY: u32 = 16;
+/// Turns between two looks at the sockets.
+const SOCKETS_EVERY: u32 = 64;
 /// How often in a row the newest task goes first, and for how many turns it does not after that.
 const NEWEST_MAX: u32 = 3;
 const NEWEST_REST: u32 = 32;
@@ -47,6 +52,8 @@ pub(crate) struct Worker {
     rests_until: Cell<u32>,
     is_searching: Cell<bool>,
     seed: Cell<u64>,
+    /// Wakers of what became ready, on their way from the driver.
+    wakers: RefCell<Vec<Waker>>,
     /// The polls of the others when this worker last woke to watch.
     watched: Box<[Cell<u64>]>,
 }
@@ -64,6 +71,7 @@ impl Worker {
             streak: Cell::new(0),
             rests_until: Cell::new(0),
             is_searching: Cell::new(false),
+            wakers: RefCell::new(Vec::new()),
             seed: Cell::new(index as u64),
         }
     }
@@ -98,6 +106,10 @@ impl Worker {
         }
         if turn.is_multiple_of(LOOK_EVERY) {
             self.shared.timers.fire();
+            if turn.is_multiple_of(SOCKETS_EVERY) {
+                self.shared.driver.look(&mut self.wakers.borrow_mut());
+                self.wake_ready();
+            }
         }
         let task = match self.next(turn, again) {
             Some(task) => task,
@@ -256,7 +268,8 @@ impl Worker {
                 (due, watch) => due.or(watch),
             };
             if timeout != Some(Duration::ZERO) {
-                shared.driver.sleep(&self.parker, timeout);
+                let mut wakers = self.wakers.borrow_mut();
+                shared.driver.sleep(&self.parker, timeout, &mut wakers);
             }
             shared.timers.end_sleep();
             shared.driver.release();
@@ -265,9 +278,19 @@ impl Worker {
         } else {
             self.parker.park();
         }
+        // First, so that the tasks woken below find a worker that searches, and wake no other.
         shared.idle.delist(self.index);
+        self.wake_ready();
         shared.timers.fire();
         self.watch()
+    }
+
+    /// Wakes what the driver found ready.
+    fn wake_ready(&self) {
+        let mut wakers = self.wakers.take();
+        wakers.drain(..).for_each(deadlines::wake);
+        // Nothing was added meanwhile: the driver is looked at by this thread, above.
+        self.wakers.replace(wakers);
     }
 
     /// Takes the newest task of a worker that is still in the poll in which it was at the last look.
