@@ -1,21 +1,30 @@
 //! Tasks that are ready on one worker, by priority.
 //!
-//! What is ahead in one list goes first. A turn is one call of `pop`. Every eighth turn begins at the
-//! normal list, every 64th at the low one. So with k tasks ahead in its list a normal task is taken
-//! within 8 (k + 1) turns, and a low one within 64 (k + 1), whatever else is pushed.
+//! What is ahead in one list goes first. Tasks from other threads have a list of their own, which
+//! goes before the others, unless the turn before was one of it; a turn is one call of `pop`. Of the
+//! other turns every eighth begins at the normal list, every 64th at the low one. So with k tasks
+//! ahead in its list a task from outside is taken within 2 (k + 1) turns, a normal one within
+//! 16 (k + 1), and a low one within 128 (k + 1), whatever else is pushed.
 
 use crate::chain::Chain;
 use crate::priority::Priority;
 use crate::task::Task;
 
-/// Every so many turns begin at the normal list, and at the low one.
+/// Of the turns of the priorities every so many begin at the normal list, and at the low one.
 pub(crate) const NORMAL_EVERY: u32 = 8;
 pub(crate) const LOW_EVERY: u32 = 64;
 
+/// The lists of the priorities, and the one of tasks from outside.
+const COUNT: usize = Priority::COUNT + 1;
+const OUTSIDE: usize = Priority::COUNT;
+
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
-    of: [Chain; Priority::COUNT],
+    of: [Chain; COUNT],
+    /// Turns of the priorities.
     turn: u32,
+    /// The last turn took a task from outside.
+    was_outside: bool,
 }
 
 impl Lists {
@@ -23,14 +32,29 @@ impl Lists {
         self.of[task.header().priority.index()].push(task);
     }
 
+    /// Adds a task from another thread: to a list of its own, unless its priority is another.
+    pub(crate) fn push_outside(&mut self, task: Task) {
+        match task.header().priority {
+            Priority::Normal => self.of[OUTSIDE].push(task),
+            _ => self.push(task),
+        }
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Task> {
+        if !self.was_outside
+            && let Some(task) = self.of[OUTSIDE].pop()
+        {
+            self.was_outside = true;
+            return Some(task);
+        }
+        self.was_outside = false;
         self.turn = self.turn.wrapping_add(1);
-        let order: [usize; Priority::COUNT] = if self.turn.is_multiple_of(LOW_EVERY) {
-            [2, 0, 1]
+        let order: [usize; COUNT] = if self.turn.is_multiple_of(LOW_EVERY) {
+            [2, 0, 1, OUTSIDE]
         } else if self.turn.is_multiple_of(NORMAL_EVERY) {
-            [1, 0, 2]
+            [1, 0, 2, OUTSIDE]
         } else {
-            [0, 1, 2]
+            [0, 1, 2, OUTSIDE]
         };
         order.into_iter().find_map(|index| self.of[index].pop())
     }
@@ -61,9 +85,21 @@ mod tests {
         }
         lists.push(task(&count, Priority::High));
         lists.push(task(&count, Priority::High));
+        // From outside there is always another one too.
+        lists.push_outside(task(&count, Priority::Normal));
+        let outside = lists
+            .pop()
+            .expect("the first turn is for those from outside");
+        let address = outside.address();
+        lists.push_outside(outside);
         let mut last = [0; Priority::COUNT];
-        for turn in 1..=LOW_EVERY * (behind + 1) {
+        for turn in 1..=2 * LOW_EVERY * (behind + 1) {
             let task = lists.pop().expect("the urgent tasks come back");
+            if task.address() == address {
+                assert!(turn % 2 == 0, "every second turn, and this is a turn later");
+                lists.push_outside(task);
+                continue;
+            }
             let priority = task.header().priority;
             last[priority.index()] = turn;
             if priority == Priority::High {
@@ -71,11 +107,11 @@ mod tests {
             }
         }
         assert!(
-            last[1] > 0 && last[1] <= NORMAL_EVERY * (behind + 1),
+            last[1] > 0 && last[1] <= 2 * NORMAL_EVERY * (behind + 1),
             "{last:?}"
         );
         assert!(
-            last[2] > 0 && last[2] <= LOW_EVERY * (behind + 1),
+            last[2] > 0 && last[2] <= 2 * LOW_EVERY * (behind + 1),
             "{last:?}"
         );
         assert_eq!(count.cancelled(), 8);

@@ -229,7 +229,10 @@ impl Local {
         if let Some(mut chain) = self.shared.injector.take() {
             let mut ready = self.ready.borrow_mut();
             while let Some(task) = chain.pop() {
-                ready.push(task);
+                match &mut *ready {
+                    Ready::InOrder(lists) => lists.push_outside(task),
+                    ready => ready.push(task),
+                }
             }
         }
         let polls = self.polls.get() + 1;

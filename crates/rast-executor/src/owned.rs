@@ -1,7 +1,7 @@
 //! The list of tasks that are not complete, by which a runtime that ends reaches all of them.
 //!
-//! One lock per list and a list per worker: a task enters that of the worker that spawned it, so
-//! the lock is rarely contended.
+//! A task enters the list of the worker that spawned it, which is four lists by its address, each
+//! with a lock. So a thread that spawns and the workers that end its tasks seldom meet at a lock.
 //!
 //! Rules:
 //!
@@ -11,6 +11,7 @@
 use core::ptr::NonNull;
 use std_alloc::vec::Vec;
 
+use crate::primitive::CachePadded;
 use crate::primitive::sync::Mutex;
 use crate::task::{Header, Task, TaskRef};
 
@@ -26,7 +27,10 @@ unsafe impl Send for List {}
 
 /// The list.
 #[derive(Debug)]
-pub(crate) struct Owned(Mutex<List>);
+pub(crate) struct Owned([CachePadded<Mutex<List>>; PARTS]);
+
+/// How many lists it is made of.
+const PARTS: usize = 4;
 
 /// Writes one of the two links of a task in the list.
 macro_rules! link {
@@ -43,16 +47,25 @@ macro_rules! link {
 
 impl Owned {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(List {
-            head: None,
-            len: 0,
-            is_closed: false,
+        Self(core::array::from_fn(|_| {
+            CachePadded::new(Mutex::new(List {
+                head: None,
+                len: 0,
+                is_closed: false,
+            }))
         }))
+    }
+
+    /// The part for a task.
+    fn part(&self, task: NonNull<Header>) -> &Mutex<List> {
+        let address = task.as_ptr().addr();
+        &self.0[((address >> 5) ^ (address >> 7)) % PARTS]
     }
 
     /// Puts a task into the list; gives the reference back if the list is closed.
     pub(crate) fn adopt(&self, task: TaskRef) -> Result<(), TaskRef> {
-        let mut list = self.0.lock();
+        let raw = NonNull::from(task.header());
+        let mut list = self.part(raw).lock();
         if list.is_closed {
             return Err(task);
         }
@@ -73,7 +86,7 @@ impl Owned {
     /// The task is in no other list.
     pub(crate) unsafe fn forget(&self, task: &Task) {
         let raw = NonNull::from(task.header());
-        let mut list = self.0.lock();
+        let mut list = self.part(raw).lock();
         let prev = link!(raw, owned_prev, None);
         if prev.is_none() && list.head != Some(raw) {
             // The list was closed when the task came.
@@ -94,27 +107,32 @@ impl Owned {
 
     /// Refuses tasks from now on.
     pub(crate) fn close(&self) {
-        self.0.lock().is_closed = true;
+        for part in &self.0 {
+            part.lock().is_closed = true;
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.lock().len
+        self.0.iter().map(|part| part.lock().len).sum()
     }
 
     /// References to all tasks in the list.
     pub(crate) fn all(&self) -> Vec<TaskRef> {
-        let list = self.0.lock();
-        let mut all = Vec::with_capacity(list.len);
-        let mut at = list.head;
-        while let Some(raw) = at {
-            // SAFETY: by rule 1 the task is alive under the lock.
-            all.push(unsafe { TaskRef::of(raw) });
-            // SAFETY: as above.
-            let header = unsafe { raw.as_ref() };
-            at = header.owned_next.with(|next| {
-                // SAFETY: under the lock.
-                unsafe { *next }
-            });
+        let mut all = Vec::new();
+        for part in &self.0 {
+            let list = part.lock();
+            all.reserve(list.len);
+            let mut at = list.head;
+            while let Some(raw) = at {
+                // SAFETY: by rule 1 the task is alive under the lock.
+                all.push(unsafe { TaskRef::of(raw) });
+                // SAFETY: as above.
+                let header = unsafe { raw.as_ref() };
+                at = header.owned_next.with(|next| {
+                    // SAFETY: under the lock.
+                    unsafe { *next }
+                });
+            }
         }
         all
     }

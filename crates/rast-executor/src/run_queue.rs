@@ -1,4 +1,4 @@
-//! The queue of a worker: a list for each priority under a lock, and a slot for the newest task.
+//! The queue of a worker: lists by priority and for tasks from outside, under a lock, and a slot for the newest task.
 //!
 //! ```text
 //!   newest ──► task          taken by the worker, at most 3 times in a row; by a thief as the last
@@ -68,6 +68,15 @@ impl RunQueue {
         self.with(|lists| {
             while let Some(task) = chain.pop() {
                 lists.push(task);
+            }
+        });
+    }
+
+    /// Puts tasks from other threads at the end of the list for them.
+    pub(crate) fn push_outside(&self, mut chain: Chain) {
+        self.with(|lists| {
+            while let Some(task) = chain.pop() {
+                lists.push_outside(task);
             }
         });
     }

@@ -168,7 +168,7 @@ fn panics_in_destructors_are_contained() {
     );
 
     // The future panics in its poll and in its destructor.
-    struct Twice(#[expect(dead_code, reason = "it is there to be dropped")] Bomb);
+    struct Twice(Bomb);
     impl Future for Twice {
         type Output = ();
         fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
@@ -182,7 +182,7 @@ fn panics_in_destructors_are_contained() {
     );
 
     // An output that nobody takes panics while it is dropped; so does the payload of a panic.
-    runtime.spawn(async { Bomb }).detach();
+    runtime.spawn(poll_fn(|_| Poll::Ready(Bomb))).detach();
     runtime
         .spawn(async { std::panic::panic_any(Payload) })
         .detach();
@@ -521,6 +521,44 @@ fn a_sleep_is_moved_dropped_and_awaited_elsewhere() {
                 .is_err()
         );
     });
+}
+
+#[test]
+fn a_million_sleeps_leave_nothing_whatever_the_order_of_their_drops() {
+    struct Counted;
+    impl std::task::Wake for Counted {
+        fn wake(self: Arc<Self>) {}
+    }
+    let count = Arc::new(Counted);
+    let waker = Waker::from(Arc::clone(&count));
+    LocalExecutor::new().run(async {
+        let mut cx = Context::from_waker(&waker);
+        let mut number = 1_u64;
+        for _ in 0..10 {
+            let mut sleeps: Vec<_> = (0..100_000)
+                .map(|_| {
+                    number = number
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    Box::pin(sleep(Duration::from_nanos(
+                        3_600_000_000_000 + (number >> 24),
+                    )))
+                })
+                .collect();
+            for sleep in &mut sleeps {
+                assert!(sleep.as_mut().poll(&mut cx).is_pending());
+            }
+            while !sleeps.is_empty() {
+                number = number
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                let at = (number >> 33) as usize % sleeps.len();
+                drop(sleeps.swap_remove(at));
+            }
+        }
+    });
+    drop(waker);
+    assert_eq!(Arc::strong_count(&count), 1);
 }
 
 #[test]

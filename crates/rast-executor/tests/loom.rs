@@ -77,10 +77,9 @@ impl Own {
     fn add(&self) -> usize {
         self.0.with_mut(|value| {
             // SAFETY: the protocol under test makes this the one access.
-            unsafe {
-                *value += 1;
-                *value
-            }
+            let value = unsafe { &mut *value };
+            *value += 1;
+            *value
         })
     }
 }

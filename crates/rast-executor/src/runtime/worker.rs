@@ -3,7 +3,7 @@
 //!
 //! One turn:
 //!
-//! 1. Move what came from outside to the end of the queue.
+//! 1. Move what came from outside to the list for it.
 //! 2. Every 16 turns look at the timers, and every 64 turns at the sockets.
 //! 3. Take the newest task, at most 3 times in a row and then not for 32 turns; else the next of
 //!    the queue; else search.
@@ -98,7 +98,7 @@ impl Worker {
         let queue = &*self.shared.queues[self.index];
         if let Some(chain) = self.shared.injector.take() {
             let len = chain.len();
-            queue.push_chain(chain);
+            queue.push_outside(chain);
             self.counters().add_injected(len);
             if len > 1 {
                 self.shared.notify();
