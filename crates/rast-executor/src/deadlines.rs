@@ -95,8 +95,8 @@ impl Timers {
         // SeqCst: pairs with XT6; either the load below sees until when the holder sleeps, or the
         // holder sees this deadline. [XT3]
         fence(Ordering::SeqCst);
-        // Acquire: pairs with XT5; `interrupt` sees the holder that wrote it. [XT4]
-        if at.as_nanos() < self.asleep_until_ns.load(Ordering::Acquire) {
+        // Relaxed: ordered by the fence above, and so is the holder that `interrupt` reads. [XT4]
+        if at.as_nanos() < self.asleep_until_ns.load(Ordering::Relaxed) {
             self.driver.interrupt();
         }
         Armed { shard, handle }
@@ -109,15 +109,16 @@ impl Timers {
 
     /// Announces a sleep; returns how long it may last, `None` if there is no deadline.
     pub(crate) fn begin_sleep(&self) -> Option<Duration> {
-        // Release: pairs with XT4; publishes that the caller holds the driver. [XT5]
-        self.asleep_until_ns.store(NEVER, Ordering::Release);
+        // Relaxed: ordered by the fence below. [XT5]
+        self.asleep_until_ns.store(NEVER, Ordering::Relaxed);
         // SeqCst: pairs with XT3; either an insert sees the store above, or the reading below sees
         // its deadline. [XT6]
         fence(Ordering::SeqCst);
         let next = self.next()?;
-        // Release: as XT5. A later deadline needs no interruption. [XT7]
+        // Relaxed: a later deadline needs no interruption; one that reads the former value
+        // interrupts in vain. [XT7]
         self.asleep_until_ns
-            .store(next.as_nanos(), Ordering::Release);
+            .store(next.as_nanos(), Ordering::Relaxed);
         let wait = next.saturating_since(self.now());
         Some(Duration::from_nanos(wait.as_nanos()))
     }

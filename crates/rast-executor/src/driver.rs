@@ -124,8 +124,8 @@ impl Driver {
 
     /// Wakes the holder, if there is one.
     pub(crate) fn interrupt(&self) {
-        // Relaxed: the caller has seen, by an Acquire, what the holder wrote after it took the
-        // driver. A former holder that is woken in vain looks again. [XD3]
+        // Relaxed: ordered by the fences of the timers. A former holder that is woken in vain looks
+        // again. [XD3]
         let holder = self.holder.load(Ordering::Relaxed);
         if let Some(worker) = holder.checked_sub(1) {
             self.wake(worker);

@@ -224,6 +224,23 @@ fn a_handle_gets_the_output_or_its_wake_up() {
 }
 
 #[test]
+fn a_finished_task_shows_its_output() {
+    model::model(|| {
+        let scheduler = Plain::new();
+        let (task, mut handle) = spawn(async { Box::new(7) }, &scheduler);
+        let worker = thread::spawn(move || drop(run(task)));
+        if handle.is_finished() {
+            match poll_once(Pin::new(&mut handle)) {
+                Poll::Ready(output) => assert_eq!(*output.unwrap(), 7),
+                Poll::Pending => unreachable!("it is finished"),
+            }
+        }
+        drop(handle);
+        worker.join().unwrap();
+    });
+}
+
+#[test]
 fn a_handle_that_changes_its_waker_or_is_dropped_leaves_nothing() {
     /// Freed once: loom sees a leak and a double drop.
     struct Output(#[expect(dead_code, reason = "loom counts it")] Arc<()>);
@@ -370,19 +387,34 @@ fn the_injector_gives_each_task_once() {
 
 #[test]
 fn the_newest_task_is_taken_once() {
-    model::model(|| {
+    // Each task was polled and woke itself, so that who takes it must see what the poll left.
+    let woken_task = |scheduler: &Arc<Plain>, own: Arc<Own>| {
+        let future = poll_fn(move |cx| {
+            own.add();
+            cx.waker().wake_by_ref();
+            Poll::<()>::Pending
+        });
+        let (task, handle) = spawn(future, scheduler);
+        handle.detach();
+        run(task).expect("it woke itself")
+    };
+    model::model(move || {
         let scheduler = Plain::new();
-        let dropped = Arc::new(AtomicUsize::new(0));
         let queue = Arc::new(RunQueue::new());
-        let tasks: Vec<_> = (0..2).map(|_| idle_task(&scheduler, &dropped)).collect();
         let theirs = Arc::clone(&queue);
-        let thief = thread::spawn(move || drop(theirs.take_newest()));
-        for task in tasks {
-            drop(queue.replace_newest(task));
+        let thief = thread::spawn(move || {
+            let again = theirs.take_newest().and_then(run);
+            // Back to its worker.
+            again.and_then(|task| theirs.replace_newest(task))
+        });
+        for _ in 0..2 {
+            let task = woken_task(&scheduler, Arc::new(Own::new()));
+            let older = queue.replace_newest(task);
+            drop(older.and_then(run));
         }
         drop(queue.take_newest());
-        thief.join().unwrap();
-        assert_eq!(dropped.load(Ordering::Relaxed), 2);
+        drop(thief.join().unwrap());
+        drop(queue.take_newest());
     });
 }
 

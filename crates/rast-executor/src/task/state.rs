@@ -249,7 +249,7 @@ impl State {
     /// they were the last ones.
     #[must_use = "the last reference frees the task"]
     pub(crate) fn complete_and_release(&self) -> bool {
-        // AcqRel: as XS7; nobody reads the output. [XS8]
+        // AcqRel: as XS7; no thread reads the output. [XS8]
         let seen = self.0.fetch_sub(2 * REFERENCE - COMPLETE, Ordering::AcqRel);
         seen >> 16 == 2
     }
@@ -289,11 +289,11 @@ impl State {
             } else {
                 (seen.0 - INTEREST - REFERENCE, Left::Done)
             };
-            // AcqRel: release, pairs with XS6: the runner drops the output after what the handle
-            // did; acquire, pairs with XS6 on failure: the output is visible. [XS10]
+            // Release: as the release half of XS7, for the reference that goes; on failure Acquire,
+            // pairs with XS6: the output is visible. [XS10]
             match self
                 .0
-                .compare_exchange_weak(seen.0, next, Ordering::AcqRel, Ordering::Acquire)
+                .compare_exchange_weak(seen.0, next, Ordering::Release, Ordering::Acquire)
             {
                 Ok(_) => return left,
                 Err(now) => seen = Seen(now),
