@@ -1,8 +1,8 @@
 //! The way into a runtime for threads that are none of its workers: a stack that is taken whole.
 //!
 //! Each worker looks at it before each poll, with one load, and moves what it finds to a list of its
-//! queue that goes before the others, if not twice in a row. So a task that comes from outside waits
-//! for the poll at hand and at most one more, and that decides the tail of the latency.
+//! queue that goes before the others, at most 8 times in a row. So a task that comes from outside
+//! waits for the poll at hand and at most one more, and that decides the tail of the latency.
 //!
 //! A pusher that finds the stack empty wakes a worker; the others rely on that pusher.
 

@@ -45,8 +45,8 @@
 //! - Panics of polls and of destructors stay in their task: the handle returns them.
 //! - No task starves while its worker returns from its polls. A worker's turn is one poll. Of 35
 //!   turns at least 32 serve the queue; there a normal task from another thread with k others ahead
-//!   of it is taken within 2 (k + 1) turns, a normal one within 16 (k + 1), a low one within
-//!   128 (k + 1).
+//!   of it is taken within 2 (k + 1) turns, a normal one within 72 (k + 1), a low one within
+//!   576 (k + 1).
 //! - A worker that blocks hides no queued task from the others; the one that it woke last is taken
 //!   over within two periods of the watch ([`Builder::watch`]).
 //! - A sleep is never ready early. Nothing spins while there is no task.

@@ -1,10 +1,10 @@
 //! Tasks that are ready on one worker, by priority.
 //!
-//! What is ahead in one list goes first. Tasks from other threads have a list of their own, which
-//! goes before the others, unless the turn before was one of it; a turn is one call of `pop`. Of the
-//! other turns every eighth begins at the normal list, every 64th at the low one. So with k tasks
-//! ahead in its list a task from outside is taken within 2 (k + 1) turns, a normal one within
-//! 16 (k + 1), and a low one within 128 (k + 1), whatever else is pushed.
+//! What is ahead in one list goes first. A turn is one call of `pop`. Tasks from other threads have a
+//! list of their own, which goes before the others, at most 8 turns in a row. Of the other turns every
+//! eighth begins at the normal list, every 64th at the low one. So with k tasks ahead in its list a
+//! task from outside is taken within 2 (k + 1) turns, a normal one within 72 (k + 1), and a low one
+//! within 576 (k + 1), whatever else is pushed.
 
 use crate::chain::Chain;
 use crate::priority::Priority;
@@ -13,6 +13,8 @@ use crate::task::Task;
 /// Of the turns of the priorities every so many begin at the normal list, and at the low one.
 pub(crate) const NORMAL_EVERY: u32 = 8;
 pub(crate) const LOW_EVERY: u32 = 64;
+/// How often in a row tasks from outside go first.
+const OUTSIDE_MAX: u32 = 8;
 
 /// The lists of the priorities, and the one of tasks from outside.
 const COUNT: usize = Priority::COUNT + 1;
@@ -23,8 +25,8 @@ pub(crate) struct Lists {
     of: [Chain; COUNT],
     /// Turns of the priorities.
     turn: u32,
-    /// The last turn took a task from outside.
-    was_outside: bool,
+    /// How many turns in a row went to tasks from outside.
+    streak: u32,
 }
 
 impl Lists {
@@ -41,13 +43,13 @@ impl Lists {
     }
 
     pub(crate) fn pop(&mut self) -> Option<Task> {
-        if !self.was_outside
+        if self.streak < OUTSIDE_MAX
             && let Some(task) = self.of[OUTSIDE].pop()
         {
-            self.was_outside = true;
+            self.streak += 1;
             return Some(task);
         }
-        self.was_outside = false;
+        self.streak = 0;
         self.turn = self.turn.wrapping_add(1);
         let order: [usize; COUNT] = if self.turn.is_multiple_of(LOW_EVERY) {
             [2, 0, 1, OUTSIDE]
@@ -93,13 +95,17 @@ mod tests {
         let address = outside.address();
         lists.push_outside(outside);
         let mut last = [0; Priority::COUNT];
-        for turn in 1..=2 * LOW_EVERY * (behind + 1) {
+        let outside_share = OUTSIDE_MAX + 1;
+        let mut streak = 1;
+        for turn in 1..=outside_share * LOW_EVERY * (behind + 1) {
             let task = lists.pop().expect("the urgent tasks come back");
             if task.address() == address {
-                assert!(turn % 2 == 0, "every second turn, and this is a turn later");
+                streak += 1;
+                assert!(streak <= OUTSIDE_MAX, "turn {turn}");
                 lists.push_outside(task);
                 continue;
             }
+            streak = 0;
             let priority = task.header().priority;
             last[priority.index()] = turn;
             if priority == Priority::High {
@@ -107,11 +113,11 @@ mod tests {
             }
         }
         assert!(
-            last[1] > 0 && last[1] <= 2 * NORMAL_EVERY * (behind + 1),
+            last[1] > 0 && last[1] <= outside_share * NORMAL_EVERY * (behind + 1),
             "{last:?}"
         );
         assert!(
-            last[2] > 0 && last[2] <= 2 * LOW_EVERY * (behind + 1),
+            last[2] > 0 && last[2] <= outside_share * LOW_EVERY * (behind + 1),
             "{last:?}"
         );
         assert_eq!(count.cancelled(), 8);
