@@ -7,6 +7,11 @@ use rast_benches::options::{Options, USAGE};
 use rast_benches::quiet::Quiet;
 use rast_benches::{allocators::summary, harness, layers, report};
 
+/// The executors are compared with the same allocator under each.
+#[cfg(feature = "own-alloc")]
+#[global_allocator]
+static ALLOC: rast::alloc::RastAlloc = rast::alloc::RastAlloc;
+
 fn main() -> ExitCode {
     match bench() {
         Ok(()) => ExitCode::SUCCESS,

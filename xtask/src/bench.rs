@@ -66,8 +66,16 @@ pub(crate) fn run(args: &[String], rivals: bool) -> Result {
     let mut cmd = Cmd::cargo()
         .args(["run", "--profile", profile, "-p", "rast-benches"])
         .env("CARGO_TARGET_DIR", &target);
+    let mut features = Vec::new();
+    if args.iter().any(|arg| arg == "executor") {
+        features.push("own-alloc");
+    }
     if rivals {
-        cmd = cmd.args(["--features", "rivals"]).rustflags(RIVALS);
+        features.push("rivals");
+        cmd = cmd.rustflags(RIVALS);
+    }
+    if !features.is_empty() {
+        cmd = cmd.args(["--features", &features.join(",")]);
     }
     cmd = cmd.arg("--").args(args);
     if needs_programs(args) {

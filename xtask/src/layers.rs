@@ -118,6 +118,24 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         "maps of the balancer",
     ),
     (
+        "rast-executor",
+        "mio",
+        Kind::Normal,
+        "readiness of sockets on every system, under the feature io alone",
+    ),
+    (
+        "rast-executor",
+        "futures-io",
+        Kind::Normal,
+        "the traits of byte streams, under the feature of that name alone",
+    ),
+    (
+        "rast-executor",
+        "tokio",
+        Kind::Normal,
+        "tokio's traits of byte streams, under the feature of that name alone",
+    ),
+    (
         "rast-conflate",
         "hashbrown",
         Kind::Normal,

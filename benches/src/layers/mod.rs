@@ -1,6 +1,7 @@
 //! The scenarios, one file per layer, lowest first.
 
 pub(crate) mod alloc;
+mod executor;
 mod msgpass;
 mod primitive;
 mod queue;
@@ -21,6 +22,7 @@ const LAYERS: &[Layer] = &[
     ("scheduler", |_| scheduler::scenarios()),
     ("sharder", |_| sharder::scenarios()),
     ("msgpass", |_| msgpass::scenarios()),
+    ("executor", |_| executor::scenarios()),
 ];
 
 /// The scenarios of the layer that the options name, or of all of them.

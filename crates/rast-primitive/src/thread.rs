@@ -94,3 +94,35 @@ pub fn available_parallelism() -> usize {
     #[cfg(any(rast_loom, rast_shuttle))]
     2
 }
+
+/// As [`spawn_named`], with a stack of `stack_bytes` if that is given. In a model the size is ignored.
+///
+/// # Errors
+///
+/// As [`spawn_named`].
+///
+/// ```
+/// use rast_primitive::thread;
+///
+/// let worker = thread::spawn_sized("small".into(), Some(1 << 20), || 6 * 7).unwrap();
+/// assert_eq!(worker.join().unwrap(), 42);
+/// ```
+pub fn spawn_sized<F, T>(
+    name: String,
+    stack_bytes: Option<usize>,
+    f: F,
+) -> io::Result<JoinHandle<T>>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let builder = imp::Builder::new().name(name);
+    #[cfg(not(any(rast_loom, rast_shuttle)))]
+    let builder = match stack_bytes {
+        Some(bytes) => builder.stack_size(bytes),
+        None => builder,
+    };
+    #[cfg(any(rast_loom, rast_shuttle))]
+    let _ = stack_bytes;
+    builder.spawn(f)
+}

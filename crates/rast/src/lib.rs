@@ -48,7 +48,8 @@
 //! # When not to use it
 //!
 //! - The work is a plain data-parallel loop: a fork-join pool is simpler.
-//! - The program waits for thousands of mostly idle peers: an async runtime fits better.
+//! - The program waits for thousands of mostly idle peers: an async runtime fits better. The one here,
+//!   `executor`, has tasks and timers and no sockets.
 //! - Processors are created and wired while the program runs: the graph is fixed at compile time,
 //!   which is what lets the compiler refuse a send that no edge allows.
 //!
@@ -129,7 +130,7 @@
 //!
 //! # Features
 //!
-//! All of them are on by default; `default-features = false` turns them off.
+//! All of them but `executor` are on by default; `default-features = false` turns them off.
 //! Features only add.
 //!
 //! | feature | gives | costs |
@@ -141,6 +142,7 @@
 //! | `scheduler` | [`scheduler`] | no other crate |
 //! | `sharder` | [`sharder`] | `hashbrown` |
 //! | `msgpass` | [`msgpass`] | no other crate |
+//! | `executor` | `executor`: an async runtime on `timers` | no other crate |
 //!
 //! [`primitive`] is always there and brings `portable-atomic`.
 //! A crate of the tower brings those beneath it, whether or not their feature names them here.
@@ -180,3 +182,7 @@ pub use rast_sharder as sharder;
 #[cfg(feature = "msgpass")]
 #[doc(inline)]
 pub use rast_msgpass as msgpass;
+
+#[cfg(feature = "executor")]
+#[doc(inline)]
+pub use rast_executor as executor;

@@ -1,0 +1,505 @@
+//! rast-executor: the workloads of tokio's and async-executor's own benches, on two workers and on one thread.
+//!
+//! The workers of each contender are put on processors of their own before the first run. The program's allocator is
+//! `RastAlloc` for all. CPU time stands beside each row, since a runtime may buy time with another core.
+//! `StaticExecutor` is left out: it never frees its tasks.
+
+mod rigs;
+#[cfg(all(rast_rivals, feature = "rivals"))]
+mod rivals;
+
+use std::future::{Future, poll_fn};
+use std::hint::black_box;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use self::rigs::{Local, Ours, Rig, Single};
+use crate::harness::Scenario;
+use crate::workers::Sample;
+
+const LAYER: &str = "executor";
+
+/// What a run measures.
+type Work<R> = fn(&R, u64) -> Sample;
+
+/// Times `work`, wall clock and CPU; it returns how many operations it did.
+fn timed(work: impl FnOnce() -> u64) -> Sample {
+    let cpu = cpu_ns();
+    let start = Instant::now();
+    let done = work();
+    let elapsed = start.elapsed();
+    let mut sample = Sample::new(done, elapsed).with("CPU ns/op", (cpu_ns() - cpu) / done as f64);
+    sample.threads = 2;
+    sample
+}
+
+/// The CPU time of the process so far.
+#[cfg(unix)]
+fn cpu_ns() -> f64 {
+    // SAFETY: zeroes are a value of this type.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the place is writable and of the right type.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    let ns = |time: libc::timeval| time.tv_sec as f64 * 1e9 + time.tv_usec as f64 * 1e3;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
+}
+
+/// The CPU time of the process so far: not here.
+#[cfg(not(unix))]
+fn cpu_ns() -> f64 {
+    0.0
+}
+
+/// Counts down, and tells when nothing is left.
+#[derive(Clone)]
+struct Countdown(Arc<(AtomicUsize, mpsc::SyncSender<()>)>);
+
+impl Countdown {
+    fn new(count: usize) -> (Self, mpsc::Receiver<()>) {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        (Self(Arc::new((AtomicUsize::new(count), sender))), receiver)
+    }
+
+    fn step(&self) {
+        if self.0.0.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.1.send(()).expect("the bench waits");
+        }
+    }
+}
+
+/// A value that is sent once.
+#[derive(Clone, Default)]
+struct Once(Arc<Mutex<(bool, Option<Waker>)>>);
+
+impl Once {
+    fn send(&self) {
+        let waker = {
+            let mut state = self.0.lock().expect("no panic");
+            state.0 = true;
+            state.1.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    async fn receive(&self) {
+        poll_fn(|cx| {
+            let mut state = self.0.lock().expect("no panic");
+            if state.0 {
+                return Poll::Ready(());
+            }
+            state.1 = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// tokio: tasks spawned by a thread outside while the workers sleep at first.
+fn spawn_many_local<R: Rig>(rig: &R, ops: u64) -> Sample {
+    timed(|| {
+        let (countdown, done) = Countdown::new(ops as usize);
+        for _ in 0..ops {
+            let countdown = countdown.clone();
+            rig.spawn(async move { countdown.step() });
+        }
+        done.recv().expect("all ran");
+        ops
+    })
+}
+
+/// The same inside of a task.
+fn spawn_many_inside<R: Rig>(rig: &R, ops: u64) -> Sample {
+    timed(|| {
+        let (countdown, done) = Countdown::new(ops as usize);
+        let inner = rig.clone();
+        rig.spawn(async move {
+            for _ in 0..ops {
+                let countdown = countdown.clone();
+                inner.spawn(async move { countdown.step() });
+            }
+        });
+        done.recv().expect("all ran");
+        ops
+    })
+}
+
+/// tokio: tasks spawned from outside, and their handles awaited.
+fn spawn_many_remote_idle<R: Rig>(rig: &R, ops: u64) -> Sample {
+    timed(|| {
+        let joins: Vec<_> = (0..ops).map(|_| rig.spawn_joined(async {})).collect();
+        rig.block_on(async {
+            for join in joins {
+                join.await;
+            }
+        });
+        ops
+    })
+}
+
+/// A task that spawns its successor until the flag is set; each spins for so long.
+fn successors<R: Rig>(
+    rig: R,
+    stop: Arc<AtomicBool>,
+    spin: Duration,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(async move {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        if !spin.is_zero() {
+            let start = Instant::now();
+            while start.elapsed() < spin {
+                std::hint::spin_loop();
+            }
+        }
+        let next = successors(rig.clone(), stop, spin);
+        rig.spawn(next);
+    })
+}
+
+fn spawn_many_busy<R: Rig>(rig: &R, ops: u64, spin: Duration) -> Sample {
+    let stop = Arc::new(AtomicBool::new(false));
+    for _ in 0..2 {
+        rig.spawn(successors(rig.clone(), Arc::clone(&stop), spin));
+    }
+    let sample = spawn_many_remote_idle(rig, ops);
+    stop.store(true, Ordering::Relaxed);
+    sample
+}
+
+/// tokio: the same while each worker has a task that spawns its successor.
+fn spawn_many_remote_busy1<R: Rig>(rig: &R, ops: u64) -> Sample {
+    spawn_many_busy(rig, ops, Duration::ZERO)
+}
+
+/// tokio: the same while these spin for ten microseconds.
+fn spawn_many_remote_busy2<R: Rig>(rig: &R, ops: u64) -> Sample {
+    spawn_many_busy(rig, ops / 10, Duration::from_micros(10))
+}
+
+/// tokio: 200 tasks that yield.
+fn yield_many<R: Rig>(rig: &R, ops: u64) -> Sample {
+    yields(rig, 200, ops)
+}
+
+fn yields<R: Rig>(rig: &R, tasks: u64, ops: u64) -> Sample {
+    timed(|| {
+        let (countdown, done) = Countdown::new(tasks as usize);
+        for _ in 0..tasks {
+            let countdown = countdown.clone();
+            rig.spawn(async move {
+                for _ in 0..ops / tasks {
+                    R::yield_now().await;
+                }
+                countdown.step();
+            });
+        }
+        done.recv().expect("all ran");
+        ops
+    })
+}
+
+/// tokio: pairs of tasks that send to each other once.
+fn ping_pong<R: Rig>(rig: &R, ops: u64) -> Sample {
+    timed(|| {
+        let (countdown, done) = Countdown::new(ops as usize);
+        let inner = rig.clone();
+        rig.spawn(async move {
+            for _ in 0..ops {
+                let (countdown, rig) = (countdown.clone(), inner.clone());
+                inner.spawn(async move {
+                    let (ping, pong) = (Once::default(), Once::default());
+                    let (theirs, back) = (ping.clone(), pong.clone());
+                    rig.spawn(async move {
+                        theirs.receive().await;
+                        back.send();
+                    });
+                    ping.send();
+                    pong.receive().await;
+                    countdown.step();
+                });
+            }
+        });
+        done.recv().expect("all ran");
+        ops
+    })
+}
+
+/// tokio: each task spawns the next.
+fn chained_spawn<R: Rig>(rig: &R, ops: u64) -> Sample {
+    fn link<R: Rig>(
+        rig: R,
+        left: u64,
+        done: mpsc::SyncSender<()>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            if left == 0 {
+                done.send(()).expect("the bench waits");
+            } else {
+                let next = link(rig.clone(), left - 1, done);
+                rig.spawn(next);
+            }
+        })
+    }
+    timed(|| {
+        let (sender, done) = mpsc::sync_channel(1);
+        rig.spawn(link(rig.clone(), ops, sender));
+        done.recv().expect("all ran");
+        ops
+    })
+}
+
+/// async-executor: one task at a time, awaited from outside.
+fn spawn_one<R: Rig>(rig: &R, ops: u64) -> Sample {
+    timed(|| {
+        for _ in 0..ops {
+            rig.block_on(rig.spawn_joined(async {}));
+        }
+        ops
+    })
+}
+
+/// async-executor: 300 tasks at a time, awaited inside.
+fn spawn_batch<R: Rig>(rig: &R, ops: u64) -> Sample {
+    timed(|| {
+        for _ in 0..ops / 300 {
+            let inner = rig.clone();
+            rig.block_on(rig.spawn_joined(async move {
+                let joins: Vec<_> = (0..300).map(|_| inner.spawn_joined(async {})).collect();
+                for join in joins {
+                    join.await;
+                }
+            }));
+        }
+        ops / 300 * 300
+    })
+}
+
+/// async-executor: 300 chains of tasks, each of which awaits the next.
+fn spawn_recursively<R: Rig>(rig: &R, ops: u64) -> Sample {
+    fn go<R: Rig>(rig: R, left: u64) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            if left > 0 {
+                rig.spawn_joined(go(rig.clone(), left - 1)).await;
+            }
+        })
+    }
+    timed(|| {
+        let inner = rig.clone();
+        rig.block_on(rig.spawn_joined(async move {
+            let joins: Vec<_> = (0..300)
+                .map(|_| inner.spawn_joined(go(inner.clone(), ops / 300)))
+                .collect();
+            for join in joins {
+                join.await;
+            }
+        }));
+        ops / 300 * 300
+    })
+}
+
+/// async-executor: 300 tasks that yield.
+fn yield_now<R: Rig>(rig: &R, ops: u64) -> Sample {
+    yields(rig, 300, ops)
+}
+
+/// The time from a spawn outside to its first poll, while four tasks compute 100 us and yield; judged by the p99.
+fn latency<R: Rig>(rig: &R, ops: u64) -> Sample {
+    let stop = Arc::new(AtomicBool::new(false));
+    for _ in 0..4 {
+        let stop = Arc::clone(&stop);
+        rig.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let start = Instant::now();
+                while start.elapsed() < Duration::from_micros(100) {
+                    std::hint::spin_loop();
+                }
+                R::yield_now().await;
+            }
+        });
+    }
+    let waits = Arc::new(Mutex::new(Vec::with_capacity(ops as usize)));
+    let start = Instant::now();
+    for _ in 0..ops {
+        let waits = Arc::clone(&waits);
+        let sent = Instant::now();
+        rig.block_on(rig.spawn_joined(async move {
+            waits.lock().expect("no panic").push(sent.elapsed());
+        }));
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    let elapsed = start.elapsed();
+    stop.store(true, Ordering::Relaxed);
+    let mut waits = std::mem::take(&mut *waits.lock().expect("no panic"));
+    waits.sort_unstable();
+    let at = |part: f64| waits[((waits.len() - 1) as f64 * part) as usize].as_nanos() as f64;
+    let mut sample = Sample::new(ops, elapsed)
+        .judged_by(at(0.99))
+        .with("p50 ns", at(0.5))
+        .with("p99.9 ns", at(0.999));
+    sample.threads = 2;
+    sample
+}
+
+/// Bytes of a task whose future has `N` bytes beside what waiting takes; judged by the bytes.
+fn bytes<R: Rig, const N: usize>(rig: &R, ops: u64) -> Sample {
+    let gate = Arc::new(AtomicBool::new(false));
+    let polled = Arc::new(AtomicU64::new(0));
+    let before = rast::alloc::RastAlloc::stats().bytes_current;
+    let start = Instant::now();
+    let joins: Vec<_> = (0..ops)
+        .map(|_| rig.spawn_joined(Waits::<N>::new(&gate, &polled)))
+        .collect();
+    while polled.load(Ordering::Acquire) < ops {
+        std::thread::yield_now();
+    }
+    let held = joins.capacity() * size_of_val(&joins[0]);
+    let after = rast::alloc::RastAlloc::stats().bytes_current;
+    gate.store(true, Ordering::Release);
+    for waker in std::mem::take(&mut *WAKERS.lock().expect("no panic")) {
+        waker.wake();
+    }
+    rig.block_on(async {
+        for join in joins {
+            join.await;
+        }
+    });
+    let wakers = ops as usize * size_of::<Waker>();
+    let bytes = after.saturating_sub(before).saturating_sub(held + wakers);
+    Sample::new(ops, start.elapsed()).judged_by((bytes as f64 / ops as f64).max(1.0))
+}
+
+/// The wakers of the tasks that wait.
+static WAKERS: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
+
+/// Waits for the gate; the two references are 16 bytes of its size.
+struct Waits<const N: usize> {
+    gate: Arc<AtomicBool>,
+    polled: Arc<AtomicU64>,
+    rest: [u8; N],
+}
+
+impl<const N: usize> Waits<N> {
+    fn new(gate: &Arc<AtomicBool>, polled: &Arc<AtomicU64>) -> Self {
+        Self {
+            gate: Arc::clone(gate),
+            polled: Arc::clone(polled),
+            rest: [0; N],
+        }
+    }
+}
+
+impl<const N: usize> Future for Waits<N> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<()> {
+        black_box(&self.rest);
+        if self.gate.load(Ordering::Acquire) {
+            return Poll::Ready(());
+        }
+        {
+            let mut wakers = WAKERS.lock().expect("no panic");
+            wakers.reserve_exact(1);
+            wakers.push(cx.waker().clone());
+        }
+        self.polled.fetch_add(1, Ordering::Release);
+        Poll::Pending
+    }
+}
+
+/// One thread: tasks that are spawned and awaited, 300 at a time.
+fn local_batch<L: Local>(ops: u64) -> Sample {
+    crate::workers::alone(|| {
+        for _ in 0..ops / 300 {
+            L::batch(300);
+        }
+        ops / 300 * 300
+    })
+}
+
+/// One thread: 300 tasks that yield.
+fn local_yield<L: Local>(ops: u64) -> Sample {
+    crate::workers::alone(|| {
+        L::yields(300, ops / 300);
+        ops / 300 * 300
+    })
+}
+
+/// Gives a contender its rig at its first run.
+fn with<R: Rig>(work: Work<R>) -> impl FnMut(u64) -> Sample + 'static {
+    let mut rig: Option<R> = None;
+    move |ops| work(rig.get_or_insert_with(R::start), ops)
+}
+
+macro_rules! row {
+    ($name:literal, $ops:literal, $smoke:literal, $work:ident $(::<$size:literal>)?) => {{
+        let scenario = Scenario::new(LAYER, $name, $ops, $smoke)
+            .ours("rast Runtime", with($work::<Ours $(, $size)?>));
+        #[cfg(all(rast_rivals, feature = "rivals"))]
+        let scenario = scenario
+            .rival("tokio", with($work::<rivals::Tokio $(, $size)?>))
+            .rival("async-executor", with($work::<rivals::Smol $(, $size)?>));
+        scenario
+    }};
+}
+
+macro_rules! local {
+    ($name:literal, $ops:literal, $smoke:literal, $work:ident) => {{
+        let scenario =
+            Scenario::new(LAYER, $name, $ops, $smoke).ours("rast LocalExecutor", $work::<Single>);
+        #[cfg(all(rast_rivals, feature = "rivals"))]
+        let scenario = scenario
+            .rival("tokio LocalSet", $work::<rivals::TokioLocal>)
+            .rival("async-executor LocalExecutor", $work::<rivals::SmolLocal>);
+        scenario
+    }};
+}
+
+/// The scenarios.
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    vec![
+        row!("tokio: spawn_many_local", 10_000, 500, spawn_many_local),
+        row!("the same inside of a task", 10_000, 500, spawn_many_inside),
+        row!(
+            "tokio: spawn_many_remote_idle",
+            10_000,
+            500,
+            spawn_many_remote_idle
+        ),
+        row!(
+            "tokio: spawn_many_remote_busy1",
+            10_000,
+            500,
+            spawn_many_remote_busy1
+        ),
+        row!(
+            "tokio: spawn_many_remote_busy2",
+            10_000,
+            500,
+            spawn_many_remote_busy2
+        ),
+        row!("tokio: yield_many", 200_000, 2_000, yield_many),
+        row!("tokio: ping_pong", 1_000, 100, ping_pong),
+        row!("tokio: chained_spawn", 1_000, 100, chained_spawn),
+        row!("async-executor: spawn_one", 1_000, 50, spawn_one),
+        row!("async-executor: spawn_batch", 6_000, 600, spawn_batch),
+        row!(
+            "async-executor: spawn_recursively",
+            90_000,
+            900,
+            spawn_recursively
+        ),
+        row!("async-executor: yield_now", 90_000, 900, yield_now),
+        row!("p99 of schedule latency, saturated", 500, 5, latency),
+        row!("bytes per task: 16", 10_000, 100, bytes::<0>),
+        row!("bytes per task: 80", 10_000, 100, bytes::<64>),
+        row!("bytes per task: 528", 10_000, 100, bytes::<512>),
+        local!("one thread: spawn_batch", 30_000, 600, local_batch),
+        local!("one thread: yield_now", 90_000, 900, local_yield),
+    ]
+}

@@ -1,0 +1,130 @@
+//! The face of a runtime in these benches, and ours under it.
+
+use std::future::Future;
+use std::sync::{Arc, Barrier};
+
+use rast::executor::{LocalExecutor, Runtime, spawn_local, yield_now};
+
+use crate::processors;
+
+/// A runtime of two workers; clones are handles.
+pub(super) trait Rig: Clone + Send + Sync + 'static {
+    /// The handle of a task.
+    type Join: Future<Output = ()> + Send;
+
+    /// Starts it and puts its workers on processors of their own.
+    fn start() -> Self;
+
+    /// Spawns a task and lets it go.
+    fn spawn(&self, future: impl Future<Output = ()> + Send + 'static);
+
+    /// Spawns a task.
+    fn spawn_joined(&self, future: impl Future<Output = ()> + Send + 'static) -> Self::Join;
+
+    /// Waits on the calling thread.
+    fn block_on<F: Future>(&self, future: F) -> F::Output;
+
+    /// Lets the others run.
+    fn yield_now() -> impl Future<Output = ()> + Send;
+}
+
+/// Puts each of the two workers on a processor of its own: each gets one of two tasks that wait for each other.
+pub(super) fn pin<R: Rig>(rig: R) -> R {
+    let barrier = Arc::new(Barrier::new(3));
+    for worker in 0..2 {
+        let barrier = Arc::clone(&barrier);
+        rig.spawn(async move {
+            barrier.wait();
+            let processors = processors::allowed();
+            if !processors.is_empty() {
+                processors::stand_on(processors[worker % processors.len()]);
+            }
+        });
+    }
+    barrier.wait();
+    rig
+}
+
+/// Ours.
+#[derive(Clone)]
+pub(super) struct Ours(Arc<Runtime>);
+
+/// Our handle, without the result.
+pub(super) struct Join(rast::executor::JoinHandle<()>);
+
+impl Future for Join {
+    type Output = ();
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<()> {
+        std::pin::Pin::new(&mut self.0)
+            .poll(cx)
+            .map(|result| result.expect("no task of a bench panics"))
+    }
+}
+
+impl Rig for Ours {
+    type Join = Join;
+
+    fn start() -> Self {
+        let runtime = Runtime::builder().workers(2).build();
+        pin(Self(Arc::new(runtime.expect("the system gives threads"))))
+    }
+
+    fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(future).detach();
+    }
+
+    fn spawn_joined(&self, future: impl Future<Output = ()> + Send + 'static) -> Join {
+        Join(self.0.spawn(future))
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.0.block_on(future)
+    }
+
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        yield_now()
+    }
+}
+
+/// An executor of one thread.
+pub(super) trait Local: 'static {
+    /// Spawns so many tasks and awaits them.
+    fn batch(tasks: usize);
+
+    /// Has so many tasks yield so often.
+    fn yields(tasks: usize, times: u64);
+}
+
+/// Ours on one thread.
+pub(super) struct Single;
+
+impl Local for Single {
+    fn batch(tasks: usize) {
+        LocalExecutor::new().run(async {
+            let joins: Vec<_> = (0..tasks).map(|_| spawn_local(async {})).collect();
+            for join in joins {
+                join.await.expect("no panic");
+            }
+        });
+    }
+
+    fn yields(tasks: usize, times: u64) {
+        LocalExecutor::new().run(async {
+            let task = |_| {
+                spawn_local(async move {
+                    for _ in 0..times {
+                        yield_now().await;
+                    }
+                })
+            };
+            let joins: Vec<_> = (0..tasks).map(task).collect();
+            for join in joins {
+                join.await.expect("no panic");
+            }
+        });
+    }
+}

@@ -1,0 +1,160 @@
+//! tokio and async-executor under the face of these benches.
+
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_lite::future;
+
+use super::rigs::{Local, Rig, pin};
+
+/// tokio's runtime of many threads.
+#[derive(Clone)]
+pub(super) struct Tokio(Arc<tokio::runtime::Runtime>);
+
+/// tokio's handle, without the result.
+pub(super) struct TokioJoin(tokio::task::JoinHandle<()>);
+
+impl Future for TokioJoin {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.0)
+            .poll(cx)
+            .map(|result| result.expect("no task of a bench panics"))
+    }
+}
+
+impl Rig for Tokio {
+    type Join = TokioJoin;
+
+    fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_time()
+            .build();
+        pin(Self(Arc::new(runtime.expect("the system gives threads"))))
+    }
+
+    fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(future);
+    }
+
+    fn spawn_joined(&self, future: impl Future<Output = ()> + Send + 'static) -> TokioJoin {
+        TokioJoin(self.0.spawn(future))
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.0.block_on(future)
+    }
+
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        tokio::task::yield_now()
+    }
+}
+
+/// async-executor on two threads.
+#[derive(Clone)]
+pub(super) struct Smol(Arc<async_executor::Executor<'static>>);
+
+impl Rig for Smol {
+    type Join = async_executor::Task<()>;
+
+    fn start() -> Self {
+        let executor = Arc::new(async_executor::Executor::new());
+        for _ in 0..2 {
+            let executor = Arc::clone(&executor);
+            std::thread::spawn(move || future::block_on(executor.run(pending::<()>())));
+        }
+        pin(Self(executor))
+    }
+
+    fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(future).detach();
+    }
+
+    fn spawn_joined(&self, future: impl Future<Output = ()> + Send + 'static) -> Self::Join {
+        self.0.spawn(future)
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        future::block_on(future)
+    }
+
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        future::yield_now()
+    }
+}
+
+/// tokio on one thread.
+pub(super) struct TokioLocal;
+
+impl TokioLocal {
+    fn run<F: Future>(future: F) -> F::Output {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.expect("a runtime without threads");
+        tokio::task::LocalSet::new().block_on(&runtime, future)
+    }
+}
+
+impl Local for TokioLocal {
+    fn batch(tasks: usize) {
+        Self::run(async {
+            let joins: Vec<_> = (0..tasks)
+                .map(|_| tokio::task::spawn_local(async {}))
+                .collect();
+            for join in joins {
+                join.await.expect("no panic");
+            }
+        });
+    }
+
+    fn yields(tasks: usize, times: u64) {
+        Self::run(async {
+            let task = |_| {
+                tokio::task::spawn_local(async move {
+                    for _ in 0..times {
+                        tokio::task::yield_now().await;
+                    }
+                })
+            };
+            let joins: Vec<_> = (0..tasks).map(task).collect();
+            for join in joins {
+                join.await.expect("no panic");
+            }
+        });
+    }
+}
+
+/// async-executor on one thread.
+pub(super) struct SmolLocal;
+
+impl Local for SmolLocal {
+    fn batch(tasks: usize) {
+        let executor = async_executor::LocalExecutor::new();
+        future::block_on(executor.run(async {
+            let joins: Vec<_> = (0..tasks).map(|_| executor.spawn(async {})).collect();
+            for join in joins {
+                join.await;
+            }
+        }));
+    }
+
+    fn yields(tasks: usize, times: u64) {
+        let executor = async_executor::LocalExecutor::new();
+        future::block_on(executor.run(async {
+            let task = |_| {
+                executor.spawn(async move {
+                    for _ in 0..times {
+                        future::yield_now().await;
+                    }
+                })
+            };
+            let joins: Vec<_> = (0..tasks).map(task).collect();
+            for join in joins {
+                join.await;
+            }
+        }));
+    }
+}

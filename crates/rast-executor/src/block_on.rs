@@ -1,0 +1,52 @@
+//! Waiting for a future on a thread that runs no tasks.
+
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+use std_alloc::sync::Arc;
+use std_alloc::task::Wake;
+
+use crate::context::refuse_nested;
+use crate::primitive::{Parker, Unparker};
+
+struct Thread(Unparker);
+
+impl Wake for Thread {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Polls `future` on the calling thread until it is ready; the thread sleeps in between. Blocking.
+///
+/// It brings no timers and spawns nothing: see [`Runtime::block_on`](crate::Runtime::block_on) and
+/// [`LocalExecutor::run`](crate::LocalExecutor::run).
+///
+/// # Panics
+///
+/// Inside of a task, whose thread it would block.
+///
+/// ```
+/// assert_eq!(rast_executor::block_on(async { 6 * 7 }), 42);
+/// ```
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    refuse_nested("block_on");
+    wait(future)
+}
+
+/// As [`block_on`], without the look at the context.
+pub(crate) fn wait<F: Future>(future: F) -> F::Output {
+    let parker = Parker::new();
+    let waker = Waker::from(Arc::new(Thread(parker.unparker())));
+    let mut cx = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+            return output;
+        }
+        parker.park();
+    }
+}

@@ -1,0 +1,57 @@
+//! The budget of a task: how many operations may be ready in one poll.
+
+use core::future::poll_fn;
+use core::task::{Context, Poll};
+
+use crate::context;
+
+/// Operations that may be ready in one poll, unless the builder says otherwise.
+pub(crate) const DEFAULT: u32 = 128;
+
+/// Takes one from the budget of the task; when it is spent, wakes the task and returns `Pending`.
+///
+/// Outside of a task there is no limit.
+pub(crate) fn spend(cx: &mut Context<'_>) -> Poll<()> {
+    let is_left = context::with(|context| {
+        let Some(context) = context else {
+            return true;
+        };
+        let left = context.budget.get();
+        context.budget.set(left.saturating_sub(1));
+        left > 0
+    });
+    if is_left {
+        return Poll::Ready(());
+    }
+    cx.waker().wake_by_ref();
+    Poll::Pending
+}
+
+/// Takes one from the task's budget, and yields if that is spent.
+///
+/// The operations of this crate (joins, sleeps, sockets) do so by themselves. For loops over
+/// operations of others that are always ready, such as a channel that never runs empty.
+/// Outside of a task it returns at once. Cost: a thread-local and a counter.
+///
+/// ```
+/// use rast_executor::{LocalExecutor, consume_budget, spawn_local};
+/// use std::{cell::Cell, rc::Rc};
+///
+/// let turns = Rc::new(Cell::new(0));
+/// let theirs = Rc::clone(&turns);
+/// let seen = LocalExecutor::new().run(async move {
+///     spawn_local(async move {
+///         loop {
+///             theirs.set(theirs.get() + 1);
+///             consume_budget().await;
+///         }
+///     })
+///     .detach();
+///     rast_executor::yield_now().await;
+///     turns.get()
+/// });
+/// assert_eq!(seen, 129);
+/// ```
+pub async fn consume_budget() {
+    poll_fn(spend).await;
+}

@@ -1,0 +1,135 @@
+//! A list of tasks that are ready, linked through their headers.
+
+use core::ptr::NonNull;
+
+use crate::task::{Header, Task};
+
+/// Tasks in order, first in first out. It owns the right to run each of them.
+///
+/// Pushing, popping and joining are a few loads and stores; nothing is allocated.
+#[derive(Debug, Default)]
+pub(crate) struct Chain {
+    head: Option<NonNull<Header>>,
+    /// Means something if there is a head.
+    tail: Option<NonNull<Header>>,
+    len: usize,
+}
+
+// SAFETY: it owns rights to run tasks, which may be sent.
+unsafe impl Send for Chain {}
+
+/// Reads the link of a task.
+///
+/// # Safety
+///
+/// The caller has the right to run the task.
+pub(crate) unsafe fn next(task: NonNull<Header>) -> Option<NonNull<Header>> {
+    // SAFETY: by the caller the task is alive.
+    let header = unsafe { task.as_ref() };
+    header.queue_next.with(|next| {
+        // SAFETY: by the caller this is the one access.
+        unsafe { *next }
+    })
+}
+
+/// Writes the link of a task.
+///
+/// # Safety
+///
+/// As for [`next`].
+pub(crate) unsafe fn set_next(task: NonNull<Header>, to: Option<NonNull<Header>>) {
+    // SAFETY: by the caller the task is alive.
+    let header = unsafe { task.as_ref() };
+    header.queue_next.with_mut(|next| {
+        // SAFETY: by the caller this is the one access.
+        unsafe { *next = to }
+    });
+}
+
+impl Chain {
+    pub(crate) const fn new() -> Self {
+        Self {
+            head: None,
+            tail: None,
+            len: 0,
+        }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.head.is_none()
+    }
+
+    pub(crate) fn push(&mut self, task: Task) {
+        let raw = task.into_raw();
+        // SAFETY: the right to run is the chain's.
+        unsafe { set_next(raw, None) };
+        match (self.head, self.tail) {
+            // SAFETY: the right to run the last task is the chain's.
+            (Some(_), Some(tail)) => unsafe { set_next(tail, Some(raw)) },
+            _ => self.head = Some(raw),
+        }
+        self.tail = Some(raw);
+        self.len += 1;
+    }
+
+    pub(crate) fn push_front(&mut self, task: Task) {
+        let raw = task.into_raw();
+        // SAFETY: the right to run is the chain's.
+        unsafe { set_next(raw, self.head) };
+        if self.head.is_none() {
+            self.tail = Some(raw);
+        }
+        self.head = Some(raw);
+        self.len += 1;
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Task> {
+        let raw = self.head?;
+        // SAFETY: the right to run is the chain's.
+        self.head = unsafe { next(raw) };
+        self.len -= 1;
+        // SAFETY: the right was taken by `into_raw` in a push, and leaves the chain here.
+        Some(unsafe { Task::from_raw(raw) })
+    }
+
+    /// Puts all of `other` at the end.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        let Some(head) = other.head.take() else {
+            return;
+        };
+        match (self.head, self.tail) {
+            // SAFETY: the right to run the last task is the chain's.
+            (Some(_), Some(tail)) => unsafe { set_next(tail, Some(head)) },
+            _ => self.head = Some(head),
+        }
+        self.tail = other.tail;
+        self.len += core::mem::take(&mut other.len);
+    }
+
+    /// Takes the first `count` tasks, or all if there are fewer. Cost: linear in `count`.
+    pub(crate) fn split(&mut self, count: usize) -> Self {
+        let mut front = Self::new();
+        if count >= self.len {
+            core::mem::swap(&mut front, self);
+            return front;
+        }
+        for _ in 0..count {
+            if let Some(task) = self.pop() {
+                front.push(task);
+            }
+        }
+        front
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        while let Some(task) = self.pop() {
+            task.cancel();
+        }
+    }
+}

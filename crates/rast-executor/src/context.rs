@@ -1,0 +1,96 @@
+//! What the calling thread runs: by it free functions find their executor.
+
+use core::cell::Cell;
+use core::ptr;
+use std_alloc::rc::Rc;
+
+use crate::deadlines::Timers;
+use crate::local::Local;
+use crate::primitive::{self, sync::Arc};
+use crate::runtime::{Lane, Worker};
+
+/// The executor of a thread.
+pub(crate) enum Place<'a> {
+    /// A worker of a runtime runs its tasks.
+    Worker(&'a Worker),
+    /// A thread of no runtime waits in `block_on`.
+    Outside(&'a Arc<Lane>),
+    /// A `LocalExecutor` runs its tasks.
+    Local(&'a Rc<Local>),
+}
+
+/// What a thread runs.
+pub(crate) struct Context<'a> {
+    pub(crate) place: Place<'a>,
+    pub(crate) timers: &'a Arc<Timers>,
+    /// Which store of the timers sleeps go to.
+    pub(crate) shard: usize,
+    /// The task that is polled now.
+    pub(crate) task: Cell<*const ()>,
+    /// Whether that task yielded.
+    pub(crate) yielded: Cell<bool>,
+    /// How many more operations of that task may be ready.
+    pub(crate) budget: Cell<u32>,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(place: Place<'a>, timers: &'a Arc<Timers>, shard: usize) -> Self {
+        Self {
+            place,
+            timers,
+            shard,
+            task: Cell::new(ptr::null()),
+            yielded: Cell::new(false),
+            budget: Cell::new(u32::MAX),
+        }
+    }
+}
+
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+primitive::thread_local! {
+    static CURRENT: Cell<*const Context<'static>> = const { Cell::new(ptr::null()) };
+}
+// The models' thread-locals know no `const`.
+#[cfg(any(rast_loom, rast_shuttle))]
+primitive::thread_local! {
+    static CURRENT: Cell<*const Context<'static>> = Cell::new(ptr::null());
+}
+
+/// Calls `f` while `context` is that of the calling thread.
+pub(crate) fn enter<R>(context: &Context<'_>, f: impl FnOnce() -> R) -> R {
+    /// Puts the former one back, also in a panic.
+    struct Former(*const Context<'static>);
+    impl Drop for Former {
+        fn drop(&mut self) {
+            let _ = CURRENT.try_with(|current| current.set(self.0));
+        }
+    }
+    let address = ptr::from_ref(context).cast::<Context<'static>>();
+    let _former = Former(CURRENT.with(|current| current.replace(address)));
+    f()
+}
+
+/// Calls `f` with what the thread runs; with `None` if that is nothing of ours, and while the
+/// thread ends.
+#[inline]
+pub(crate) fn with<R>(f: impl FnOnce(Option<&Context<'_>>) -> R) -> R {
+    let address = CURRENT.try_with(Cell::get).unwrap_or(ptr::null());
+    // SAFETY: `enter` keeps the context until it puts the former one back, on this thread; the
+    // lifetime ends with this call.
+    f(unsafe { address.as_ref() })
+}
+
+/// Panics if the thread runs tasks: blocking it would stop them.
+#[track_caller]
+pub(crate) fn refuse_nested(what: &str) {
+    let is_inside = with(|context| context.is_some());
+    assert!(
+        !is_inside,
+        "{what} inside of an executor would block the thread that runs its tasks; await instead, \
+         or use spawn_blocking"
+    );
+}
+
+/// What a free function says outside of an executor.
+pub(crate) const OUTSIDE: &str = "no executor runs on this thread: call this inside of \
+    Runtime::block_on, LocalExecutor::run or a task";

@@ -1,0 +1,179 @@
+//! The deadlines of a runtime: a store for each worker, and the time until which one sleeps.
+//!
+//! A sleep enters the store of the worker that polls it. Any worker fires what is due in any store:
+//! while it runs tasks it looks every 16 polls, and the one that holds the driver sleeps until the
+//! earliest deadline of all.
+//!
+//! No deadline is slept past, by either/or: the sleeper writes `asleep_until`, fences, and then
+//! reads the earliest deadlines. A thread that inserts writes its deadline, fences, and then reads
+//! `asleep_until`. One of the two sees the other.
+
+use core::fmt;
+use core::task::Waker;
+use core::time::Duration;
+use std_alloc::boxed::Box;
+use std_alloc::vec::Vec;
+
+use rast_timers::{CalendarStore, Clock, DeadlineStore, Handle, Instant};
+
+use crate::driver::Driver;
+use crate::primitive::CachePadded;
+use crate::primitive::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::primitive::sync::{Arc, Mutex};
+
+/// How many wakers are taken from a store under one lock.
+const BATCH: usize = 64;
+
+/// The clock of an executor.
+pub(crate) type SharedClock = Arc<dyn Clock + Send + Sync>;
+
+/// No deadline.
+const NEVER: u64 = u64::MAX;
+
+struct Shard {
+    /// No value of the store is due before it. Written under the lock.
+    next_ns: AtomicU64,
+    store: Mutex<CalendarStore<Waker>>,
+}
+
+/// The deadlines.
+pub(crate) struct Timers {
+    clock: SharedClock,
+    shards: Box<[CachePadded<Shard>]>,
+    /// Until when the holder of the driver sleeps; 0 if none does.
+    asleep_until_ns: AtomicU64,
+    driver: Arc<Driver>,
+}
+
+impl fmt::Debug for Timers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timers").finish_non_exhaustive()
+    }
+}
+
+/// A deadline that is in a store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Armed {
+    shard: usize,
+    handle: Handle,
+}
+
+impl Timers {
+    pub(crate) fn new(clock: SharedClock, shards: usize, driver: Arc<Driver>) -> Self {
+        let shard = || {
+            CachePadded::new(Shard {
+                next_ns: AtomicU64::new(NEVER),
+                store: Mutex::new(CalendarStore::new()),
+            })
+        };
+        Self {
+            clock,
+            shards: (0..shards).map(|_| shard()).collect(),
+            asleep_until_ns: AtomicU64::new(0),
+            driver,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Has `waker` woken at `at`, from the store `shard` modulo their number.
+    pub(crate) fn arm(&self, shard: usize, at: Instant, waker: Waker) -> Armed {
+        let shard = shard % self.shards.len();
+        let place = &self.shards[shard];
+        let handle = {
+            let mut store = place.store.lock();
+            let handle = store.insert(at, waker);
+            // Relaxed: the fence below orders it. [XT1]
+            if at.as_nanos() < place.next_ns.load(Ordering::Relaxed) {
+                // Relaxed: under the lock; the fence below orders it before the look. [XT2]
+                place.next_ns.store(at.as_nanos(), Ordering::Relaxed);
+            }
+            handle
+        };
+        // SeqCst: pairs with XT6; either the load below sees until when the holder sleeps, or the
+        // holder sees this deadline. [XT3]
+        fence(Ordering::SeqCst);
+        // Relaxed: ordered by the fence above, and so is the holder that `interrupt` reads. [XT4]
+        if at.as_nanos() < self.asleep_until_ns.load(Ordering::Relaxed) {
+            self.driver.interrupt();
+        }
+        Armed { shard, handle }
+    }
+
+    /// Takes a deadline back; `None` if it has fired.
+    pub(crate) fn disarm(&self, armed: Armed) -> Option<Waker> {
+        self.shards[armed.shard].store.lock().cancel(armed.handle)
+    }
+
+    /// Announces a sleep; returns how long it may last, `None` if there is no deadline.
+    pub(crate) fn begin_sleep(&self) -> Option<Duration> {
+        // Relaxed: ordered by the fence below. [XT5]
+        self.asleep_until_ns.store(NEVER, Ordering::Relaxed);
+        // SeqCst: pairs with XT3; either an insert sees the store above, or the reading below sees
+        // its deadline. [XT6]
+        fence(Ordering::SeqCst);
+        let next = self.next()?;
+        // Relaxed: a later deadline needs no interruption; one that reads the former value
+        // interrupts in vain. [XT7]
+        self.asleep_until_ns
+            .store(next.as_nanos(), Ordering::Relaxed);
+        let wait = next.saturating_since(self.now());
+        Some(Duration::from_nanos(wait.as_nanos()))
+    }
+
+    /// The sleep is over.
+    pub(crate) fn end_sleep(&self) {
+        // Relaxed: a stale value only costs an interruption. [XT8]
+        self.asleep_until_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// A time before which nothing is due.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        // Relaxed: ordered by the fence of XT6 where it decides a sleep. [XT9]
+        let next = |shard: &CachePadded<Shard>| shard.next_ns.load(Ordering::Relaxed);
+        let next = self.shards.iter().map(next).min()?;
+        (next != NEVER).then(|| Instant::from_nanos(next))
+    }
+
+    /// Wakes all that is due; returns whether there was something. Cost where nothing is due: a load
+    /// for each store, and a reading of the clock if there is a deadline.
+    pub(crate) fn fire(&self) -> bool {
+        let Some(next) = self.next() else {
+            return false;
+        };
+        let now = self.now();
+        next <= now && self.fire_slow(now)
+    }
+
+    #[cold]
+    fn fire_slow(&self, now: Instant) -> bool {
+        let mut wakers = Vec::with_capacity(BATCH);
+        let mut any = false;
+        for shard in &self.shards {
+            // Relaxed: a look; the store is read under its lock. [XT10]
+            while shard.next_ns.load(Ordering::Relaxed) <= now.as_nanos() {
+                {
+                    let mut store = shard.store.lock();
+                    let _ = store.expire(now, BATCH, |due| wakers.push(due.value));
+                    let next = store.next_deadline().map_or(NEVER, Instant::as_nanos);
+                    // Relaxed: under the lock. [XT11]
+                    shard.next_ns.store(next, Ordering::Relaxed);
+                }
+                any |= !wakers.is_empty();
+                // Outside of the lock, since wakers are code of the user.
+                wakers.drain(..).for_each(wake);
+            }
+        }
+        any
+    }
+}
+
+/// Wakes; a panic of a foreign waker is contained, since the thread serves others too.
+pub(crate) fn wake(waker: Waker) {
+    let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+    if let Err(payload) = woken {
+        core::mem::forget(payload);
+    }
+}

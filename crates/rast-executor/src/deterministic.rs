@@ -1,0 +1,121 @@
+//! Runs that repeat: one thread, a clock that moves by itself, an order that a seed decides.
+
+use core::cell::Cell;
+use core::fmt;
+use core::marker::PhantomData;
+use core::task::Waker;
+use std_alloc::rc::Rc;
+
+use rast_timers::{ManualClock, Nanos};
+
+use crate::budget;
+use crate::context::refuse_nested;
+use crate::local::{Local, shared_clock};
+
+/// One thread, a clock that moves by itself, and an order that a seed decides.
+///
+/// The tasks that are ready run in an order drawn from the seed. When none is ready, the clock jumps
+/// to the next deadline. So a run takes no time but that of its polls, and with the same seed it
+/// repeats step by step, as long as the tasks depend on nothing else: no other threads, no system
+/// clock, no addresses.
+///
+/// # Examples
+///
+/// Two tasks race for a value; some seeds let the first win, others the second:
+///
+/// ```
+/// use rast_executor::{Deterministic, spawn_local};
+/// use std::{cell::Cell, rc::Rc};
+///
+/// let race = |seed| {
+///     let winner = Rc::new(Cell::new(0));
+///     let enter = |n| {
+///         let winner = Rc::clone(&winner);
+///         spawn_local(async move {
+///             if winner.get() == 0 {
+///                 winner.set(n);
+///             }
+///         })
+///     };
+///     Deterministic::new(seed).run(async {
+///         let tasks = [enter(1), enter(2)];
+///         for task in tasks {
+///             task.await.unwrap();
+///         }
+///     });
+///     winner.get()
+/// };
+/// let winners: Vec<i32> = (0..100).map(race).collect();
+/// assert!(winners.contains(&1) && winners.contains(&2));
+/// assert_eq!(winners, (0..100).map(race).collect::<Vec<_>>());
+/// ```
+pub struct Deterministic {
+    local: Rc<Local>,
+    clock: ManualClock,
+    seed: u64,
+    /// Wakes the main task.
+    main: Cell<Option<Waker>>,
+    stays: PhantomData<*const ()>,
+}
+
+impl Deterministic {
+    /// Makes an executor for one seed; its clock shows its origin.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let clock = ManualClock::new();
+        let shared = shared_clock(clock.clone());
+        Self {
+            local: Rc::new(Local::new(shared, budget::DEFAULT, Some(seed))),
+            clock,
+            seed,
+            main: Cell::new(None),
+            stays: PhantomData,
+        }
+    }
+
+    /// Runs `future` and the tasks until `future` is ready.
+    ///
+    /// # Panics
+    ///
+    /// If `future` panics, with its payload. If no task is ready and no deadline is left: nothing
+    /// could ever happen again; the message names the seed. Inside of an executor.
+    pub fn run<F: Future>(&self, future: F) -> F::Output {
+        refuse_nested("Deterministic::run");
+        let is_stalled = Cell::new(false);
+        let local = &self.local;
+        let main = async {
+            let mut future = core::pin::pin!(future);
+            core::future::poll_fn(|cx| {
+                assert!(
+                    !is_stalled.get(),
+                    "no task is ready and no deadline is left (seed {})",
+                    self.seed
+                );
+                self.main.set(Some(cx.waker().clone()));
+                future.as_mut().poll(cx)
+            })
+            .await
+        };
+        let output = local.run(main, |timeout| match timeout {
+            Some(timeout) => self
+                .clock
+                .advance(Nanos::from_nanos(timeout.as_nanos() as u64)),
+            None => {
+                is_stalled.set(true);
+                if let Some(waker) = self.main.take() {
+                    waker.wake();
+                }
+            }
+        });
+        self.main.set(None);
+        output
+    }
+}
+
+impl fmt::Debug for Deterministic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deterministic")
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,215 @@
+//! Which workers sleep, and whom a new task wakes.
+//!
+//! ```text
+//!   63                          25 24 23        12 11         0
+//!  ┌──────────────────────────────┬──┬────────────┬────────────┐
+//!  │ epoch                        │ E│ searching  │ active     │     E: the runtime has ended
+//!  └──────────────────────────────┴──┴────────────┴────────────┘
+//! ```
+//!
+//! | worker that finds nothing | thread that queued a task |
+//! | --- | --- |
+//! | S1 `search`: searching + 1; look everywhere | N1 queue the task |
+//! | S2 `prepare`: active - 1, searching - 1, note the epoch | N2 fence |
+//! | S3 fence | N3 read the word: return if a worker searches, or all are active |
+//! | S4 look everywhere; if there is a task, `resume` | N4 lock: epoch + 1 |
+//! | S5 `enlist`: lock; if the epoch has moved, resume; else enter the list of sleepers | N5 if none searches, take a sleeper off the list, and count it active and searching |
+//! | S6 unlock and sleep until a wake-up | N6 unlock and wake that one |
+//!
+//! The source's lemmas, for this form:
+//!
+//! - **A** (a sleeper is woken while another is active): not kept on purpose. A sleeper is woken only
+//!   when there is a task for it.
+//! - **B** (a new epoch reaches a worker at S5): N4 is either before the worker's lock at S5, and the
+//!   worker sees the new epoch; or after it, and N5 sees the worker in the list.
+//! - **C** (a queued task is seen): by the fences N2 and S3 either N3 sees that the worker is not
+//!   active, and B holds; or S4 sees the task. If N3 returns because a worker searches, that worker
+//!   is going to find the task, or to make S2 to S4 itself; the last that ends its search with
+//!   another task looks again and wakes one (`found`).
+//! - **D** (no deadlock): if all workers sleep, all queues are empty. A queued task has a notifier,
+//!   to which C applies.
+//!
+//! What is changed: the source adds to the epoch for each task and wakes all; it lets no worker
+//! sleep while another is active. Here the epoch moves only when a worker may be about to sleep, so
+//! a busy runtime writes nothing. It has 39 bits and each step takes the lock: it comes round in
+//! hours, during which one worker would have to stand still between S2 and S5.
+
+use std_alloc::vec::Vec;
+
+use crate::primitive::CachePadded;
+use crate::primitive::sync::Mutex;
+use crate::primitive::sync::atomic::{AtomicU64, Ordering, fence};
+
+const ACTIVE: u64 = 1;
+const SEARCHING: u64 = 1 << 12;
+const FIELD: u64 = (1 << 12) - 1;
+/// Both counts.
+const COUNTS: u64 = (1 << 24) - 1;
+const ENDED: u64 = 1 << 24;
+const EPOCH: u64 = 1 << 25;
+
+/// The most workers that a runtime has.
+pub(crate) const WORKERS_MAX: usize = FIELD as usize;
+
+const fn active(word: u64) -> u64 {
+    word & FIELD
+}
+
+const fn searching(word: u64) -> u64 {
+    (word / SEARCHING) & FIELD
+}
+
+/// What the thread that queued a task has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notified {
+    /// Nothing: a worker will see the task.
+    Seen,
+    /// Wake this worker.
+    Wake(usize),
+    /// No worker runs any more: take the task out of the queue and cancel it.
+    Ended,
+}
+
+/// The epoch of a worker that is about to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Epoch(u64);
+
+/// The word and the list.
+#[derive(Debug)]
+pub struct Idle {
+    word: CachePadded<AtomicU64>,
+    sleepers: Mutex<Vec<usize>>,
+    workers: u64,
+}
+
+impl Idle {
+    /// All workers are active, none searches.
+    #[must_use]
+    pub fn new(workers: usize) -> Self {
+        assert!(workers <= WORKERS_MAX, "idle: the counts have 12 bits");
+        Self {
+            word: CachePadded::new(AtomicU64::new(workers as u64)),
+            sleepers: Mutex::new(Vec::with_capacity(workers)),
+            workers: workers as u64,
+        }
+    }
+
+    fn load(&self) -> u64 {
+        // Relaxed: each use is ordered by a fence or by the lock. [XP1]
+        self.word.load(Ordering::Relaxed)
+    }
+
+    /// S1: the calling worker has no task and looks for one.
+    pub fn search(&self) {
+        // Relaxed: notifiers that see it rely on S2 to S4, which are fenced. [XP2]
+        self.word.fetch_add(SEARCHING, Ordering::Relaxed);
+    }
+
+    /// Ends a search that found a task; returns `true` if the worker is to look for further tasks
+    /// and, if there are some, to call [`notify`](Self::notify).
+    #[must_use = "the last searcher hands the search on"]
+    pub fn found(&self) -> bool {
+        // Relaxed: the fence below orders it before the look. [XP3]
+        let word = self.word.fetch_sub(SEARCHING, Ordering::Relaxed);
+        // SeqCst: pairs with XP8; either a notifier sees that nobody searches, or the look that
+        // comes next sees its task. [XP4]
+        fence(Ordering::SeqCst);
+        searching(word) == 1
+    }
+
+    /// S2 and S3: the search found nothing. The worker looks everywhere after this, and then calls
+    /// [`resume`](Self::resume) or [`enlist`](Self::enlist).
+    #[must_use = "the epoch is what `enlist` compares"]
+    pub fn prepare(&self) -> Epoch {
+        // Relaxed: the fence below orders it before the look. [XP5]
+        let word = self.word.fetch_sub(ACTIVE + SEARCHING, Ordering::Relaxed);
+        // SeqCst: pairs with XP8; either a notifier sees that this worker is not active, or the
+        // look that comes next sees its task. [XP6]
+        fence(Ordering::SeqCst);
+        Epoch(word / EPOCH)
+    }
+
+    /// S4: there is a task, or another reason not to sleep; the worker searches again.
+    pub fn resume(&self) {
+        // Relaxed: as XP2. [XP7]
+        self.word.fetch_add(ACTIVE + SEARCHING, Ordering::Relaxed);
+    }
+
+    /// S5: enters the list of sleepers; `false` if a task was queued since [`prepare`](Self::prepare)
+    /// and the worker searches again.
+    #[must_use = "false: the worker must not sleep"]
+    pub fn enlist(&self, worker: usize, epoch: Epoch) -> bool {
+        let mut sleepers = self.sleepers.lock();
+        if self.load() / EPOCH != epoch.0 {
+            drop(sleepers);
+            self.resume();
+            return false;
+        }
+        debug_assert!(!sleepers.contains(&worker), "idle: a worker sleeps once");
+        sleepers.push(worker);
+        true
+    }
+
+    /// The worker woke up, by a wake-up or by itself; it is active and searches after this.
+    pub fn delist(&self, worker: usize) {
+        let mut sleepers = self.sleepers.lock();
+        if let Some(at) = sleepers.iter().position(|&sleeper| sleeper == worker) {
+            sleepers.remove(at);
+            drop(sleepers);
+            self.resume();
+        }
+        // Else the notifier that took it off has counted it.
+    }
+
+    /// N2 to N5: a task was queued. A fence and a load if no worker has to be woken.
+    #[inline]
+    pub fn notify(&self) -> Notified {
+        // SeqCst: pairs with XP4 and XP6; either the load below sees that the worker does not
+        // search or is not active, or that worker's look sees the task. [XP8]
+        fence(Ordering::SeqCst);
+        let word = self.load();
+        if searching(word) != 0 || active(word) == self.workers {
+            return Notified::Seen;
+        }
+        self.notify_slow()
+    }
+
+    #[cold]
+    fn notify_slow(&self) -> Notified {
+        let mut sleepers = self.sleepers.lock();
+        // Relaxed: `enlist` reads it under the same lock. [XP9]
+        let word = self.word.fetch_add(EPOCH, Ordering::Relaxed);
+        if word & ENDED != 0 {
+            return Notified::Ended;
+        }
+        if searching(word) != 0 {
+            return Notified::Seen;
+        }
+        let Some(worker) = sleepers.pop() else {
+            return Notified::Seen;
+        };
+        // Relaxed: as XP2; under the lock, so that no second notifier wakes another one. [XP10]
+        self.word.fetch_add(ACTIVE + SEARCHING, Ordering::Relaxed);
+        Notified::Wake(worker)
+    }
+
+    /// No worker runs any more: every later [`notify`](Self::notify) returns `Ended`. The caller
+    /// looks everywhere after this and cancels what it finds.
+    pub fn end(&self) {
+        let word = self.load();
+        // Relaxed: the workers are gone, and notifiers change the epoch alone, by addition; the
+        // fence below orders it before the look. [XP11]
+        self.word
+            .fetch_add(ENDED.wrapping_sub(word & COUNTS), Ordering::Relaxed);
+        // SeqCst: pairs with XP8; either a notifier sees the end, or the look that comes next sees
+        // its task. [XP12]
+        fence(Ordering::SeqCst);
+    }
+
+    /// How many workers are active, and how many of them search. A hint.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        let word = self.load();
+        (active(word) as usize, searching(word) as usize)
+    }
+}

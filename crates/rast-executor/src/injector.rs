@@ -1,0 +1,95 @@
+//! The way into a runtime for threads that are none of its workers: a stack that is taken whole.
+//!
+//! Each worker looks at it before each poll, with one load, and moves what it finds to a list of its
+//! queue that goes before the others, at most 8 times in a row. So a task that comes from outside
+//! waits for the poll at hand and at most one more, and that decides the tail of the latency.
+//!
+//! A pusher that finds the stack empty wakes a worker; the others rely on that pusher.
+
+use core::ptr::{self, NonNull};
+
+use crate::chain::{Chain, next, set_next};
+use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
+use crate::task::{Header, Task};
+
+/// The stack; any thread pushes, any takes all. Lock-free.
+#[derive(Debug)]
+pub struct Injector {
+    top: AtomicPtr<Header>,
+}
+
+impl Default for Injector {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Injector {
+    /// Makes an empty stack.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            top: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// Pushes a task; returns whether the stack was empty.
+    pub fn push(&self, task: Task) -> bool {
+        let raw = task.into_raw();
+        // Relaxed: the exchange below checks it, and nobody follows it. [XI1]
+        let mut top = self.top.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the right to run the task is this call's until the exchange succeeds.
+            unsafe { set_next(raw, NonNull::new(top)) };
+            // Release: pairs with XI3; publishes the link. [XI2]
+            match self.top.compare_exchange_weak(
+                top,
+                raw.as_ptr(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return top.is_null(),
+                Err(now) => top = now,
+            }
+        }
+    }
+
+    /// Takes all tasks, oldest first. One load if there are none.
+    #[inline]
+    pub(crate) fn take(&self) -> Option<Chain> {
+        (!self.is_empty()).then(|| self.take_slow())
+    }
+
+    #[cold]
+    fn take_slow(&self) -> Chain {
+        // Acquire: pairs with XI2; the links and the tasks are visible. [XI3]
+        let mut at = NonNull::new(self.top.swap(ptr::null_mut(), Ordering::Acquire));
+        let mut chain = Chain::new();
+        while let Some(raw) = at {
+            // SAFETY: what was taken is the caller's alone.
+            at = unsafe { next(raw) };
+            // SAFETY: the right was given to the stack by the push.
+            chain.push_front(unsafe { Task::from_raw(raw) });
+        }
+        chain
+    }
+
+    /// Takes the tasks one by one, oldest first.
+    #[doc(hidden)]
+    pub fn drain(&self, each: impl FnMut(Task)) {
+        let mut chain = self.take_slow();
+        core::iter::from_fn(|| chain.pop()).for_each(each);
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        // Relaxed: a look; XI3 takes, and the fences of the sleep order it where it matters. [XI4]
+        self.top.load(Ordering::Relaxed).is_null()
+    }
+}
+
+impl Drop for Injector {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}

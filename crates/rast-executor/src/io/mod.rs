@@ -1,0 +1,29 @@
+//! Sockets, polled for readiness by the workers.
+//!
+//! ```text
+//!   socket ── Source ──► Readiness { reading, writing }      flag, tick and waiting tasks
+//!                              ▲
+//!   worker asleep in the poll ─┘ or looking every 64 turns
+//! ```
+//!
+//! The poll reports changes (edges). A direction is taken to be ready until an operation would
+//! block; then the task waits for the next edge. The tick counts edges, so that an edge between the
+//! operation and the wait is not lost.
+//!
+//! Everything here needs a [`Runtime`](crate::Runtime): a socket belongs to the runtime that runs the
+//! code that makes it, and may be awaited on any executor while that runtime lives.
+
+mod reactor;
+mod tcp;
+mod udp;
+#[cfg(unix)]
+mod unix;
+
+#[cfg(any(feature = "futures-io", feature = "tokio"))]
+mod traits;
+
+pub(crate) use reactor::{Reactor, Source};
+pub use tcp::{TcpListener, TcpStream};
+pub use udp::UdpSocket;
+#[cfg(unix)]
+pub use unix::{UnixListener, UnixStream};

@@ -1,0 +1,335 @@
+//! The readiness poll and what waits for it.
+
+use core::fmt;
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use std::io;
+use std_alloc::vec::Vec;
+
+use mio::event::Event;
+use mio::{Events, Interest, Registry, Token};
+
+use crate::budget;
+use crate::context::{self, OUTSIDE, Place};
+use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
+use crate::primitive::sync::{Arc, Mutex};
+
+/// Events taken from the system at once.
+const EVENTS: usize = 256;
+
+/// The token of the interruption.
+const INTERRUPT: Token = Token(usize::MAX);
+
+/// A direction of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Reading,
+    Writing,
+}
+
+/// What waits for one direction.
+#[derive(Debug)]
+struct Side {
+    is_ready: bool,
+    /// How many edges there were.
+    tick: u64,
+    waiting: Vec<Waker>,
+}
+
+#[derive(Debug)]
+struct Sides {
+    reading: Side,
+    writing: Side,
+    /// The runtime has ended: nothing is polled any more.
+    is_gone: bool,
+}
+
+/// The state of one socket.
+#[derive(Debug)]
+struct Readiness(Mutex<Sides>);
+
+impl Readiness {
+    fn new() -> Self {
+        let side = || Side {
+            is_ready: true,
+            tick: 0,
+            waiting: Vec::new(),
+        };
+        Self(Mutex::new(Sides {
+            reading: side(),
+            writing: side(),
+            is_gone: false,
+        }))
+    }
+
+    /// Notes an edge; adds those that wait for it.
+    fn note(&self, reading: bool, writing: bool, wakers: &mut Vec<Waker>) {
+        let mut sides = self.0.lock();
+        let sides = &mut *sides;
+        for (is_edge, side) in [(reading, &mut sides.reading), (writing, &mut sides.writing)] {
+            if is_edge {
+                side.is_ready = true;
+                side.tick += 1;
+                wakers.append(&mut side.waiting);
+            }
+        }
+    }
+
+    fn end(&self, wakers: &mut Vec<Waker>) {
+        self.0.lock().is_gone = true;
+        self.note(true, true, wakers);
+    }
+}
+
+impl Sides {
+    fn side(&mut self, direction: Direction) -> &mut Side {
+        match direction {
+            Direction::Reading => &mut self.reading,
+            Direction::Writing => &mut self.writing,
+        }
+    }
+}
+
+/// The sockets by token.
+#[derive(Debug, Default)]
+struct Table {
+    places: Vec<Option<Arc<Readiness>>>,
+    free: Vec<usize>,
+    is_closed: bool,
+}
+
+/// The poll of a runtime.
+pub(crate) struct Reactor {
+    poll: Mutex<(mio::Poll, Events)>,
+    registry: Registry,
+    waker: mio::Waker,
+    table: Mutex<Table>,
+    /// How many sockets there are: a busy worker without any does not look.
+    sockets: AtomicUsize,
+}
+
+impl fmt::Debug for Reactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reactor").finish_non_exhaustive()
+    }
+}
+
+impl Reactor {
+    pub(crate) fn new() -> io::Result<Self> {
+        let poll = mio::Poll::new()?;
+        Ok(Self {
+            registry: poll.registry().try_clone()?,
+            waker: mio::Waker::new(poll.registry(), INTERRUPT)?,
+            poll: Mutex::new((poll, Events::with_capacity(EVENTS))),
+            table: Mutex::new(Table::default()),
+            sockets: AtomicUsize::new(0),
+        })
+    }
+
+    /// The reactor of the runtime that runs the caller.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a runtime.
+    #[track_caller]
+    fn current() -> Arc<Self> {
+        context::with(|context| {
+            let shared = match &context.expect(OUTSIDE).place {
+                Place::Worker(worker) => &worker.shared,
+                Place::Outside(lane) => &lane.shared,
+                Place::Local(_) => panic!("sockets need a Runtime: a LocalExecutor has no poll"),
+            };
+            let reactor = shared.driver.reactor();
+            Arc::clone(reactor.expect("io: a runtime has a reactor"))
+        })
+    }
+
+    /// Waits for events, for at most the time, and adds the wakers of what is ready.
+    pub(crate) fn poll(&self, timeout: Option<Duration>, wakers: &mut Vec<Waker>) {
+        let mut state = self.poll.lock();
+        self.poll_locked(&mut state, timeout, wakers);
+    }
+
+    /// As [`poll`](Self::poll) without waiting; does nothing while another thread polls.
+    pub(crate) fn look(&self, wakers: &mut Vec<Waker>) {
+        // Relaxed: a hint; a socket that is new is seen by a later look, or by a sleep. [XO1]
+        if self.sockets.load(Ordering::Relaxed) != 0
+            && let Some(mut state) = self.poll.try_lock()
+        {
+            self.poll_locked(&mut state, Some(Duration::ZERO), wakers);
+        }
+    }
+
+    fn poll_locked(
+        &self,
+        (poll, events): &mut (mio::Poll, Events),
+        timeout: Option<Duration>,
+        wakers: &mut Vec<Waker>,
+    ) {
+        // An interrupted call, the one error that the system may give here, is a wake-up in vain.
+        if poll.poll(events, timeout).is_err() || events.is_empty() {
+            return;
+        }
+        let table = self.table.lock();
+        for event in &*events {
+            if let Some(Some(readiness)) = table.places.get(event.token().0) {
+                readiness.note(reads(event), writes(event), wakers);
+            }
+        }
+    }
+
+    /// Ends a wait in [`poll`](Self::poll), this one or the next.
+    pub(crate) fn interrupt(&self) {
+        // The system refuses only if the counter of the event is full, and then it is set.
+        let _ = self.waker.wake();
+    }
+
+    /// Fails all operations from now on, because nothing polls any more.
+    pub(crate) fn close(&self) {
+        let mut wakers = Vec::new();
+        {
+            let mut table = self.table.lock();
+            table.is_closed = true;
+            for readiness in table.places.iter().flatten() {
+                readiness.end(&mut wakers);
+            }
+        }
+        wakers.into_iter().for_each(crate::deadlines::wake);
+    }
+
+    fn enter(&self) -> (Token, Arc<Readiness>) {
+        let readiness = Arc::new(Readiness::new());
+        let mut table = self.table.lock();
+        if table.is_closed {
+            readiness.0.lock().is_gone = true;
+        }
+        let place = table.free.pop().unwrap_or_else(|| {
+            table.places.push(None);
+            table.places.len() - 1
+        });
+        table.places[place] = Some(Arc::clone(&readiness));
+        // Relaxed: as XO1. [XO2]
+        self.sockets.fetch_add(1, Ordering::Relaxed);
+        (Token(place), readiness)
+    }
+
+    fn leave(&self, token: Token) {
+        let readiness = {
+            let mut table = self.table.lock();
+            table.free.push(token.0);
+            table.places[token.0].take()
+        };
+        // Relaxed: as XO1. [XO3]
+        self.sockets.fetch_sub(1, Ordering::Relaxed);
+        // Outside of the lock: it has wakers.
+        drop(readiness);
+    }
+}
+
+/// Whether reading may go on, if only to find the end or an error.
+fn reads(event: &Event) -> bool {
+    event.is_readable() || event.is_read_closed() || event.is_error()
+}
+
+/// Whether writing may go on.
+fn writes(event: &Event) -> bool {
+    event.is_writable() || event.is_write_closed() || event.is_error()
+}
+
+/// A socket that is registered with a reactor.
+#[derive(Debug)]
+pub(crate) struct Source<S: mio::event::Source> {
+    socket: S,
+    token: Token,
+    readiness: Arc<Readiness>,
+    reactor: Arc<Reactor>,
+}
+
+impl<S: mio::event::Source> Source<S> {
+    /// Registers with the reactor of the runtime that runs the caller.
+    #[track_caller]
+    pub(crate) fn new(socket: S) -> io::Result<Self> {
+        Self::with(socket, Reactor::current())
+    }
+
+    /// Registers another socket with the same reactor.
+    pub(crate) fn beside<T: mio::event::Source>(&self, socket: T) -> io::Result<Source<T>> {
+        Source::with(socket, Arc::clone(&self.reactor))
+    }
+
+    fn with(mut socket: S, reactor: Arc<Reactor>) -> io::Result<Self> {
+        let (token, readiness) = reactor.enter();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = reactor.registry.register(&mut socket, token, interest) {
+            reactor.leave(token);
+            return Err(error);
+        }
+        Ok(Self {
+            socket,
+            token,
+            readiness,
+            reactor,
+        })
+    }
+
+    pub(crate) fn socket(&self) -> &S {
+        &self.socket
+    }
+
+    /// Calls `operation` until it does not block; while it does, the task waits for the direction.
+    pub(crate) fn poll<T>(
+        &self,
+        direction: Direction,
+        cx: &mut Context<'_>,
+        mut operation: impl FnMut(&S) -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        if budget::spend(cx).is_pending() {
+            return Poll::Pending;
+        }
+        loop {
+            let tick = {
+                let mut sides = self.readiness.0.lock();
+                if sides.is_gone {
+                    let gone = "the runtime of the socket is shut down";
+                    return Poll::Ready(Err(io::Error::other(gone)));
+                }
+                let side = sides.side(direction);
+                if !side.is_ready {
+                    if !side.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                        side.waiting.push(cx.waker().clone());
+                    }
+                    return Poll::Pending;
+                }
+                side.tick
+            };
+            match operation(&self.socket) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let mut sides = self.readiness.0.lock();
+                    let side = sides.side(direction);
+                    if side.tick == tick {
+                        side.is_ready = false;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    /// As [`poll`](Self::poll), awaited.
+    pub(crate) async fn run<T>(
+        &self,
+        direction: Direction,
+        mut operation: impl FnMut(&S) -> io::Result<T>,
+    ) -> io::Result<T> {
+        core::future::poll_fn(|cx| self.poll(direction, cx, &mut operation)).await
+    }
+}
+
+impl<S: mio::event::Source> Drop for Source<S> {
+    fn drop(&mut self) {
+        // It is closed next, which deregisters it in any case.
+        let _ = self.reactor.registry.deregister(&mut self.socket);
+        self.reactor.leave(self.token);
+    }
+}

@@ -1,0 +1,233 @@
+//! TCP.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+
+use super::Source;
+use super::reactor::Direction::{Reading, Writing};
+
+/// Tries each address in turn; resolving a name may block, so pass addresses inside of tasks.
+pub(super) fn each<T>(
+    addresses: impl ToSocketAddrs,
+    mut attempt: impl FnMut(SocketAddr) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut error = io::Error::new(io::ErrorKind::InvalidInput, "no address");
+    for address in addresses.to_socket_addrs()? {
+        match attempt(address) {
+            Ok(value) => return Ok(value),
+            Err(other) => error = other,
+        }
+    }
+    Err(error)
+}
+
+/// A socket that accepts connections.
+///
+/// ```
+/// use rast_executor::{Runtime, io::{TcpListener, TcpStream}, spawn};
+///
+/// let runtime = Runtime::new().unwrap();
+/// runtime.block_on(async {
+///     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+///     let address = listener.local_addr().unwrap();
+///     let server = spawn(async move {
+///         let (stream, _) = listener.accept().await.unwrap();
+///         let mut bytes = [0; 5];
+///         stream.read_exact(&mut bytes).await.unwrap();
+///         stream.write_all(&bytes).await.unwrap();
+///     });
+///     let stream = TcpStream::connect(address).await.unwrap();
+///     stream.write_all(b"hello").await.unwrap();
+///     let mut bytes = [0; 5];
+///     stream.read_exact(&mut bytes).await.unwrap();
+///     assert_eq!(&bytes, b"hello");
+///     server.await.unwrap();
+/// });
+/// ```
+#[derive(Debug)]
+pub struct TcpListener(Source<mio::net::TcpListener>);
+
+impl TcpListener {
+    /// Binds to the first address that the system gives, and listens.
+    ///
+    /// # Errors
+    ///
+    /// What the system says of the last address.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a [`Runtime`](crate::Runtime).
+    #[track_caller]
+    pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
+        let socket = each(address, mio::net::TcpListener::bind)?;
+        Source::new(socket).map(Self)
+    }
+
+    /// Takes a listener of std over.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a [`Runtime`](crate::Runtime).
+    #[track_caller]
+    pub fn from_std(listener: std::net::TcpListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Source::new(mio::net::TcpListener::from_std(listener)).map(Self)
+    }
+
+    /// Waits for a connection. Any number of tasks may; dropping the future loses none.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; an error of one connection leaves the listener as it was.
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let accept = |socket: &mio::net::TcpListener| socket.accept();
+        let (socket, address) = self.0.run(Reading, accept).await?;
+        Ok((TcpStream(self.0.beside(socket)?), address))
+    }
+
+    /// Returns the address that it listens on.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.socket().local_addr()
+    }
+}
+
+/// A connection.
+///
+/// Reading and writing take it by shared reference, so two tasks may do one each. See
+/// [`TcpListener`] for an example.
+#[derive(Debug)]
+pub struct TcpStream(pub(super) Source<mio::net::TcpStream>);
+
+impl TcpStream {
+    /// Connects to `address`.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a [`Runtime`](crate::Runtime).
+    pub async fn connect(address: SocketAddr) -> io::Result<Self> {
+        let source = Source::new(mio::net::TcpStream::connect(address)?)?;
+        source
+            .run(Writing, |socket| {
+                if let Some(error) = socket.take_error()? {
+                    return Err(error);
+                }
+                match socket.peer_addr() {
+                    Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+                        Err(io::ErrorKind::WouldBlock.into())
+                    }
+                    result => result,
+                }
+            })
+            .await?;
+        Ok(Self(source))
+    }
+
+    /// Sends what is written at once, and does not wait for more.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn set_nodelay(&self, at_once: bool) -> io::Result<()> {
+        self.0.socket().set_nodelay(at_once)
+    }
+
+    /// Closes one direction, or both.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.0.socket().shutdown(how)
+    }
+
+    /// Returns the address of this end.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.socket().local_addr()
+    }
+
+    /// Returns the address of the other end.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.socket().peer_addr()
+    }
+}
+
+/// Reading and writing of a byte stream, for each kind of it.
+macro_rules! stream {
+    ($stream:ty) => {
+        impl $stream {
+            /// Reads at least one byte; 0 means the other end has closed. A dropped future has read
+            /// nothing.
+            ///
+            /// # Errors
+            ///
+            /// What the system says.
+            pub async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+                self.0.run(Reading, |mut socket| socket.read(bytes)).await
+            }
+
+            /// Fills `bytes`. A dropped future may have read a part.
+            ///
+            /// # Errors
+            ///
+            /// `UnexpectedEof` if the other end closes first; what the system says.
+            pub async fn read_exact(&self, mut bytes: &mut [u8]) -> io::Result<()> {
+                while !bytes.is_empty() {
+                    let count = self.read(bytes).await?;
+                    if count == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    bytes = &mut bytes[count..];
+                }
+                Ok(())
+            }
+
+            /// Writes at least one byte, and returns how many. A dropped future has written nothing.
+            ///
+            /// # Errors
+            ///
+            /// What the system says.
+            pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.run(Writing, |mut socket| socket.write(bytes)).await
+            }
+
+            /// Writes all of `bytes`. A dropped future may have written a part.
+            ///
+            /// # Errors
+            ///
+            /// `WriteZero` if the system takes nothing; what it says.
+            pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+                while !bytes.is_empty() {
+                    let count = self.write(bytes).await?;
+                    if count == 0 {
+                        return Err(io::ErrorKind::WriteZero.into());
+                    }
+                    bytes = &bytes[count..];
+                }
+                Ok(())
+            }
+        }
+    };
+}
+pub(super) use stream;
+
+stream!(TcpStream);

@@ -1,0 +1,97 @@
+//! UDP.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use super::Source;
+use super::reactor::Direction::{Reading, Writing};
+use super::tcp::each;
+
+/// A socket for datagrams.
+///
+/// ```
+/// use rast_executor::{Runtime, io::UdpSocket};
+///
+/// let runtime = Runtime::new().unwrap();
+/// runtime.block_on(async {
+///     let (a, b) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+///     a.send_to(b"hello", b.local_addr().unwrap()).await.unwrap();
+///     let mut bytes = [0; 16];
+///     let (count, from) = b.recv_from(&mut bytes).await.unwrap();
+///     assert_eq!((&bytes[..count], from), (&b"hello"[..], a.local_addr().unwrap()));
+/// });
+/// ```
+#[derive(Debug)]
+pub struct UdpSocket(Source<mio::net::UdpSocket>);
+
+impl UdpSocket {
+    /// Binds to the first address that the system gives.
+    ///
+    /// # Errors
+    ///
+    /// What the system says of the last address.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a [`Runtime`](crate::Runtime).
+    #[track_caller]
+    pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
+        Source::new(each(address, mio::net::UdpSocket::bind)?).map(Self)
+    }
+
+    /// Sets the other end: [`send`](Self::send) goes there, and datagrams of others are dropped.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn connect(&self, address: SocketAddr) -> io::Result<()> {
+        self.0.socket().connect(address)
+    }
+
+    /// Sends a datagram to `address`; returns its length. A dropped future has sent nothing.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub async fn send_to(&self, bytes: &[u8], address: SocketAddr) -> io::Result<usize> {
+        self.0
+            .run(Writing, |socket| socket.send_to(bytes, address))
+            .await
+    }
+
+    /// Receives a datagram; what does not fit is cut off. A dropped future has received nothing.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub async fn recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.0.run(Reading, |socket| socket.recv_from(bytes)).await
+    }
+
+    /// As [`send_to`](Self::send_to), to the other end.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.run(Writing, |socket| socket.send(bytes)).await
+    }
+
+    /// As [`recv_from`](Self::recv_from), from the other end.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub async fn recv(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.run(Reading, |socket| socket.recv(bytes)).await
+    }
+
+    /// Returns the address of this end.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.socket().local_addr()
+    }
+}

@@ -1,0 +1,128 @@
+//! An async runtime: tasks over worker threads or on one thread, timers, sockets behind a feature, and
+//! runs that repeat by a seed.
+//!
+//! # What is here
+//!
+//! - [`Runtime`]: workers that take tasks from each other and sleep when there are none; its
+//!   [`Handle`] spawns from any thread.
+//! - [`JoinHandle`]: the output of a task, its panic, its abort.
+//! - [`LocalExecutor`]: tasks that stay on one thread.
+//! - [`Deterministic`]: one thread, a clock that moves by itself, an order that a seed decides.
+//! - [`sleep`], [`timeout`], [`interval`] on the deadline stores of `rast-timers`.
+//! - [`spawn_blocking`], [`Handle::scope`], [`Priority`], [`consume_budget`], [`yield_now`].
+//! - `io` (feature `io`): TCP, UDP and Unix sockets.
+//!
+//! # When to use it, and when not
+//!
+//! Use it where many tasks mostly wait, and the time from a wake-up to the poll matters.
+//! For a typed graph of message processors take `rast-msgpass`. Code that is bound to another
+//! runtime's sockets or timers needs that runtime.
+//!
+//! # Example
+//!
+//! ```
+//! use rast_executor::{Runtime, sleep, spawn, timeout};
+//! use std::time::Duration;
+//!
+//! let runtime = Runtime::builder().workers(2).build().unwrap();
+//! let answer = runtime.block_on(async {
+//!     let task = spawn(async {
+//!         sleep(Duration::from_millis(1)).await;
+//!         6 * 7
+//!     });
+//!     timeout(Duration::from_secs(60), task).await
+//! });
+//! assert_eq!(answer.unwrap().unwrap(), 42);
+//! assert!(runtime.shutdown(Duration::from_secs(1)).is_clean());
+//! ```
+//!
+//! # Guarantees
+//!
+//! - A task is polled by one thread at a time; after a wake-up it is polled again, until it is
+//!   complete; its future is dropped once, and before its handle is ready.
+//! - Wakers and handles are valid for as long as they are held, on any thread, also after their task
+//!   is complete and their runtime has ended.
+//! - Panics of polls and of destructors stay in their task: the handle returns them.
+//! - No task starves while its worker returns from its polls. A worker's turn is one poll. Of 35
+//!   turns at least 32 serve the queue; there a normal task from another thread with k others ahead
+//!   of it is taken within 2 (k + 1) turns, a normal one within 72 (k + 1), a low one within
+//!   576 (k + 1).
+//! - A worker that blocks hides no queued task from the others; the one that it woke last is taken
+//!   over within two periods of the watch ([`Builder::watch`]).
+//! - A sleep is never ready early. Nothing spins while there is no task.
+//! - Misuse is named: `block_on` inside of an executor panics with a message, a spawn after the
+//!   shutdown gives the future back or an error.
+//!
+//! Progress: a wake-up is lock-free from other threads, and takes the lock of the worker's own queue
+//! on a worker. A spawn takes that lock and the one of a list of tasks. A poll takes none.
+//! Queues have no bound: a program that spawns faster than it runs uses more memory.
+//!
+//! Tasks are allocated by `RastAlloc`, whatever the program's allocator is.
+//!
+//! How it works, with the argument for each protocol: `docs/algorithms/executor.md` of the repository.
+//!
+//! # Features and platforms
+//!
+//! - `std` (default): everything but the sockets. Without it the crate is empty.
+//! - `io`: sockets; brings `mio`.
+//! - `futures-io`, `tokio`: the traits of byte streams of these crates, for the sockets.
+//!
+//! Runs where std has threads; the sockets where mio does.
+#![cfg(feature = "std")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+extern crate alloc as std_alloc;
+
+mod priority;
+mod task;
+
+mod chain;
+mod injector;
+mod lists;
+mod owned;
+mod run_queue;
+
+mod deadlines;
+mod driver;
+mod idle;
+
+mod budget;
+mod context;
+mod metrics;
+
+mod block_on;
+mod blocking;
+mod deterministic;
+mod local;
+mod runtime;
+mod scope;
+
+mod sleep;
+mod yield_now;
+
+#[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+#[cfg_attr(docsrs, doc(cfg(feature = "io")))]
+pub mod io;
+
+#[doc(hidden)]
+pub mod parts;
+
+pub use block_on::block_on;
+pub use budget::consume_budget;
+pub use deterministic::Deterministic;
+pub use local::{LocalExecutor, spawn_local};
+pub use metrics::{Metrics, WorkerMetrics};
+pub use priority::Priority;
+pub use runtime::{
+    Builder, Handle, Runtime, Shutdown, SpawnError, TaskBuilder, Unfinished, spawn, spawn_blocking,
+};
+pub use scope::Scope;
+pub use sleep::{
+    Elapsed, Interval, MissedTicks, Sleep, Timeout, interval, now, sleep, sleep_until, timeout,
+};
+pub use task::{AbortHandle, JoinError, JoinHandle};
+pub use yield_now::{YieldNow, yield_now};
+
+// The layers beneath: signatures here name their types, and one version serves all.
+#[doc(no_inline)]
+pub use rast_timers::{self as timers, alloc, primitive, queue};

@@ -1,0 +1,125 @@
+//! Tasks that are ready on one worker, by priority.
+//!
+//! What is ahead in one list goes first. A turn is one call of `pop`. Tasks from other threads have a
+//! list of their own, which goes before the others, at most 8 turns in a row. Of the other turns every
+//! eighth begins at the normal list, every 64th at the low one. So with k tasks ahead in its list a
+//! task from outside is taken within 2 (k + 1) turns, a normal one within 72 (k + 1), and a low one
+//! within 576 (k + 1), whatever else is pushed.
+
+use crate::chain::Chain;
+use crate::priority::Priority;
+use crate::task::Task;
+
+/// Of the turns of the priorities every so many begin at the normal list, and at the low one.
+pub(crate) const NORMAL_EVERY: u32 = 8;
+pub(crate) const LOW_EVERY: u32 = 64;
+/// How often in a row tasks from outside go first.
+const OUTSIDE_MAX: u32 = 8;
+
+/// The lists of the priorities, and the one of tasks from outside.
+const COUNT: usize = Priority::COUNT + 1;
+const OUTSIDE: usize = Priority::COUNT;
+
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    of: [Chain; COUNT],
+    /// Turns of the priorities.
+    turn: u32,
+    /// How many turns in a row went to tasks from outside.
+    streak: u32,
+}
+
+impl Lists {
+    pub(crate) fn push(&mut self, task: Task) {
+        self.of[task.header().priority.index()].push(task);
+    }
+
+    /// Adds a task from another thread: to a list of its own, unless its priority is another.
+    pub(crate) fn push_outside(&mut self, task: Task) {
+        match task.header().priority {
+            Priority::Normal => self.of[OUTSIDE].push(task),
+            _ => self.push(task),
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Task> {
+        if self.streak < OUTSIDE_MAX
+            && let Some(task) = self.of[OUTSIDE].pop()
+        {
+            self.streak += 1;
+            return Some(task);
+        }
+        self.streak = 0;
+        self.turn = self.turn.wrapping_add(1);
+        let order: [usize; COUNT] = if self.turn.is_multiple_of(LOW_EVERY) {
+            [2, 0, 1, OUTSIDE]
+        } else if self.turn.is_multiple_of(NORMAL_EVERY) {
+            [1, 0, 2, OUTSIDE]
+        } else {
+            [0, 1, 2, OUTSIDE]
+        };
+        order.into_iter().find_map(|index| self.of[index].pop())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.of.iter().map(Chain::len).sum()
+    }
+
+    pub(crate) fn each(&mut self) -> impl Iterator<Item = &mut Chain> {
+        self.of.iter_mut()
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::task::testing::{Count, task};
+
+    #[test]
+    fn a_flood_of_urgent_tasks_leaves_turns_to_the_others() {
+        let count = Count::new();
+        let mut lists = Lists::default();
+        let behind: u32 = 3;
+        for priority in [Priority::Normal, Priority::Low] {
+            for _ in 0..=behind {
+                lists.push(task(&count, priority));
+            }
+        }
+        lists.push(task(&count, Priority::High));
+        lists.push(task(&count, Priority::High));
+        // From outside there is always another one too.
+        lists.push_outside(task(&count, Priority::Normal));
+        let outside = lists
+            .pop()
+            .expect("the first turn is for those from outside");
+        let address = outside.address();
+        lists.push_outside(outside);
+        let mut last = [0; Priority::COUNT];
+        let outside_share = OUTSIDE_MAX + 1;
+        let mut streak = 1;
+        for turn in 1..=outside_share * LOW_EVERY * (behind + 1) {
+            let task = lists.pop().expect("the urgent tasks come back");
+            if task.address() == address {
+                streak += 1;
+                assert!(streak <= OUTSIDE_MAX, "turn {turn}");
+                lists.push_outside(task);
+                continue;
+            }
+            streak = 0;
+            let priority = task.header().priority;
+            last[priority.index()] = turn;
+            if priority == Priority::High {
+                lists.push(task);
+            }
+        }
+        assert!(
+            last[1] > 0 && last[1] <= outside_share * NORMAL_EVERY * (behind + 1),
+            "{last:?}"
+        );
+        assert!(
+            last[2] > 0 && last[2] <= outside_share * LOW_EVERY * (behind + 1),
+            "{last:?}"
+        );
+        assert_eq!(count.cancelled(), 8);
+    }
+}

@@ -1,0 +1,442 @@
+//! An executor for one thread.
+//!
+//! ```text
+//!   wake-ups of this thread ──► ready lists ──► run        no lock, no fence
+//!   wake-ups of others ──► injector ──┘                     looked at before each poll
+//! ```
+//!
+//! Rule: a task is run and its future dropped by the thread of its executor alone. A wake-up or an
+//! abort from elsewhere passes the right to run through the injector, which lives as long as a task
+//! does and is emptied by the executor when it is dropped. What comes later has nothing to run: the
+//! futures are gone by then.
+
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::marker::PhantomData;
+use core::task::Waker;
+use core::time::Duration;
+use std_alloc::boxed::Box;
+use std_alloc::rc::Rc;
+use std_alloc::vec::Vec;
+
+use rast_timers::{Clock, MonotonicClock};
+
+use crate::budget;
+use crate::context::{self, Context, OUTSIDE, Place, refuse_nested};
+use crate::deadlines::{SharedClock, Timers};
+use crate::driver::Driver;
+use crate::injector::Injector;
+use crate::lists::Lists;
+use crate::owned::Owned;
+use crate::primitive::Parker;
+use crate::primitive::sync::Arc;
+use crate::task::{FUTURE_MAX, JoinHandle, Poller, Ran, Schedule, Setup, Task, make};
+
+/// Polls between two looks at the timers.
+const LOOK_EVERY: u32 = 16;
+
+/// The part that wakers reach.
+struct Shared {
+    injector: Injector,
+    owned: Owned,
+    driver: Arc<Driver>,
+}
+
+// SAFETY: 1. `forget` unlinks from the list of this executor, which adopted the task. 2. The executor
+// has a reference while it runs. 3. `schedule` on another thread only passes the task on; `Local`
+// runs and drops all tasks on its thread.
+unsafe impl Schedule for Shared {
+    fn schedule(&self, task: Task) {
+        let mut task = Some(task);
+        context::with(|context| {
+            if let Some(local) = self.inside(context)
+                && let Some(task) = task.take()
+            {
+                local.ready.borrow_mut().push(task);
+            }
+        });
+        if let Some(task) = task
+            && self.injector.push(task)
+        {
+            self.driver.wake(0);
+        }
+    }
+
+    fn is_inside(&self) -> bool {
+        context::with(|context| self.inside(context).is_some())
+    }
+
+    fn forget(&self, task: &Task) {
+        // SAFETY: every task of this scheduler was adopted by this list.
+        unsafe { self.owned.forget(task) };
+    }
+}
+
+impl Shared {
+    fn inside<'a>(&self, context: Option<&Context<'a>>) -> Option<&'a Local> {
+        match context?.place {
+            Place::Local(local) if core::ptr::eq(Arc::as_ptr(&local.shared), self) => Some(local),
+            _ => None,
+        }
+    }
+}
+
+/// The tasks that are ready.
+enum Ready {
+    /// By priority, first in first out.
+    InOrder(Lists),
+    /// Any of them, as the numbers from a seed choose.
+    Seeded { tasks: Vec<Task>, seed: u64 },
+}
+
+impl Ready {
+    fn push(&mut self, task: Task) {
+        match self {
+            Self::InOrder(lists) => lists.push(task),
+            Self::Seeded { tasks, .. } => tasks.push(task),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Task> {
+        match self {
+            Self::InOrder(lists) => lists.pop(),
+            Self::Seeded { tasks, .. } if tasks.is_empty() => None,
+            Self::Seeded { tasks, seed } => {
+                let at = next_number(seed) % tasks.len() as u64;
+                Some(tasks.swap_remove(at as usize))
+            }
+        }
+    }
+}
+
+/// SplitMix64: each seed gives another sequence.
+pub(crate) fn next_number(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *seed;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// An executor of one thread, behind its public faces.
+pub(crate) struct Local {
+    shared: Arc<Shared>,
+    ready: RefCell<Ready>,
+    timers: Arc<Timers>,
+    parker: Parker,
+    budget: u32,
+    polls: Cell<u64>,
+}
+
+impl Local {
+    pub(crate) fn new(clock: SharedClock, budget: u32, seed: Option<u64>) -> Self {
+        let parker = Parker::new();
+        let driver = Arc::new(Driver::new(core::slice::from_ref(&parker)));
+        let ready = match seed {
+            None => Ready::InOrder(Lists::default()),
+            Some(seed) => Ready::Seeded {
+                tasks: Vec::new(),
+                seed,
+            },
+        };
+        Self {
+            timers: Arc::new(Timers::new(clock, 1, Arc::clone(&driver))),
+            shared: Arc::new(Shared {
+                injector: Injector::new(),
+                owned: Owned::new(),
+                driver,
+            }),
+            ready: RefCell::new(ready),
+            parker,
+            budget,
+            polls: Cell::new(0),
+        }
+    }
+
+    /// Spawns a future that may borrow and may stay on this thread.
+    ///
+    /// # Safety
+    ///
+    /// What the future and its output borrow lives until the task is complete and the handle is
+    /// dropped.
+    unsafe fn spawn_unchecked<F: Future>(&self, future: F, setup: Setup) -> JoinHandle<F::Output> {
+        // SAFETY: 1. by the caller; 2. this executor runs and drops the task on this thread.
+        let (task, owned, handle) = unsafe { make(future, Arc::clone(&self.shared), setup) };
+        // The list is closed while the executor is dropped, by destructors that spawn: the future
+        // is dropped at once then.
+        match self.shared.owned.adopt(owned) {
+            Ok(()) => self.ready.borrow_mut().push(task),
+            Err(owned) => task.refuse(owned),
+        }
+        handle
+    }
+
+    pub(crate) fn spawn<F: Future + 'static>(
+        &self,
+        future: F,
+        setup: Setup,
+    ) -> JoinHandle<F::Output> {
+        if size_of::<F>() > FUTURE_MAX {
+            // SAFETY: nothing is borrowed.
+            return unsafe { self.spawn_unchecked(Box::pin(future), setup) };
+        }
+        // SAFETY: as above.
+        unsafe { self.spawn_unchecked(future, setup) }
+    }
+
+    /// Runs tasks until `future` is ready. `idle` is called when nothing is ready, with how long to
+    /// wait for the timers at most.
+    pub(crate) fn run<F: Future>(
+        self: &Rc<Self>,
+        future: F,
+        idle: impl Fn(Option<Duration>),
+    ) -> F::Output {
+        /// Ends the process if the main future is not complete: what it borrows would be gone.
+        struct Complete;
+        impl Drop for Complete {
+            fn drop(&mut self) {
+                let is_panicking = crate::primitive::thread::panicking();
+                assert!(!is_panicking, "a LocalExecutor panicked: this is its fault");
+            }
+        }
+        let context = Context::new(Place::Local(self), &self.timers, 0);
+        let mut handle = {
+            let _complete = Complete;
+            // SAFETY: below the task is run until it is complete, and its output taken; a panic in
+            // between ends the process.
+            let handle = unsafe { self.spawn_unchecked(future, Setup::default()) };
+            context::enter(&context, || {
+                while !handle.is_finished() {
+                    self.turn(&context, &idle);
+                }
+            });
+            handle
+        };
+        let waker = Waker::noop();
+        let mut cx = core::task::Context::from_waker(waker);
+        match core::pin::Pin::new(&mut handle).poll(&mut cx) {
+            core::task::Poll::Ready(Ok(output)) => output,
+            core::task::Poll::Ready(Err(error)) => match error.into_panic() {
+                Some(payload) => std::panic::resume_unwind(payload),
+                None => unreachable!("local: the main task has no other handle to abort it"),
+            },
+            core::task::Poll::Pending => unreachable!("local: the main task is finished"),
+        }
+    }
+
+    /// Runs one task, or waits for one.
+    fn turn(&self, context: &Context<'_>, idle: &impl Fn(Option<Duration>)) {
+        if let Some(mut chain) = self.shared.injector.take() {
+            let mut ready = self.ready.borrow_mut();
+            while let Some(task) = chain.pop() {
+                match &mut *ready {
+                    Ready::InOrder(lists) => lists.push_outside(task),
+                    ready => ready.push(task),
+                }
+            }
+        }
+        let polls = self.polls.get() + 1;
+        self.polls.set(polls);
+        if polls.is_multiple_of(u64::from(LOOK_EVERY)) {
+            self.timers.fire();
+        }
+        let task = self.ready.borrow_mut().pop();
+        let Some(task) = task else {
+            self.wait(idle);
+            return;
+        };
+        context.task.set(task.address());
+        context.budget.set(self.budget);
+        let poller = Poller {
+            yielded: &context.yielded,
+        };
+        if let Ran::Again(task) = task.run(poller) {
+            self.ready.borrow_mut().push(task);
+        }
+        context.task.set(core::ptr::null());
+        context.budget.set(u32::MAX);
+    }
+
+    #[cold]
+    fn wait(&self, idle: &impl Fn(Option<Duration>)) {
+        if self.timers.fire() {
+            return;
+        }
+        let held = self.shared.driver.try_hold(0);
+        debug_assert!(held, "local: the executor is the one that sleeps");
+        let timeout = self.timers.begin_sleep();
+        // A push onto an empty injector leaves a token, so the sleep ends at once.
+        if timeout != Some(Duration::ZERO) && self.shared.injector.is_empty() {
+            idle(timeout);
+        }
+        self.timers.end_sleep();
+        self.shared.driver.release();
+        self.timers.fire();
+    }
+
+    fn sleep(&self, timeout: Option<Duration>) {
+        self.shared
+            .driver
+            .sleep(&self.parker, timeout, &mut Vec::new());
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        self.shared.owned.close();
+        for task in self.shared.owned.all() {
+            if let Some(task) = task.claim() {
+                task.cancel();
+            }
+        }
+        // What is queued was not claimed. A thread that has raised the wake-ups of a task and has
+        // not pushed it yet is waited for: it is a few instructions from its push.
+        loop {
+            self.ready.get_mut().clear();
+            self.shared.injector.drain(Task::cancel);
+            if self.shared.owned.len() == 0 {
+                return;
+            }
+            crate::primitive::thread::yield_now();
+        }
+    }
+}
+
+impl Ready {
+    /// Cancels all tasks.
+    fn clear(&mut self) {
+        while let Some(task) = self.pop() {
+            task.cancel();
+        }
+    }
+}
+
+/// An executor for one thread, whose futures need not be `Send`.
+///
+/// [`run`](Self::run) runs a future and all that it spawns by [`spawn_local`] or by
+/// [`spawn`](Self::spawn), on the calling thread, until that future is ready.
+/// What is not finished then runs on in the next `run`, and is dropped with the executor.
+///
+/// A wake-up from this thread costs no atomic operation but the one on the task's word. One from
+/// another thread pushes onto a lock-free stack, and wakes the thread if it sleeps.
+///
+/// # Examples
+///
+/// ```
+/// use rast_executor::{LocalExecutor, spawn_local};
+/// use std::{cell::Cell, rc::Rc};
+///
+/// let sum = Rc::new(Cell::new(0));
+/// let executor = LocalExecutor::new();
+/// executor.run(async {
+///     let tasks: Vec<_> = (1..=4)
+///         .map(|n| {
+///             let sum = Rc::clone(&sum);
+///             spawn_local(async move { sum.set(sum.get() + n) })
+///         })
+///         .collect();
+///     for task in tasks {
+///         task.await.unwrap();
+///     }
+/// });
+/// assert_eq!(sum.get(), 10);
+/// ```
+///
+/// It stays on its thread:
+///
+/// ```compile_fail,E0277
+/// fn moves<T: Send>() {}
+/// moves::<rast_executor::LocalExecutor>();
+/// ```
+pub struct LocalExecutor {
+    local: Rc<Local>,
+    stays: PhantomData<*const ()>,
+}
+
+impl LocalExecutor {
+    /// Makes an executor with the system's monotonic clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_clock(MonotonicClock::new())
+    }
+
+    /// Makes an executor whose sleeps go by `clock`.
+    ///
+    /// While it has nothing to run it sleeps as long as the clock says now; a clock that is moved by
+    /// hand needs a wake-up beside. [`Deterministic`](crate::Deterministic) moves its clock itself.
+    pub fn with_clock(clock: impl Clock + Send + Sync + 'static) -> Self {
+        Self {
+            local: Rc::new(Local::new(shared_clock(clock), budget::DEFAULT, None)),
+            stays: PhantomData,
+        }
+    }
+
+    /// Runs `future` and the tasks until `future` is ready. Blocking.
+    ///
+    /// # Panics
+    ///
+    /// If `future` panics, with its payload; inside of an executor.
+    pub fn run<F: Future>(&self, future: F) -> F::Output {
+        refuse_nested("LocalExecutor::run");
+        let local = &self.local;
+        local.run(future, |timeout| local.sleep(timeout))
+    }
+
+    /// Spawns a task, which runs while [`run`](Self::run) does.
+    ///
+    /// ```
+    /// use rast_executor::LocalExecutor;
+    ///
+    /// let executor = LocalExecutor::new();
+    /// let task = executor.spawn(async { 1 });
+    /// assert_eq!(executor.run(task).unwrap(), 1);
+    /// ```
+    pub fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
+        self.local.spawn(future, Setup::default())
+    }
+
+    /// How many tasks are not complete.
+    #[must_use]
+    pub fn tasks(&self) -> usize {
+        self.local.shared.owned.len()
+    }
+}
+
+/// The clock behind a pointer.
+pub(crate) fn shared_clock(clock: impl Clock + Send + Sync + 'static) -> SharedClock {
+    #[cfg(not(rast_loom))]
+    return Arc::new(clock);
+    #[cfg(rast_loom)]
+    return Arc::from_std(std_alloc::sync::Arc::new(clock));
+}
+
+impl Default for LocalExecutor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for LocalExecutor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalExecutor")
+            .field("tasks", &self.tasks())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Spawns a task on the [`LocalExecutor`] or the [`Deterministic`](crate::Deterministic) that runs
+/// the caller; its future need not be `Send`.
+///
+/// # Panics
+///
+/// Elsewhere: the workers of a [`Runtime`](crate::Runtime) take futures that are `Send` alone.
+///
+/// See [`LocalExecutor`] for an example.
+#[track_caller]
+pub fn spawn_local<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
+    context::with(|context| match context.map(|context| &context.place) {
+        Some(Place::Local(local)) => local.spawn(future, Setup::default()),
+        Some(_) => panic!("spawn_local inside of a Runtime: use spawn, or a LocalExecutor"),
+        None => panic!("{OUTSIDE}"),
+    })
+}

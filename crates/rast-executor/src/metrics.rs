@@ -1,0 +1,101 @@
+//! Figures of a runtime.
+
+use std_alloc::vec::Vec;
+
+use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+
+/// What one worker did. It alone writes, so counting is a load and a store.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    polls: AtomicU64,
+    stolen: AtomicU64,
+    injected: AtomicU64,
+    parks: AtomicU64,
+    rescued: AtomicU64,
+}
+
+fn add(counter: &AtomicU64, count: usize) {
+    // Relaxed: one writer; readers take it as a figure. [XM1]
+    let sum = counter.load(Ordering::Relaxed).wrapping_add(count as u64);
+    // Relaxed: as XM1. [XM2]
+    counter.store(sum, Ordering::Relaxed);
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    // Relaxed: as XM1. [XM3]
+    counter.load(Ordering::Relaxed)
+}
+
+impl Counters {
+    #[inline]
+    pub(crate) fn add_poll(&self) {
+        add(&self.polls, 1);
+    }
+
+    pub(crate) fn add_stolen(&self, count: usize) {
+        add(&self.stolen, count);
+    }
+
+    pub(crate) fn add_injected(&self, count: usize) {
+        add(&self.injected, count);
+    }
+
+    pub(crate) fn add_park(&self) {
+        add(&self.parks, 1);
+    }
+
+    pub(crate) fn add_rescued(&self) {
+        add(&self.rescued, 1);
+    }
+
+    pub(crate) fn polls(&self) -> u64 {
+        read(&self.polls)
+    }
+
+    pub(crate) fn figures(&self, queued: usize) -> WorkerMetrics {
+        WorkerMetrics {
+            polls: read(&self.polls),
+            stolen: read(&self.stolen),
+            injected: read(&self.injected),
+            parks: read(&self.parks),
+            rescued: read(&self.rescued),
+            queued,
+        }
+    }
+}
+
+/// Figures of one worker, since its runtime began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerMetrics {
+    /// Polls of tasks.
+    pub polls: u64,
+    /// Tasks taken from other workers' queues.
+    pub stolen: u64,
+    /// Tasks taken over from threads that are no workers.
+    pub injected: u64,
+    /// How often the worker went to sleep.
+    pub parks: u64,
+    /// Newest tasks taken from a worker that did not come back from a poll.
+    pub rescued: u64,
+    /// Tasks in its queue now.
+    pub queued: usize,
+}
+
+/// Figures of a runtime: see [`Runtime::metrics`](crate::Runtime::metrics).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Of each worker.
+    pub workers: Vec<WorkerMetrics>,
+    /// Workers that do not sleep now.
+    pub active: usize,
+    /// Active workers that look for a task now.
+    pub searching: usize,
+    /// Tasks that are not complete.
+    pub tasks: usize,
+    /// Blocking calls that are queued or run.
+    pub blocking_calls: usize,
+    /// Threads for blocking calls.
+    pub blocking_threads: usize,
+}

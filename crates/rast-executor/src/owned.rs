@@ -1,0 +1,139 @@
+//! The list of tasks that are not complete, by which a runtime that ends reaches all of them.
+//!
+//! A task enters the list of the worker that spawned it, which is four lists by its address, each
+//! with a lock. So a thread that spawns and the workers that end its tasks seldom meet at a lock.
+//!
+//! Rules:
+//!
+//! 1. A task in the list is not complete, and the list has one of its references.
+//! 2. A closed list takes no task.
+
+use core::ptr::NonNull;
+use std_alloc::vec::Vec;
+
+use crate::primitive::CachePadded;
+use crate::primitive::sync::Mutex;
+use crate::task::{Header, Task, TaskRef};
+
+#[derive(Debug)]
+struct List {
+    head: Option<NonNull<Header>>,
+    len: usize,
+    is_closed: bool,
+}
+
+// SAFETY: it owns references to tasks, which may be sent.
+unsafe impl Send for List {}
+
+/// The list.
+#[derive(Debug)]
+pub(crate) struct Owned([CachePadded<Mutex<List>>; PARTS]);
+
+/// How many lists it is made of.
+const PARTS: usize = 4;
+
+/// Writes one of the two links of a task in the list.
+macro_rules! link {
+    ($task:expr, $field:ident, $to:expr) => {{
+        let to = $to;
+        // SAFETY: the task is in the list or enters it, so it is alive.
+        let header: &Header = unsafe { $task.as_ref() };
+        header.$field.with_mut(|link| {
+            // SAFETY: the links are touched under the lock of the list alone.
+            unsafe { core::mem::replace(&mut *link, to) }
+        })
+    }};
+}
+
+impl Owned {
+    pub(crate) fn new() -> Self {
+        Self(core::array::from_fn(|_| {
+            CachePadded::new(Mutex::new(List {
+                head: None,
+                len: 0,
+                is_closed: false,
+            }))
+        }))
+    }
+
+    /// The part for a task.
+    fn part(&self, task: NonNull<Header>) -> &Mutex<List> {
+        let address = task.as_ptr().addr();
+        &self.0[((address >> 5) ^ (address >> 7)) % PARTS]
+    }
+
+    /// Puts a task into the list; gives the reference back if the list is closed.
+    pub(crate) fn adopt(&self, task: TaskRef) -> Result<(), TaskRef> {
+        let raw = NonNull::from(task.header());
+        let mut list = self.part(raw).lock();
+        if list.is_closed {
+            return Err(task);
+        }
+        let raw = task.into_raw();
+        if let Some(head) = list.head {
+            link!(head, owned_prev, Some(raw));
+        }
+        link!(raw, owned_next, list.head);
+        list.head = Some(raw);
+        list.len += 1;
+        Ok(())
+    }
+
+    /// Takes a task out, if it is in; its reference is the caller's then.
+    ///
+    /// # Safety
+    ///
+    /// The task is in no other list.
+    pub(crate) unsafe fn forget(&self, task: &Task) {
+        let raw = NonNull::from(task.header());
+        let mut list = self.part(raw).lock();
+        let prev = link!(raw, owned_prev, None);
+        if prev.is_none() && list.head != Some(raw) {
+            // The list was closed when the task came.
+            return;
+        }
+        let next = link!(raw, owned_next, None);
+        if let Some(next) = next {
+            link!(next, owned_prev, prev);
+        }
+        match prev {
+            Some(prev) => {
+                link!(prev, owned_next, next);
+            }
+            None => list.head = next,
+        }
+        list.len -= 1;
+    }
+
+    /// Refuses tasks from now on.
+    pub(crate) fn close(&self) {
+        for part in &self.0 {
+            part.lock().is_closed = true;
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|part| part.lock().len).sum()
+    }
+
+    /// References to all tasks in the list.
+    pub(crate) fn all(&self) -> Vec<TaskRef> {
+        let mut all = Vec::new();
+        for part in &self.0 {
+            let list = part.lock();
+            all.reserve(list.len);
+            let mut at = list.head;
+            while let Some(raw) = at {
+                // SAFETY: by rule 1 the task is alive under the lock.
+                all.push(unsafe { TaskRef::of(raw) });
+                // SAFETY: as above.
+                let header = unsafe { raw.as_ref() };
+                at = header.owned_next.with(|next| {
+                    // SAFETY: under the lock.
+                    unsafe { *next }
+                });
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,86 @@
+//! The parts of the protocols, for the models alone; no part of the interface.
+
+use core::cell::Cell;
+use core::task::Waker;
+use std_alloc::vec::Vec;
+
+use rast_timers::{Instant, ManualClock};
+
+use crate::deadlines::Timers;
+use crate::driver::Driver;
+use crate::local::shared_clock;
+use crate::primitive::Parker;
+use crate::primitive::sync::Arc;
+use crate::task::{Poller, Ran, Setup, make};
+
+use crate::JoinHandle;
+pub use crate::idle::{Epoch, Idle, Notified};
+pub use crate::injector::Injector;
+pub use crate::run_queue::RunQueue;
+pub use crate::task::{Schedule, Task};
+
+/// Makes a task that is about to run, and its handle.
+///
+/// Its scheduler has no list of tasks: `forget` does nothing.
+pub fn spawn<F, S>(future: F, scheduler: &Arc<S>) -> (Task, JoinHandle<F::Output>)
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+    S: Schedule,
+{
+    // SAFETY: nothing is borrowed, and the future is `Send`.
+    let (task, owned, handle) = unsafe { make(future, Arc::clone(scheduler), Setup::default()) };
+    // The completion drops this reference.
+    let _ = owned.into_raw();
+    (task, handle)
+}
+
+/// Runs a task once; gives it back if it is to run again.
+pub fn run(task: Task) -> Option<Task> {
+    let yielded = Cell::new(false);
+    match task.run(Poller { yielded: &yielded }) {
+        Ran::Again(task) => Some(task),
+        Ran::Rests => None,
+    }
+}
+
+/// The deadlines of one worker, as it sleeps in them.
+#[derive(Debug)]
+pub struct Deadlines {
+    timers: Timers,
+    driver: Arc<Driver>,
+}
+
+impl Deadlines {
+    /// Makes an empty store for the worker with this parker.
+    #[must_use]
+    pub fn new(parker: &Parker) -> Self {
+        let driver = Arc::new(Driver::new(core::slice::from_ref(parker)));
+        let clock = shared_clock(ManualClock::new());
+        Self {
+            timers: Timers::new(clock, 1, Arc::clone(&driver)),
+            driver,
+        }
+    }
+
+    /// Sleeps until there is a deadline.
+    pub fn sleep(&self, parker: &Parker) {
+        assert!(self.driver.try_hold(0), "one worker");
+        if self.timers.begin_sleep().is_none() {
+            self.driver.sleep(parker, None, &mut Vec::new());
+        }
+        self.timers.end_sleep();
+        self.driver.release();
+    }
+
+    /// Arms a deadline that is due at once.
+    pub fn arm(&self) {
+        let _ = self.timers.arm(0, Instant::ORIGIN, Waker::noop().clone());
+    }
+
+    /// Fires what is due; returns whether there was something.
+    #[must_use]
+    pub fn fire(&self) -> bool {
+        self.timers.fire()
+    }
+}

@@ -1,0 +1,261 @@
+//! What tasks know of their runtime: the queues and a list of owned tasks.
+//!
+//! Each worker has a lane, and the threads outside share one. A task holds a reference to the lane of
+//! the worker that spawned it, so that spawning counts on a line of that worker's own.
+
+use core::fmt;
+use core::time::Duration;
+use std_alloc::boxed::Box;
+use std_alloc::vec::Vec;
+
+use crate::blocking::Pool;
+use crate::context::{self, Context, Place};
+use crate::deadlines::Timers;
+use crate::driver::Driver;
+use crate::idle::{Idle, Notified};
+use crate::injector::Injector;
+use crate::metrics::Counters;
+use crate::owned::Owned;
+use crate::primitive::CachePadded;
+use crate::primitive::sync::atomic::{AtomicBool, Ordering};
+use crate::primitive::sync::{Arc, Condvar, Mutex};
+use crate::run_queue::RunQueue;
+use crate::runtime::Worker;
+use crate::task::{Schedule, Task, TaskRef};
+
+/// The parts of a runtime that its workers share.
+pub(crate) struct Shared {
+    pub(crate) queues: Box<[CachePadded<RunQueue>]>,
+    pub(crate) injector: CachePadded<Injector>,
+    pub(crate) idle: Idle,
+    pub(crate) timers: Arc<Timers>,
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) counters: Box<[CachePadded<Counters>]>,
+    pub(crate) pool: Pool,
+    pub(crate) budget: u32,
+    pub(crate) watch: Option<Duration>,
+    /// The workers are to return.
+    stopping: AtomicBool,
+    /// Lists refuse tasks; those that empty tell `ended`.
+    closing: AtomicBool,
+    /// All lanes, until no worker runs.
+    lanes: Mutex<Vec<Arc<Lane>>>,
+    /// Workers that have not returned.
+    running: Mutex<usize>,
+    ended: Condvar,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        workers: usize,
+        timers: Arc<Timers>,
+        driver: Arc<Driver>,
+        pool: Pool,
+        budget: u32,
+        watch: Option<Duration>,
+    ) -> Self {
+        Self {
+            queues: (0..workers).map(|_| CachePadded::default()).collect(),
+            injector: CachePadded::default(),
+            idle: Idle::new(workers),
+            timers,
+            driver,
+            counters: (0..workers).map(|_| CachePadded::default()).collect(),
+            pool,
+            budget,
+            watch,
+            stopping: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            lanes: Mutex::new(Vec::new()),
+            running: Mutex::new(workers),
+            ended: Condvar::new(),
+        }
+    }
+
+    /// Makes the lanes: one for each worker, and the last one for other threads.
+    pub(crate) fn open(this: &Arc<Self>) -> Vec<Arc<Lane>> {
+        let lane = |_| {
+            Arc::new(Lane {
+                shared: Arc::clone(this),
+                owned: Owned::new(),
+            })
+        };
+        let lanes: Vec<_> = (0..=this.queues.len()).map(lane).collect();
+        this.lanes.lock().clone_from(&lanes);
+        lanes
+    }
+
+    /// Queues a task from a thread that is none of the workers.
+    pub(crate) fn inject(&self, task: Task) {
+        if self.injector.push(task) {
+            self.notify();
+        }
+    }
+
+    /// Wakes a worker for a task that was queued, if that takes one.
+    #[inline]
+    pub(crate) fn notify(&self) {
+        match self.idle.notify() {
+            Notified::Seen => {}
+            Notified::Wake(worker) => self.driver.wake(worker),
+            Notified::Ended => self.cancel_queued(),
+        }
+    }
+
+    /// Whether a task is queued anywhere but in the slots.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.injector.is_empty() || self.queues.iter().any(|queue| !queue.is_empty())
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        // Relaxed: a flag; what a worker is to see beside comes by the wake-up or its exit. [XR1]
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Refuses tasks from now on.
+    pub(crate) fn close(&self) {
+        // Relaxed: read by `forget` after it has taken a list's lock. [XR2]
+        self.closing.store(true, Ordering::Relaxed);
+        for lane in &*self.lanes.lock() {
+            lane.owned.close();
+        }
+    }
+
+    /// Tells the workers to return after the poll at hand.
+    pub(crate) fn stop(&self) {
+        // Relaxed: each wake-up leaves a token after it. [XR3]
+        self.stopping.store(true, Ordering::Relaxed);
+        for worker in 0..self.queues.len() {
+            self.driver.wake(worker);
+        }
+    }
+
+    /// How many tasks are not complete.
+    pub(crate) fn tasks(&self) -> usize {
+        self.lanes.lock().iter().map(|lane| lane.owned.len()).sum()
+    }
+
+    /// All tasks that are not complete.
+    pub(crate) fn all(&self) -> Vec<TaskRef> {
+        let lanes = self.lanes.lock().clone();
+        lanes.iter().flat_map(|lane| lane.owned.all()).collect()
+    }
+
+    /// Cancels all tasks that no worker polls at this moment.
+    pub(crate) fn cancel_all(&self) {
+        for task in self.all() {
+            if let Some(task) = task.claim() {
+                task.cancel();
+            }
+        }
+        self.cancel_queued();
+    }
+
+    fn cancel_queued(&self) {
+        self.injector.drain(Task::cancel);
+        for queue in &self.queues {
+            while let Some(task) = queue.take_newest().or_else(|| queue.pop(None)) {
+                task.cancel();
+            }
+        }
+    }
+
+    /// How many workers have not returned.
+    pub(crate) fn running(&self) -> usize {
+        *self.running.lock()
+    }
+
+    /// A worker returned.
+    pub(crate) fn leave(&self) {
+        let mut running = self.running.lock();
+        if *running == 1 {
+            // No task is polled any more: cancel all, without the lock, since that is code of the
+            // user.
+            drop(running);
+            self.close();
+            self.idle.end();
+            self.cancel_all();
+            #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+            if let Some(reactor) = self.driver.reactor() {
+                reactor.close();
+            }
+            self.lanes.lock().clear();
+            running = self.running.lock();
+        }
+        *running -= 1;
+        drop(running);
+        self.ended.notify_all();
+    }
+
+    /// Waits until `is_done`, which a leaving worker or a completed task may make true, for at most
+    /// `limit`. Returns whether it is.
+    pub(crate) fn wait(&self, limit: Option<Duration>, is_done: impl Fn(usize) -> bool) -> bool {
+        let start = std::time::Instant::now();
+        let mut running = self.running.lock();
+        while !is_done(*running) {
+            match limit {
+                None => self.ended.wait(&mut running),
+                Some(limit) => {
+                    let left = limit.saturating_sub(start.elapsed());
+                    if left.is_zero() {
+                        return false;
+                    }
+                    self.ended.wait_timeout(&mut running, left);
+                }
+            }
+        }
+        true
+    }
+}
+
+/// See the file.
+pub(crate) struct Lane {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) owned: Owned,
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane").finish_non_exhaustive()
+    }
+}
+
+impl Lane {
+    /// The worker that runs on the calling thread, if it is one of this runtime's.
+    #[inline]
+    pub(crate) fn worker<'a>(&self, context: Option<&Context<'a>>) -> Option<&'a Worker> {
+        match context?.place {
+            Place::Worker(worker) if Arc::ptr_eq(&worker.shared, &self.shared) => Some(worker),
+            _ => None,
+        }
+    }
+}
+
+// SAFETY: 1. `forget` unlinks from this lane's list, which adopted the task. 2. A worker holds the
+// shared part, which holds all lanes while a worker runs. 3. The futures of a runtime are `Send`.
+unsafe impl Schedule for Lane {
+    #[inline]
+    fn schedule(&self, task: Task) {
+        context::with(|context| match self.worker(context) {
+            Some(worker) => worker.push(task),
+            None => self.shared.inject(task),
+        });
+    }
+
+    #[inline]
+    fn is_inside(&self) -> bool {
+        context::with(|context| self.worker(context).is_some())
+    }
+
+    fn forget(&self, task: &Task) {
+        // SAFETY: every task of this scheduler was adopted by this list, or by none.
+        unsafe { self.owned.forget(task) };
+        // Relaxed: as XR2. [XR4]
+        if self.shared.closing.load(Ordering::Relaxed) {
+            // Under the lock, so that it does not come between the look of `wait` and its sleep.
+            let running = self.shared.running.lock();
+            self.shared.ended.notify_all();
+            drop(running);
+        }
+    }
+}

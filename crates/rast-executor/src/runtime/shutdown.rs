@@ -1,0 +1,105 @@
+//! The end of a runtime.
+//!
+//! 1. The lists of tasks are closed: no task is spawned any more.
+//! 2. Until the deadline tasks may end by themselves.
+//! 3. The workers are told to return. A worker that is inside of a poll is waited for a little.
+//! 4. The last worker that returns cancels all tasks that are left. If one does not return, the
+//!    caller cancels those that no worker polls.
+
+use core::time::Duration;
+use std_alloc::string::String;
+use std_alloc::vec::Vec;
+
+use super::Runtime;
+use crate::context;
+
+/// How long workers inside of a poll are waited for once the deadline has passed.
+const RETURN: Duration = Duration::from_secs(1);
+
+/// A task that did not end by itself before its runtime was shut down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unfinished {
+    /// Its name, if it has one.
+    pub name: Option<String>,
+}
+
+/// What a shutdown came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "it says what did not end"]
+#[non_exhaustive]
+pub struct Shutdown {
+    /// Tasks that were cancelled, or are still polled by a worker that did not return.
+    pub unfinished: Vec<Unfinished>,
+    /// Workers that did not return from a poll. Each ends when its poll does.
+    pub workers_blocked: usize,
+    /// Blocking calls that still run. Their threads end when the calls do.
+    pub blocking_calls: usize,
+}
+
+impl Shutdown {
+    /// Returns `true` if all tasks ended by themselves, and all threads returned.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.unfinished.is_empty() && self.workers_blocked == 0 && self.blocking_calls == 0
+    }
+}
+
+impl Runtime {
+    /// Ends the runtime: refuses new tasks, gives those that are there `grace` to end by themselves,
+    /// cancels the others, and returns what did not end. Blocking, for at most `grace` and one second.
+    ///
+    /// Handles and wakers stay valid: what is spawned later is refused, and a wake-up does nothing.
+    /// Inside of a task of this runtime there is no wait.
+    ///
+    /// ```
+    /// use rast_executor::Runtime;
+    /// use std::time::Duration;
+    ///
+    /// let runtime = Runtime::new().unwrap();
+    /// let task = runtime.task().name("forever").spawn(std::future::pending::<()>());
+    /// let ended = runtime.shutdown(Duration::from_millis(1));
+    /// assert_eq!(ended.unfinished[0].name.as_deref(), Some("forever"));
+    /// assert!(rast_executor::block_on(task).unwrap_err().is_cancelled());
+    /// ```
+    pub fn shutdown(self, grace: Duration) -> Shutdown {
+        let ended = self.end(grace);
+        // Its drop would do the same again.
+        let lane = crate::primitive::sync::Arc::clone(&self.handle.lane);
+        core::mem::forget(self);
+        drop(lane);
+        ended
+    }
+
+    pub(super) fn end(&self, grace: Duration) -> Shutdown {
+        let shared = &*self.handle.lane.shared;
+        let is_inside = context::with(|context| self.handle.lane.worker(context).is_some());
+        let (grace, rest) = if is_inside {
+            (Duration::ZERO, Duration::ZERO)
+        } else {
+            (grace, RETURN)
+        };
+        let start = std::time::Instant::now();
+        shared.close();
+        shared.wait(Some(grace), |_| shared.tasks() == 0);
+        let left = grace.saturating_sub(start.elapsed());
+        let unfinished = shared.all();
+        shared.stop();
+        shared.pool.close();
+        let all_returned = shared.wait(Some(left + rest), |running| running == 0);
+        if !all_returned {
+            shared.cancel_all();
+        }
+        let unfinished = unfinished
+            .iter()
+            .map(|task| Unfinished {
+                name: task.name().map(String::from),
+            })
+            .collect();
+        Shutdown {
+            unfinished,
+            workers_blocked: shared.running(),
+            blocking_calls: shared.pool.calls(),
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! A worker: takes tasks from its queue, from outside and from others, and sleeps when there are
+//! none.
+//!
+//! One turn:
+//!
+//! 1. Move what came from outside to the list for it.
+//! 2. Every 16 turns look at the timers, and every 64 turns at the sockets.
+//! 3. Take the newest task, at most 3 times in a row and then not for 32 turns; else the next of
+//!    the queue; else search.
+//! 4. Run it.
+//!
+//! So of 35 turns at least 32 serve the lists, and the bounds of `lists.rs` hold in turns of those.
+
+use core::cell::{Cell, RefCell};
+use core::task::Waker;
+use core::time::Duration;
+use std_alloc::boxed::Box;
+use std_alloc::vec::Vec;
+
+use crate::context::{self, Context, Place};
+use crate::deadlines;
+use crate::local::next_number;
+use crate::primitive::Parker;
+use crate::primitive::hint;
+use crate::primitive::sync::Arc;
+use crate::priority::Priority;
+use crate::runtime::lane::{Lane, Shared};
+use crate::task::{Poller, Ran, Task};
+
+/// Turns between two looks at the timers.
+const LOOK_EVERY: u32 = 16;
+/// Turns between two looks at the sockets.
+const SOCKETS_EVERY: u32 = 64;
+/// How often in a row the newest task goes first, and for how many turns it does not after that.
+const NEWEST_MAX: u32 = 3;
+const NEWEST_REST: u32 = 32;
+/// How often a searching worker looks at all queues before it sleeps.
+const ROUNDS: u32 = 4;
+/// Spins between two of these looks.
+const SPINS: u32 = 32;
+
+/// See the file.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) lane: Arc<Lane>,
+    parker: Parker,
+    turn: Cell<u32>,
+    /// How often in a row the newest task went first.
+    streak: Cell<u32>,
+    /// Until which turn the slot is not used.
+    rests_until: Cell<u32>,
+    is_searching: Cell<bool>,
+    seed: Cell<u64>,
+    /// Wakers of what became ready, on their way from the driver.
+    wakers: RefCell<Vec<Waker>>,
+    /// The polls of the others when this worker last woke to watch.
+    watched: Box<[Cell<u64>]>,
+}
+
+impl Worker {
+    pub(crate) fn new(index: usize, lane: Arc<Lane>, parker: Parker) -> Self {
+        let shared = Arc::clone(&lane.shared);
+        Self {
+            index,
+            watched: shared.queues.iter().map(|_| Cell::new(0)).collect(),
+            shared,
+            lane,
+            parker,
+            turn: Cell::new(0),
+            streak: Cell::new(0),
+            rests_until: Cell::new(0),
+            is_searching: Cell::new(false),
+            wakers: RefCell::new(Vec::new()),
+            seed: Cell::new(index as u64),
+        }
+    }
+
+    /// Runs tasks until the runtime stops.
+    pub(crate) fn run(&self) {
+        let context = Context::new(Place::Worker(self), &self.shared.timers, self.index);
+        context::enter(&context, || {
+            let mut again = None;
+            while !self.shared.is_stopping() {
+                again = self.turn(&context, again);
+            }
+            if let Some(task) = again {
+                self.shared.queues[self.index].push(task);
+            }
+        });
+        self.shared.leave();
+    }
+
+    /// One turn; gives back the task that is to be queued again.
+    fn turn(&self, context: &Context<'_>, again: Option<Task>) -> Option<Task> {
+        let turn = self.turn.get().wrapping_add(1);
+        self.turn.set(turn);
+        let queue = &*self.shared.queues[self.index];
+        if let Some(chain) = self.shared.injector.take() {
+            let len = chain.len();
+            queue.push_outside(chain);
+            self.counters().add_injected(len);
+            if len > 1 {
+                self.shared.notify();
+            }
+        }
+        if turn.is_multiple_of(LOOK_EVERY) {
+            self.shared.timers.fire();
+            if turn.is_multiple_of(SOCKETS_EVERY) {
+                self.shared.driver.look(&mut self.wakers.borrow_mut());
+                self.wake_ready();
+            }
+        }
+        let task = match self.next(turn, again) {
+            Some(task) => task,
+            None => self.search()?,
+        };
+        if self.is_searching.get() {
+            self.found();
+        }
+        self.counters().add_poll();
+        context.task.set(task.address());
+        context.budget.set(self.shared.budget);
+        let poller = Poller {
+            yielded: &context.yielded,
+        };
+        let ran = task.run(poller);
+        context.task.set(core::ptr::null());
+        context.budget.set(u32::MAX);
+        match ran {
+            Ran::Again(task) => Some(task),
+            Ran::Rests => None,
+        }
+    }
+
+    fn counters(&self) -> &crate::metrics::Counters {
+        &self.shared.counters[self.index]
+    }
+
+    /// Takes the next task of this worker, after `again` was queued.
+    #[inline]
+    fn next(&self, turn: u32, again: Option<Task>) -> Option<Task> {
+        let queue = &*self.shared.queues[self.index];
+        if self.uses_newest(turn)
+            && let Some(task) = queue.take_newest()
+        {
+            if let Some(again) = again {
+                queue.push(again);
+            }
+            self.streak.set(self.streak.get() + 1);
+            if self.streak.get() == NEWEST_MAX {
+                self.streak.set(0);
+                self.rests_until.set(turn.wrapping_add(NEWEST_REST));
+            }
+            return Some(task);
+        }
+        self.streak.set(0);
+        queue.pop(again)
+    }
+
+    /// Whether the slot is used in this turn.
+    fn uses_newest(&self, turn: u32) -> bool {
+        // Turns wrap; a difference of more than the rest is in the past.
+        self.rests_until.get().wrapping_sub(turn).wrapping_sub(1) >= NEWEST_REST
+    }
+
+    /// Queues a task from this worker's own thread.
+    #[inline]
+    pub(crate) fn push(&self, task: Task) {
+        let queue = &*self.shared.queues[self.index];
+        let is_newest = task.header().priority == Priority::Normal
+            && !self.is_searching.get()
+            && self.uses_newest(self.turn.get());
+        let task = if is_newest {
+            match queue.replace_newest(task) {
+                Some(older) => older,
+                // The worker takes it after the poll at hand; waking another one for it would cost
+                // more than the poll. If the poll blocks, a worker that watches takes it.
+                None => return,
+            }
+        } else {
+            task
+        };
+        queue.push(task);
+        self.shared.notify();
+    }
+
+    /// Ends the search.
+    #[cold]
+    fn found(&self) {
+        self.is_searching.set(false);
+        if self.shared.idle.found() && self.shared.has_work() {
+            self.shared.notify();
+        }
+    }
+
+    /// Looks for a task at the others', and sleeps if there is none; returns a task, or `None` to
+    /// begin the next turn.
+    #[cold]
+    fn search(&self) -> Option<Task> {
+        // The slot may be resting; the lists are empty.
+        if let Some(task) = self.shared.queues[self.index].take_newest() {
+            return Some(task);
+        }
+        if !self.is_searching.get() {
+            self.is_searching.set(true);
+            self.shared.idle.search();
+        }
+        for round in 0..ROUNDS {
+            if let Some(task) = self.steal() {
+                return Some(task);
+            }
+            if !self.shared.injector.is_empty() || self.shared.is_stopping() {
+                return None;
+            }
+            if round + 1 < ROUNDS && self.shared.queues.len() > 1 {
+                for _ in 0..SPINS {
+                    hint::spin_loop();
+                }
+            }
+        }
+        if self.shared.timers.fire() {
+            return None;
+        }
+        self.park()
+    }
+
+    /// Takes half of what another worker has queued.
+    fn steal(&self) -> Option<Task> {
+        let queues = &self.shared.queues;
+        let mut seed = self.seed.get();
+        let start = next_number(&mut seed) as usize % queues.len();
+        self.seed.set(seed);
+        for step in 0..queues.len() {
+            let victim = (start + step) % queues.len();
+            if victim == self.index {
+                continue;
+            }
+            let mut stolen = queues[victim].steal();
+            if let Some(task) = stolen.pop() {
+                self.counters().add_stolen(stolen.len() + 1);
+                if !stolen.is_empty() {
+                    queues[self.index].push_chain(stolen);
+                }
+                return Some(task);
+            }
+        }
+        None
+    }
+
+    /// Sleeps, unless there is work after all. The worker searches before and after.
+    fn park(&self) -> Option<Task> {
+        let shared = &*self.shared;
+        let epoch = shared.idle.prepare();
+        if shared.has_work() || shared.is_stopping() {
+            shared.idle.resume();
+            return None;
+        }
+        if !shared.idle.enlist(self.index, epoch) {
+            return None;
+        }
+        self.counters().add_park();
+        let watch = (shared.queues.len() > 1).then_some(shared.watch).flatten();
+        if shared.driver.try_hold(self.index) {
+            let due = shared.timers.begin_sleep();
+            let timeout = match (due, watch) {
+                (Some(due), Some(watch)) => Some(due.min(watch)),
+                (due, watch) => due.or(watch),
+            };
+            if timeout != Some(Duration::ZERO) {
+                let mut wakers = self.wakers.borrow_mut();
+                shared.driver.sleep(&self.parker, timeout, &mut wakers);
+            }
+            shared.timers.end_sleep();
+            shared.driver.release();
+        } else if let Some(watch) = watch {
+            self.parker.park_timeout(watch);
+        } else {
+            self.parker.park();
+        }
+        // First, so that the tasks woken below find a worker that searches, and wake no other.
+        shared.idle.delist(self.index);
+        self.wake_ready();
+        shared.timers.fire();
+        self.watch()
+    }
+
+    /// Wakes what the driver found ready.
+    fn wake_ready(&self) {
+        let mut wakers = self.wakers.take();
+        wakers.drain(..).for_each(deadlines::wake);
+        // Nothing was added meanwhile: the driver is looked at by this thread, above.
+        self.wakers.replace(wakers);
+    }
+
+    /// Takes the newest task of a worker that is still in the poll in which it was at the last look.
+    fn watch(&self) -> Option<Task> {
+        let mut taken = None;
+        for (victim, queue) in self.shared.queues.iter().enumerate() {
+            let polls = self.shared.counters[victim].polls();
+            let is_stuck = self.watched[victim].replace(polls) == polls;
+            if is_stuck && victim != self.index && taken.is_none() && queue.has_newest() {
+                taken = queue.take_newest();
+                self.counters().add_rescued();
+            }
+        }
+        taken
+    }
+}

@@ -1,0 +1,258 @@
+//! The memory of a task: one allocation behind a thin pointer.
+//!
+//! ```text
+//!   NonNull<Header>                               80 bytes, then the stage
+//!        │
+//!        ▼
+//!  ┌───────┬────────┬──────┬───────────┬───────────┬────────────┬──────┬──────────┬───────────────┐
+//!  │ state │ vtable │ next │ prev next │ scheduler │ join waker │ name │ priority │ future/output │
+//!  └───────┴────────┴──────┴───────────┴───────────┴────────────┴──────┴──────────┴───────────────┘
+//! ```
+//!
+//! | field | written by | read by |
+//! | --- | --- | --- |
+//! | state | all, see `state.rs` | all |
+//! | vtable, scheduler, name, priority | spawn | all |
+//! | next | the thread that has the right to run, while it queues | that holds the queue |
+//! | prev, next of the owned list | under the lock of the list | the same |
+//! | join waker | by rules 4 and 5 of the state | the same |
+//! | stage | the runner; after completion the handle | the same |
+//!
+//! A task is dropped in two steps: its future as soon as it is complete, its memory with the last
+//! reference. So a waker is valid for as long as it is held, also after the runtime is gone.
+
+use core::ptr::NonNull;
+use core::task::Waker;
+use std_alloc::boxed::Box;
+
+use super::state::State;
+use crate::primitive::cell::UnsafeCell;
+use crate::priority::Priority;
+
+/// What became of a run.
+#[derive(Debug)]
+pub(crate) enum Ran {
+    /// The task waits, or is complete; the reference is gone.
+    Rests,
+    /// The task was woken meanwhile or yielded: it is to be queued again.
+    Again(Task),
+}
+
+/// What a task does, by the types of its future and its scheduler.
+pub(super) struct Vtable {
+    /// Runs the task once. Takes the right to run with its reference.
+    pub(super) run: unsafe fn(NonNull<Header>, Poller<'_>) -> bool,
+    /// Drops the future and completes. Takes the right to run with its reference.
+    pub(super) cancel: unsafe fn(NonNull<Header>),
+    /// Queues the task. Takes the right to run with its reference.
+    pub(super) schedule: unsafe fn(NonNull<Header>),
+    /// Whether the calling thread keeps the scheduler alive.
+    pub(super) is_inside: unsafe fn(NonNull<Header>) -> bool,
+    /// Moves the output to the pointer. Once, by the handle of a complete task.
+    pub(super) take_output: unsafe fn(NonNull<Header>, *mut ()),
+    /// Drops the output. Once, by the handle of a complete task.
+    pub(super) drop_output: unsafe fn(NonNull<Header>),
+    /// Frees the memory. By the thread that dropped the last reference.
+    pub(super) free: unsafe fn(NonNull<Header>),
+}
+
+/// What a run asks of the thread that runs it.
+#[derive(Clone, Copy)]
+pub(crate) struct Poller<'a> {
+    /// Set by a task that yields; the run clears it.
+    pub(crate) yielded: &'a core::cell::Cell<bool>,
+}
+
+/// The part of a task that does not depend on its types.
+#[repr(C)]
+pub(crate) struct Header {
+    pub(super) state: State,
+    pub(super) vtable: &'static Vtable,
+    /// The next task of the queue that this one is in.
+    pub(crate) queue_next: UnsafeCell<Option<NonNull<Header>>>,
+    /// The neighbours in the list of owned tasks.
+    pub(crate) owned_prev: UnsafeCell<Option<NonNull<Header>>>,
+    pub(crate) owned_next: UnsafeCell<Option<NonNull<Header>>>,
+    /// From `Arc::into_raw`; of the type that the vtable knows.
+    pub(super) scheduler: *const (),
+    pub(super) join_waker: UnsafeCell<Option<Waker>>,
+    /// A thin pointer: names are seldom.
+    pub(super) name: Option<Box<Box<str>>>,
+    pub(crate) priority: Priority,
+}
+
+#[cfg(all(target_pointer_width = "64", not(any(rast_loom, rast_shuttle))))]
+const _: () = assert!(size_of::<Header>() == 80);
+
+/// The right to run a task, with one reference. It lies in exactly one place: a queue, a thread.
+///
+/// Dropping it cancels the task.
+#[derive(Debug)]
+pub struct Task(pub(super) NonNull<Header>);
+
+// SAFETY: the future is `Send`, or the task is run and cancelled on its own thread alone, which is
+// the contract of `Cell::allocate`; the header is synchronised by its rules.
+unsafe impl Send for Task {}
+
+impl Task {
+    /// Gives the pointer; the right goes with it.
+    pub(crate) fn into_raw(self) -> NonNull<Header> {
+        let raw = self.0;
+        core::mem::forget(self);
+        raw
+    }
+
+    /// Takes the right back.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is from [`into_raw`](Self::into_raw), and its right is taken once.
+    pub(crate) const unsafe fn from_raw(raw: NonNull<Header>) -> Self {
+        Self(raw)
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: the right comes with a reference, so the memory is there.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The address, which tells this task from all others that are alive.
+    pub(crate) fn address(&self) -> *const () {
+        self.0.as_ptr().cast_const().cast()
+    }
+
+    /// Runs the task once.
+    #[inline]
+    pub(crate) fn run(self, poller: Poller<'_>) -> Ran {
+        let raw = self.into_raw();
+        // SAFETY: the memory is there until the call gives the reference up.
+        let run = unsafe { raw.as_ref() }.vtable.run;
+        // SAFETY: the right to run was the caller's and is passed on.
+        if unsafe { run(raw, poller) } {
+            // SAFETY: the call returned the right.
+            Ran::Again(unsafe { Self::from_raw(raw) })
+        } else {
+            Ran::Rests
+        }
+    }
+
+    /// Cancels a task that the list of owned tasks has refused.
+    pub(crate) fn refuse(self, owned: TaskRef) {
+        // The completion drops the reference of the list.
+        let _ = owned.into_raw();
+        self.cancel();
+    }
+
+    /// Drops the future and completes the task.
+    pub(crate) fn cancel(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let cancel = self.header().vtable.cancel;
+        // SAFETY: the right to run is the caller's and ends here.
+        unsafe { cancel(self.0) };
+    }
+}
+
+/// A counted reference to a task, without the right to run it.
+#[derive(Debug)]
+pub(crate) struct TaskRef(pub(super) NonNull<Header>);
+
+// SAFETY: the header is synchronised by its rules; the memory may be freed by any thread, as the
+// future and the output are dropped before.
+unsafe impl Send for TaskRef {}
+// SAFETY: as above.
+unsafe impl Sync for TaskRef {}
+
+impl TaskRef {
+    /// Takes over a reference.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the reference, and gives it up.
+    pub(crate) const unsafe fn from_raw(raw: NonNull<Header>) -> Self {
+        Self(raw)
+    }
+
+    /// One reference more to a task.
+    ///
+    /// # Safety
+    ///
+    /// The task is alive.
+    pub(crate) unsafe fn of(raw: NonNull<Header>) -> Self {
+        // SAFETY: by the caller.
+        unsafe { raw.as_ref() }.state.acquire();
+        Self(raw)
+    }
+
+    /// Gives the reference up without dropping it.
+    pub(crate) fn into_raw(self) -> NonNull<Header> {
+        let raw = self.0;
+        core::mem::forget(self);
+        raw
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: this is a counted reference.
+        unsafe { self.0.as_ref() }
+    }
+
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.header().name.as_ref().map(|name| &***name)
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.header().state.load().is_complete()
+    }
+
+    /// Has the next run drop the future; queues the task if nothing else did.
+    pub(crate) fn abort(&self) {
+        if let Some(task) = self.claim() {
+            let raw = task.into_raw();
+            // SAFETY: the right to run is the caller's and is passed on; `self` keeps the task.
+            unsafe { (self.header().vtable.schedule)(raw) };
+        }
+    }
+
+    /// Asks for the abort; returns the right to run if no other thread or queue has it.
+    pub(crate) fn claim(&self) -> Option<Task> {
+        match self.header().state.abort() {
+            // SAFETY: by rule 1 of the state the right was made by this call.
+            super::state::Woken::Schedule => Some(unsafe { Task::from_raw(self.0) }),
+            _ => None,
+        }
+    }
+}
+
+impl Clone for TaskRef {
+    fn clone(&self) -> Self {
+        self.header().state.acquire();
+        Self(self.0)
+    }
+}
+
+impl Drop for TaskRef {
+    fn drop(&mut self) {
+        // SAFETY: this reference ends here.
+        unsafe { release(self.0, 1) };
+    }
+}
+
+/// Drops references, and frees the task with the last one.
+///
+/// # Safety
+///
+/// The caller owns so many references and gives them up.
+#[inline]
+pub(super) unsafe fn release(raw: NonNull<Header>, count: u64) {
+    // SAFETY: the references keep the memory.
+    let header = unsafe { raw.as_ref() };
+    let free = header.vtable.free;
+    if header.state.release(count) {
+        // SAFETY: those were the last references.
+        unsafe { free(raw) };
+    }
+}

@@ -1,0 +1,313 @@
+//! The handle of a task: its output, its abort.
+
+use core::any::Any;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::{ManuallyDrop, MaybeUninit};
+use core::panic::{RefUnwindSafe, UnwindSafe};
+use core::pin::Pin;
+use core::ptr::NonNull;
+use core::task::{Context, Poll, RawWakerVTable, Waker};
+use std_alloc::boxed::Box;
+
+use super::header::{Header, TaskRef, release};
+use super::state::Left;
+use crate::budget;
+
+/// Why a task has no output: it was cancelled, or it panicked.
+///
+/// ```
+/// use rast_executor::{LocalExecutor, spawn_local};
+///
+/// let error = LocalExecutor::new().run(async {
+///     spawn_local(async { panic!("no") }).await.unwrap_err()
+/// });
+/// assert!(error.is_panic() && !error.is_cancelled());
+/// assert_eq!(error.into_panic().unwrap().downcast_ref(), Some(&"no"));
+/// ```
+pub struct JoinError {
+    /// A thin pointer, for small outputs.
+    panic: Option<Box<Box<dyn Any + Send>>>,
+}
+
+impl JoinError {
+    pub(crate) const fn cancelled() -> Self {
+        Self { panic: None }
+    }
+
+    pub(crate) fn panicked(payload: Box<dyn Any + Send>) -> Self {
+        Self {
+            panic: Some(Box::new(payload)),
+        }
+    }
+
+    /// Returns `true` if the task was aborted, or its runtime was shut down.
+    #[must_use]
+    pub const fn is_cancelled(&self) -> bool {
+        self.panic.is_none()
+    }
+
+    /// Returns `true` if the future panicked: in a poll, or while it was dropped.
+    #[must_use]
+    pub const fn is_panic(&self) -> bool {
+        self.panic.is_some()
+    }
+
+    /// Returns what the future panicked with, for `std::panic::resume_unwind`; `None` if it was
+    /// cancelled.
+    #[must_use]
+    pub fn into_panic(self) -> Option<Box<dyn Any + Send>> {
+        self.panic.map(|payload| *payload)
+    }
+}
+
+// SAFETY: the payload is reached by value alone.
+unsafe impl Sync for JoinError {}
+impl UnwindSafe for JoinError {}
+impl RefUnwindSafe for JoinError {}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_panic() {
+            "Panic"
+        } else {
+            "Cancelled"
+        };
+        f.debug_tuple("JoinError").field(&kind).finish()
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_panic() {
+            "the task panicked"
+        } else {
+            "the task was cancelled"
+        })
+    }
+}
+
+impl core::error::Error for JoinError {}
+
+/// The handle of a spawned task: a future of its output.
+///
+/// Dropping the handle detaches the task, which runs on.
+/// Any thread and any executor may await it.
+/// Cost of a poll: at most two read-modify-writes, none if the same task polls it again.
+///
+/// # Panics
+///
+/// If it is polled after it returned the output.
+///
+/// # Examples
+///
+/// ```
+/// use rast_executor::Runtime;
+///
+/// let runtime = Runtime::new().unwrap();
+/// let handle = runtime.spawn(async { 6 * 7 });
+/// assert_eq!(runtime.block_on(handle).unwrap(), 42);
+/// ```
+#[must_use = "dropping a handle detaches the task; call `detach` to say so"]
+pub struct JoinHandle<T> {
+    raw: NonNull<Header>,
+    /// The waker that was left with the task; compared by address, never called.
+    left: Option<(*const (), *const RawWakerVTable)>,
+    is_taken: bool,
+    output: PhantomData<T>,
+}
+
+// SAFETY: the handle moves the output to its own thread; the task is reached by counted references.
+unsafe impl<T: Send> Send for JoinHandle<T> {}
+// SAFETY: by reference only the state is read, and an abort asked for.
+unsafe impl<T: Send> Sync for JoinHandle<T> {}
+impl<T> UnwindSafe for JoinHandle<T> {}
+impl<T> RefUnwindSafe for JoinHandle<T> {}
+impl<T> Unpin for JoinHandle<T> {}
+
+impl<T> JoinHandle<T> {
+    /// Takes over the handle's reference.
+    ///
+    /// # Safety
+    ///
+    /// The task has the output `T`, and its interest is this handle's.
+    pub(super) const unsafe fn new(raw: NonNull<Header>) -> Self {
+        Self {
+            raw,
+            left: None,
+            is_taken: false,
+            output: PhantomData,
+        }
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: the handle has a reference.
+        unsafe { self.raw.as_ref() }
+    }
+
+    /// Asks the executor to drop the future at its next run, and not to poll it again.
+    ///
+    /// A task that completes before that keeps its output; otherwise the handle returns an error.
+    /// The future is dropped by a thread of its executor, later than this call.
+    /// Lock-free: one read-modify-write, and a wake-up if the task waits.
+    ///
+    /// ```
+    /// use rast_executor::Runtime;
+    ///
+    /// let runtime = Runtime::new().unwrap();
+    /// let handle = runtime.spawn(std::future::pending::<()>());
+    /// handle.abort();
+    /// assert!(runtime.block_on(handle).unwrap_err().is_cancelled());
+    /// ```
+    pub fn abort(&self) {
+        self.task().abort();
+    }
+
+    /// Returns a handle that can only abort, and outlives this one.
+    #[must_use]
+    pub fn abort_handle(&self) -> AbortHandle {
+        AbortHandle(self.task())
+    }
+
+    /// Lets the task run on without a handle.
+    pub fn detach(self) {
+        drop(self);
+    }
+
+    /// Returns `true` if the task is complete, so that the handle is ready. Wait-free.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.header().state.load().is_complete()
+    }
+
+    fn task(&self) -> TaskRef {
+        // SAFETY: the handle keeps the task.
+        unsafe { TaskRef::of(self.raw) }
+    }
+
+    /// Leaves the waker with the task; `false` if the task is complete.
+    fn leave_waker(&mut self, waker: &Waker) -> bool {
+        let seen = self.header().state.load();
+        if seen.is_complete() {
+            return false;
+        }
+        let address = (waker.data(), core::ptr::from_ref(waker.vtable()));
+        if self.left == Some(address) {
+            // The waker that the task has is alive, so an equal address is the same waker.
+            return true;
+        }
+        // First, because code of the user runs here.
+        let waker = waker.clone();
+        if seen.has_join_waker() && !self.header().state.lend_join_waker(false) {
+            return false;
+        }
+        self.left = None;
+        let old = self.header().join_waker.with_mut(|place| {
+            // SAFETY: by rule 5 of the state the waker is the handle's.
+            unsafe { (*place).replace(waker) }
+        });
+        drop(old);
+        if self.header().state.lend_join_waker(true) {
+            self.left = Some(address);
+            return true;
+        }
+        drop(self.take_waker());
+        false
+    }
+
+    /// Takes the join waker out.
+    fn take_waker(&self) -> Option<Waker> {
+        self.header().join_waker.with_mut(|place| {
+            // SAFETY: by rule 5 of the state the waker is the handle's, as each caller argues.
+            unsafe { (*place).take() }
+        })
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        assert!(!self.is_taken, "a JoinHandle is polled after it was ready");
+        if self.leave_waker(cx.waker()) {
+            return Poll::Pending;
+        }
+        if budget::spend(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.is_taken = true;
+        let mut place = MaybeUninit::<Result<T, JoinError>>::uninit();
+        // SAFETY: the task is complete, and by rule 4 of the state the output is the handle's; it
+        // is taken once; the place is of its type.
+        unsafe { (self.header().vtable.take_output)(self.raw, place.as_mut_ptr().cast()) };
+        // SAFETY: it was written above.
+        Poll::Ready(unsafe { place.assume_init() })
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        /// Drops the reference also if the destructor of the output panics.
+        struct Reference(NonNull<Header>);
+        impl Drop for Reference {
+            fn drop(&mut self) {
+                // SAFETY: the handle's reference, dropped once.
+                unsafe { release(self.0, 1) };
+            }
+        }
+        if self.is_taken {
+            drop(Reference(self.raw));
+            return;
+        }
+        match self.header().state.leave() {
+            Left::Done => {}
+            Left::Waker => {
+                let reference = Reference(self.raw);
+                // The interest is gone and the waker with it, so it is the handle's.
+                drop(self.take_waker());
+                drop(reference);
+            }
+            Left::Output => {
+                let _reference = Reference(self.raw);
+                // SAFETY: the task is complete, the output is the handle's and was not taken.
+                unsafe { (self.header().vtable.drop_output)(self.raw) };
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let task = ManuallyDrop::new(TaskRef(self.raw));
+        f.debug_struct("JoinHandle")
+            .field("name", &task.name())
+            .field("is_finished", &self.is_finished())
+            .finish()
+    }
+}
+
+/// Aborts a task; any number of clones, on any thread, valid for as long as they are held.
+#[derive(Clone)]
+pub struct AbortHandle(TaskRef);
+
+impl AbortHandle {
+    /// As [`JoinHandle::abort`].
+    pub fn abort(&self) {
+        self.0.abort();
+    }
+
+    /// Returns `true` if the task is complete.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.0.is_complete()
+    }
+}
+
+impl fmt::Debug for AbortHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AbortHandle")
+            .field("name", &self.0.name())
+            .field("is_finished", &self.is_finished())
+            .finish()
+    }
+}

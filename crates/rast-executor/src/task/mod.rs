@@ -1,0 +1,22 @@
+//! Tasks: a future with its state, its queue link and its output in one allocation.
+//!
+//! Source: the async runtime's `Task`, a vtable in front of the future behind a thin pointer.
+//! What is changed: the wake-ups are counted in the word that also holds flags and references, the
+//! output and the waker of a handle lie in the task, and every panic is contained.
+
+mod cell;
+mod header;
+mod join;
+mod state;
+mod waker;
+
+pub(crate) use cell::{FUTURE_MAX, Setup, make, unmake};
+pub(crate) use header::{Header, Poller, Ran, TaskRef};
+pub(crate) use waker::task_of;
+
+pub use cell::Schedule;
+pub use header::Task;
+pub use join::{AbortHandle, JoinError, JoinHandle};
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+pub(crate) mod testing;

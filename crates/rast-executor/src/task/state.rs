@@ -1,0 +1,369 @@
+//! The state word of a task: its flags, its wake-ups and its references, changed together.
+//!
+//! ```text
+//!   63                             16 15      8 7   4  3   2   1   0
+//!  ┌─────────────────────────────────┬─────────┬─────┬───┬───┬───┬───┐
+//!  │ references                      │ wakes   │  -  │ W │ I │ A │ C │
+//!  └─────────────────────────────────┴─────────┴─────┴───┴───┴───┴───┘
+//! ```
+//!
+//! | bits | meaning | set by | cleared by |
+//! | --- | --- | --- | --- |
+//! | C complete | the future is dropped, the output is written | the runner, once | never |
+//! | A abort | the next run drops the future | any thread | never |
+//! | I interest | there is a `JoinHandle` | spawn | the handle |
+//! | W waker | the join waker may be read by the runner at completion | the handle | the handle |
+//! | wakes | wake-ups that no poll has answered, at most 255 | wakers | the runner |
+//! | references | list of owned tasks, queue entry, handle, wakers | their makers | their owners |
+//!
+//! Rules:
+//!
+//! 1. `wakes > 0` means: exactly one thread, queue or hand-over has the right to run the task, and
+//!    that right comes with one reference. The waker that raises `wakes` from zero makes it.
+//! 2. The runner reads `wakes` before the poll and takes that number off after it. If more came
+//!    meanwhile, the task is run again. So a poll costs one read-modify-write of this word, and a
+//!    yield none.
+//! 3. The number saturates. A runner that finds it saturated first sets it to one, because it could
+//!    not see a further wake-up.
+//! 4. Only the runner touches the future and writes the output. After C the output belongs to the
+//!    handle if I was set at that moment, else to the runner.
+//! 5. The join waker belongs to the handle while W and C are clear. It belongs to the runner once C
+//!    is set while W is set. So the handle reads W and C again, by the exchange, before it writes.
+//!
+//! The source keeps the flags and the count of references in two words and re-polls a task that woke
+//! itself in place, which starves the others. The counted wake-ups are those of nexosim's task.
+
+use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+
+const COMPLETE: u64 = 1;
+const ABORT: u64 = 1 << 1;
+const INTEREST: u64 = 1 << 2;
+const JOIN_WAKER: u64 = 1 << 3;
+const WAKE: u64 = 1 << 8;
+const WAKES: u64 = 0xff << 8;
+const REFERENCE: u64 = 1 << 16;
+
+/// More references than memory can hold, so only leaked clones reach it.
+const REFERENCES_MAX: u64 = 1 << 46;
+
+/// One reading of the word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen(u64);
+
+impl Seen {
+    pub(crate) const fn is_complete(self) -> bool {
+        self.0 & COMPLETE != 0
+    }
+
+    pub(crate) const fn is_aborted(self) -> bool {
+        self.0 & ABORT != 0
+    }
+
+    pub(crate) const fn has_interest(self) -> bool {
+        self.0 & INTEREST != 0
+    }
+
+    pub(crate) const fn has_join_waker(self) -> bool {
+        self.0 & JOIN_WAKER != 0
+    }
+
+    const fn wakes(self) -> u64 {
+        self.0 & WAKES
+    }
+
+    /// One wake-up more, at most the greatest number.
+    const fn woken(self) -> u64 {
+        if self.wakes() == WAKES {
+            self.0
+        } else {
+            self.0 + WAKE
+        }
+    }
+}
+
+/// What a waker has to do after it changed the word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    /// Nothing: the task is complete, or its runner will see the wake-up.
+    Noted,
+    /// Queue the task, with a reference for the queue entry.
+    Schedule,
+    /// Free the task: the reference was the last one.
+    Free,
+}
+
+/// What a handle that is dropped has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Nothing: the reference is gone with the interest.
+    Done,
+    /// Drop the join waker, then the reference.
+    Waker,
+    /// Drop the output, then the reference.
+    Output,
+}
+
+/// The word.
+#[derive(Debug)]
+pub(crate) struct State(AtomicU64);
+
+impl State {
+    /// A task with a handle, in the list of owned tasks, about to be queued.
+    pub(crate) fn new() -> Self {
+        Self(AtomicU64::new(3 * REFERENCE + WAKE + INTEREST))
+    }
+
+    /// Reads the word; what was done before its value was written is visible.
+    pub(crate) fn load(&self) -> Seen {
+        // Acquire: pairs with the Release halves of XS3, XS5, XS6 and XS7; the runner sees what
+        // its wakers wrote and the last poll left, the handle sees the output. [XS1]
+        Seen(self.0.load(Ordering::Acquire))
+    }
+
+    /// Begins a run: reads the word, and sets a saturated number of wake-ups back to one.
+    #[inline]
+    pub(crate) fn begin(&self) -> Seen {
+        let seen = self.load();
+        debug_assert!(seen.wakes() != 0, "task rule 1: only a woken task is run");
+        if seen.wakes() == WAKES {
+            return self.begin_slow();
+        }
+        seen
+    }
+
+    #[cold]
+    fn begin_slow(&self) -> Seen {
+        // Acquire: as XS1, for wake-ups that came after that reading; the word stays part of their
+        // release sequences. [XS2]
+        let seen = self.0.fetch_sub(WAKES - WAKE, Ordering::Acquire);
+        Seen(seen - (WAKES - WAKE))
+    }
+
+    /// Ends a poll that returned `Pending`; returns `true` if the task is to run again.
+    ///
+    /// If not, the right to run and its reference are given up: the caller touches it no more.
+    #[inline]
+    pub(crate) fn end(&self, begun: Seen) -> bool {
+        let mut seen = begun;
+        while seen.wakes() == begun.wakes() {
+            // Release: pairs with XS1 of the next runner; it sees what this poll left in the
+            // future, and the waker between them may write the queue link. [XS3]
+            match self.0.compare_exchange_weak(
+                seen.0,
+                seen.0 - seen.wakes() - REFERENCE,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return false,
+                Err(now) => seen = Seen(now),
+            }
+        }
+        true
+    }
+
+    /// Notes a wake-up by a waker that keeps its reference.
+    #[inline]
+    pub(crate) fn wake_by_ref(&self) -> Woken {
+        self.change(|seen| {
+            if seen.is_complete() {
+                (None, Woken::Noted)
+            } else if seen.wakes() == 0 {
+                (Some(seen.0 + WAKE + REFERENCE), Woken::Schedule)
+            } else {
+                (Some(seen.woken()), Woken::Noted)
+            }
+        })
+    }
+
+    /// Notes a wake-up by a waker that gives its reference: to the queue entry if there is one.
+    #[inline]
+    pub(crate) fn wake_by_value(&self) -> Woken {
+        self.change(|seen| {
+            if seen.is_complete() {
+                let last = seen.0 >> 16 == 1;
+                let woken = if last { Woken::Free } else { Woken::Noted };
+                (Some(seen.0 - REFERENCE), woken)
+            } else if seen.wakes() == 0 {
+                (Some(seen.0 + WAKE), Woken::Schedule)
+            } else {
+                (Some(seen.woken() - REFERENCE), Woken::Noted)
+            }
+        })
+    }
+
+    /// Asks for the future to be dropped; returns whether the caller has to queue the task.
+    pub(crate) fn abort(&self) -> Woken {
+        self.change(|seen| {
+            if seen.is_complete() || seen.is_aborted() {
+                (None, Woken::Noted)
+            } else if seen.wakes() == 0 {
+                (Some((seen.0 | ABORT) + WAKE + REFERENCE), Woken::Schedule)
+            } else {
+                (Some(seen.woken() | ABORT), Woken::Noted)
+            }
+        })
+    }
+
+    /// Changes the word by what `step` says, until no other change came between.
+    #[inline(always)]
+    fn change(&self, step: impl Fn(Seen) -> (Option<u64>, Woken)) -> Woken {
+        // Relaxed: the exchange below checks it. [XS4]
+        let mut seen = Seen(self.0.load(Ordering::Relaxed));
+        loop {
+            let (Some(next), woken) = step(seen) else {
+                return Woken::Noted;
+            };
+            // AcqRel: release, pairs with XS1: the run sees what the waker wrote, also where the
+            // number stays as it is; acquire, pairs with XS3: the queue link is free to write, and
+            // with XS7 where the last reference goes. [XS5]
+            match self
+                .0
+                .compare_exchange_weak(seen.0, next, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => return woken,
+                Err(now) => seen = Seen(now),
+            }
+        }
+    }
+
+    /// Marks the task complete, the output being written; returns the word before.
+    pub(crate) fn complete(&self) -> Seen {
+        // AcqRel: release, pairs with XS1: the handle sees the output; acquire, pairs with XS9: the
+        // join waker is visible. [XS6]
+        let seen = Seen(self.0.fetch_or(COMPLETE, Ordering::AcqRel));
+        debug_assert!(!seen.is_complete(), "task rule 4: a task completes once");
+        seen
+    }
+
+    /// Drops `count` references; returns `true` if they were the last ones.
+    #[must_use = "the last reference frees the task"]
+    pub(crate) fn release(&self, count: u64) -> bool {
+        // AcqRel: release, pairs with its own acquire of the last one, which frees the memory; the
+        // other threads are then done with it. [XS7]
+        let seen = self.0.fetch_sub(count * REFERENCE, Ordering::AcqRel);
+        debug_assert!(seen >> 16 >= count, "a reference is dropped once");
+        seen >> 16 == count
+    }
+
+    /// Completes a task that has no handle and drops two references, in one step; returns `true` if
+    /// they were the last ones.
+    #[must_use = "the last reference frees the task"]
+    pub(crate) fn complete_and_release(&self) -> bool {
+        // AcqRel: as XS7; no thread reads the output. [XS8]
+        let seen = self.0.fetch_sub(2 * REFERENCE - COMPLETE, Ordering::AcqRel);
+        seen >> 16 == 2
+    }
+
+    /// Lends the join waker to the runner, or takes it back; `false` if the task is complete.
+    pub(crate) fn lend_join_waker(&self, lend: bool) -> bool {
+        let mut seen = self.load();
+        while !seen.is_complete() {
+            let next = if lend {
+                seen.0 | JOIN_WAKER
+            } else {
+                seen.0 & !JOIN_WAKER
+            };
+            // AcqRel: release, pairs with XS6: the runner sees the waker; acquire, pairs with XS6
+            // on failure: the handle sees the output. [XS9]
+            match self
+                .0
+                .compare_exchange_weak(seen.0, next, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => return true,
+                Err(now) => seen = Seen(now),
+            }
+        }
+        false
+    }
+
+    /// Gives up the interest of the handle.
+    pub(crate) fn leave(&self) -> Left {
+        let mut seen = self.load();
+        loop {
+            // The output, or the waker, is still to be dropped, so the reference stays with the
+            // caller: else another thread might free the task meanwhile.
+            let (next, left) = if seen.is_complete() {
+                return Left::Output;
+            } else if seen.has_join_waker() {
+                (seen.0 & !(INTEREST | JOIN_WAKER), Left::Waker)
+            } else {
+                (seen.0 - INTEREST - REFERENCE, Left::Done)
+            };
+            // Release: as the release half of XS7, for the reference that goes; on failure Acquire,
+            // pairs with XS6: the output is visible. [XS10]
+            match self
+                .0
+                .compare_exchange_weak(seen.0, next, Ordering::Release, Ordering::Acquire)
+            {
+                Ok(_) => return left,
+                Err(now) => seen = Seen(now),
+            }
+        }
+    }
+
+    /// One reference more.
+    pub(crate) fn acquire(&self) {
+        // Relaxed: the caller has a reference, which orders what it does with the other. [XS11]
+        let seen = self.0.fetch_add(REFERENCE, Ordering::Relaxed);
+        if seen >> 16 >= REFERENCES_MAX {
+            overflow();
+        }
+    }
+}
+
+/// The count would wrap and free memory in use: the process ends, as with `Arc`.
+#[cold]
+fn overflow() -> ! {
+    /// Panics while it is dropped by a panic, which ends the process.
+    struct Twice;
+    impl Drop for Twice {
+        fn drop(&mut self) {
+            panic!("too many references to a task");
+        }
+    }
+    let _twice = Twice;
+    panic!("too many references to a task");
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_saturated_number_still_shows_a_wake_up_during_the_poll() {
+        let state = State::new();
+        for _ in 0..1_000 {
+            assert_eq!(state.wake_by_ref(), Woken::Noted);
+        }
+        let begun = state.begin();
+        assert_eq!(begun.wakes(), WAKE, "set back");
+        assert_eq!(state.wake_by_ref(), Woken::Noted);
+        assert!(state.end(begun), "the wake-up is seen");
+        let begun = state.begin();
+        assert!(!state.end(begun), "and answered");
+        assert_eq!(state.wake_by_ref(), Woken::Schedule);
+    }
+
+    #[test]
+    fn saturation_during_a_poll_is_seen() {
+        let state = State::new();
+        let begun = state.begin();
+        for _ in 0..1_000 {
+            assert_eq!(state.wake_by_ref(), Woken::Noted);
+        }
+        assert!(state.end(begun));
+    }
+
+    #[test]
+    fn references_are_counted() {
+        let state = State::new();
+        state.acquire();
+        assert_eq!(state.leave(), Left::Done);
+        let begun = state.begin();
+        assert!(!begun.has_interest() || !state.end(begun));
+        let seen = state.load();
+        assert!(!seen.has_interest());
+        assert!(!state.complete_and_release());
+        assert_eq!(state.wake_by_value(), Woken::Free);
+    }
+}
