@@ -188,6 +188,8 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
             if self.claimed.is_some() || self.shared.is_dirty() {
                 return true;
             }
+            // Before the look at what waits, so that a close after it ends the sleep.
+            let was_closed = self.shared.is_closed();
             if self.is_finished() {
                 return false;
             }
@@ -201,7 +203,7 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
                 continue;
             }
             let span = span.map(|span| Duration::from_nanos(span.as_nanos()));
-            self.shared.sleep(span);
+            self.shared.sleep(was_closed, span);
         }
     }
 

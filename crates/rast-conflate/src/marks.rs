@@ -25,8 +25,11 @@ use std::vec::Vec;
 use crate::primitive::fence_after_exchange;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bits of a word, and children of a node.
+/// Bits of a word, and children of a node; a model has trees of several levels over a few cells.
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 const WIDTH: usize = 64;
+#[cfg(any(rast_loom, rast_shuttle))]
+const WIDTH: usize = 2;
 /// Levels of a tree at most: 64^5 cells.
 const LEVELS_MAX: usize = 5;
 
@@ -164,7 +167,7 @@ impl Map {
         loop {
             let index = at / WIDTH;
             if self.starts[level] + index >= self.starts[level + 1]
-                || at << (6 * level as u32) >= end
+                || at << (WIDTH.ilog2() * level as u32) >= end
             {
                 return None;
             }

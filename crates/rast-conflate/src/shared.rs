@@ -443,9 +443,8 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         true
     }
 
-    /// Sleeps until something is marked, the conflator is closed, or the span is over.
-    pub(crate) fn sleep(&self, span: Option<Duration>) {
-        let was_closed = self.is_closed();
+    /// Sleeps until something is marked, the conflator closes that was not closed, or the span is over.
+    pub(crate) fn sleep(&self, was_closed: bool, span: Option<Duration>) {
         // Relaxed: the fence of `prepare` orders it before the look below. [CS19]
         self.status.fetch_add(SLEEPER, Relaxed);
         let key = self.event.prepare();

@@ -84,16 +84,22 @@ pub struct SeqCell {
     words: [AtomicU64; WORDS_MAX],
 }
 
-impl<V: Plain> Cell<V> for SeqCell {
-    type Spare = ();
-
-    fn new() -> Self {
-        const { assert!(V::WORDS > 0 && V::WORDS <= WORDS_MAX) };
+impl Default for SeqCell {
+    fn default() -> Self {
         Self {
             seq: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             words: array::from_fn(|_| AtomicU64::new(0)),
         }
+    }
+}
+
+impl<V: Plain> Cell<V> for SeqCell {
+    type Spare = ();
+
+    fn new() -> Self {
+        const { assert!(V::WORDS > 0 && V::WORDS <= WORDS_MAX) };
+        Self::default()
     }
 
     fn open(&self) {}

@@ -41,11 +41,17 @@ impl Integer for i64 {
 /// A sum; zero is "nothing to report".
 pub struct SumCell(AtomicU64);
 
+impl Default for SumCell {
+    fn default() -> Self {
+        Self(AtomicU64::new(0))
+    }
+}
+
 impl<V: Integer> Cell<V> for SumCell {
     type Spare = ();
 
     fn new() -> Self {
-        Self(AtomicU64::new(0))
+        Self::default()
     }
 
     fn open(&self) {}
