@@ -21,7 +21,7 @@ use crate::marks::Claim;
 use crate::mode::{Mode, Newest};
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{
-    Ordering::{Acquire, Relaxed, SeqCst},
+    Ordering::{Relaxed, SeqCst},
     fence,
 };
 use crate::primitive::{Backoff, WaitStrategy};
@@ -433,8 +433,8 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         // SAFETY: 1: this consumer runs the cell, which had a key when the run began.
         let key = unsafe { place.entry().key() };
         let cold = &place.table.cold[place.at];
-        // Acquire: pairs with the Release in set_handler. [CX7]
-        let has_own = cold.has_handler.load(Acquire) != 0;
+        // Relaxed: a hint; the handler itself is under its lock. [CX7]
+        let has_own = cold.has_handler.load(Relaxed) != 0;
         let outcome = if has_own {
             handle_own(key, value, cold, handler)
         } else {

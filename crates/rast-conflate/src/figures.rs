@@ -6,10 +6,7 @@
 use std::vec::Vec;
 
 use crate::primitive::CachePadded;
-use crate::primitive::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use crate::primitive::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::timers::Nanos;
 
@@ -129,25 +126,25 @@ impl Counts {
         let word = self.word(count);
         // Relaxed: the owner is the only one that writes. [CF1]
         let old = word.load(Relaxed);
-        // Release: pairs with the Acquire in read: who sees a value handled sees it submitted. [CF2]
-        word.store(old + number, Release);
+        // Relaxed: a figure; with no call under way its reader has synchronised with the owner. [CF2]
+        word.store(old + number, Relaxed);
     }
 
     fn read(&self) -> Figures {
-        // Acquire: pairs with CF2, here and below. [CF3]
+        // Relaxed: as CF2. [CF3]
         let [handled, conflated, panicked, returned] = [
             &self.handled,
             &self.conflated,
             &self.panicked,
             &self.returned,
         ]
-        .map(|word| word.load(Acquire));
+        .map(|word| word.load(Relaxed));
         Figures {
             handled,
             conflated,
             panicked,
             returned,
-            // Relaxed: read after the others. [CF4]
+            // Relaxed: as CF2. [CF4]
             submitted: self.submitted.load(Relaxed),
         }
     }

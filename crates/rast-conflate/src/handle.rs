@@ -4,7 +4,6 @@ use core::cell::Cell;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use std::boxed::Box;
 use std::hash::RandomState;
 
 use crate::config::Pace;
@@ -12,9 +11,9 @@ use crate::conflator::set_pace;
 use crate::life::State;
 use crate::mode::{ManyProducers, Mode, Newest};
 use crate::primitive::sync::Arc;
-use crate::primitive::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::primitive::sync::atomic::Ordering::Relaxed;
 use crate::shared::{Pinned, Place, Shared};
-use crate::table::Table;
+use crate::table::{KeyHandler, Table};
 
 /// A key's place in a conflator; made by [`Conflator::handle`](crate::Conflator::handle).
 ///
@@ -106,14 +105,14 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
     ///
     /// It is called by one consumer at a time. One that runs now ends its call, and is dropped then if it was replaced.
     /// It goes with the key when that is removed. Blocking for an instant.
-    pub fn set_handler(&self, handler: Option<Box<dyn FnMut(&K, V) + Send>>) {
+    pub fn set_handler(&self, handler: Option<KeyHandler<K, V>>) {
         let cold = &self.place().table.cold[self.at];
         let has = usize::from(handler.is_some());
         let old = {
             let mut slot = cold.handler.lock();
             slot.version += 1;
-            // Release: pairs with the Acquire of the consumer; once set, later handlings look under the lock. [CH4]
-            cold.has_handler.store(has, Release);
+            // Relaxed: once it is seen, handlings look under the lock. [CH4]
+            cold.has_handler.store(has, Relaxed);
             core::mem::replace(&mut slot.handler, handler)
         };
         drop(old);
@@ -122,8 +121,8 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
     /// Returns whether the key has a handler of its own.
     #[must_use]
     pub fn has_handler(&self) -> bool {
-        // Acquire: pairs with the Release in set_handler. [CH5]
-        self.place().table.cold[self.at].has_handler.load(Acquire) != 0
+        // Relaxed: as CH4. [CH5]
+        self.place().table.cold[self.at].has_handler.load(Relaxed) != 0
     }
 }
 

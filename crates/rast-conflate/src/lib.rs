@@ -146,6 +146,8 @@ pub use mode::{Greatest, InPlace, Least, ManyProducers, Merged, Mode, Newest, Se
 pub use producer::{Producer, Removal};
 #[cfg(feature = "async")]
 pub use stream::Stream;
+#[cfg(feature = "std")]
+pub use table::KeyHandler;
 
 // The layers beneath: signatures here name their types, and one version serves all.
 #[doc(no_inline)]

@@ -78,8 +78,8 @@ impl Life {
 
     #[inline(always)]
     pub(crate) fn state(&self) -> State {
-        // Acquire: pairs with the Release in publish; who finds the key alive finds it whole. [CL1]
-        state(self.0.load(Acquire))
+        // Relaxed: who goes on to use the cell pins it, runs it or claims it. [CL1]
+        state(self.0.load(Relaxed))
     }
 
     /// Pins the cell, and returns its state if it has a key.
@@ -128,24 +128,24 @@ impl Life {
     /// Ends a claim in another state, with `pins` pins of the caller.
     pub(crate) fn publish(&self, to: State, pins: u64) {
         let difference = (to as u64).wrapping_sub(State::Claimed as u64);
-        // AcqRel: pairs with the Acquire of who pins or runs the key; publishes the key and the cell. [CL6]
+        // Release: pairs with the Acquire of who pins or runs the key; publishes the key and the cell. [CL6]
         let word = self
             .0
-            .fetch_add(difference.wrapping_add(pins * PIN), AcqRel);
+            .fetch_add(difference.wrapping_add(pins * PIN), Release);
         debug_assert_eq!(state(word), State::Claimed, "a claim is ended once");
     }
 
     /// Moves from one state to another; returns the state that it found instead.
     pub(crate) fn shift(&self, from: State, to: State) -> Result<(), State> {
-        // Acquire: pairs with the AcqRel below and with publish. [CL7]
-        let mut word = self.0.load(Acquire);
+        // Relaxed: a look; the exchange decides. [CL7]
+        let mut word = self.0.load(Relaxed);
         loop {
             if state(word) != from {
                 return Err(state(word));
             }
             let next = word & !STATE | to as u64;
-            // AcqRel: who sees the new state sees what came before it. [CL8]
-            match self.0.compare_exchange_weak(word, next, AcqRel, Acquire) {
+            // Relaxed: the caller has a pin or runs the cell; an exchange keeps the order that publish began. [CL8]
+            match self.0.compare_exchange_weak(word, next, Relaxed, Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(other) => word = other,
             }
@@ -154,13 +154,13 @@ impl Life {
 
     /// Gives out the only handle of the key; false if it is given out already.
     pub(crate) fn own(&self) -> bool {
-        // Acquire: pairs with the Release in disown; the puts of the owner before are seen. [CL9]
+        // Acquire: pairs with the fence of the owner's last put, before disown; the puts of the owner before are seen. [CL9]
         self.0.fetch_or(OWNED, Acquire) & OWNED == 0
     }
 
     pub(crate) fn disown(&self) {
-        // Release: pairs with the Acquire in own. [CL10]
-        self.0.fetch_and(!OWNED, Release);
+        // Relaxed: the fence of the last put comes before it, and pairs with the Acquire in own. [CL10]
+        self.0.fetch_and(!OWNED, Relaxed);
     }
 
     /// Begins to run the key, if no other consumer does; tells one that does that there is more.
@@ -214,7 +214,7 @@ impl Life {
 
     /// Ends a deferral; the caller then marks the key and gives its pin back.
     pub(crate) fn undefer(&self) {
-        // AcqRel: who runs the key next finds it no longer deferred. [CL16]
-        self.0.fetch_and(!DEFERRED, AcqRel);
+        // Relaxed: the mark that follows brings the next consumer here; its fence orders it. [CL16]
+        self.0.fetch_and(!DEFERRED, Relaxed);
     }
 }

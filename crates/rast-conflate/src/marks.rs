@@ -221,9 +221,9 @@ impl Map {
     pub(crate) fn check_invariants(&self) {
         for level in 0..self.levels - 1 {
             for index in 0..self.starts[level + 1] - self.starts[level] {
-                // Relaxed: alone. [CM9]
+                // Relaxed: no other thread has it.
                 let word = self.word(level, index).load(Relaxed);
-                // Relaxed: alone. [CM10]
+                // Relaxed: no other thread has it.
                 let above = self.word(level + 1, index / WIDTH).load(Relaxed);
                 let is_marked = above >> (index % WIDTH) & 1 == 1;
                 assert!(word == 0 || is_marked, "level {level} word {index}");

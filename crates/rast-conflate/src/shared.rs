@@ -331,8 +331,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         table: &Table<K, V, M>,
         claim: crate::marks::Claim,
     ) {
-        // SeqCst: as CS10. [CS11]
-        fence(SeqCst);
+        // No fence: a mark that is found set was set after this consumer cleared it, and brings another one here.
         table.marks[priority].give_back(claim);
         self.mark_top(priority, table.index);
         self.wake();
@@ -341,14 +340,14 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
     /// Returns whether this table may have marks of this priority.
     #[inline]
     pub(crate) fn may_have(&self, priority: usize, table: usize) -> bool {
-        // Relaxed: a look; before it sleeps a consumer fences and looks again. [CS12]
+        // Relaxed: a look; before it sleeps a consumer fences and looks again. [CS11]
         self.tops[priority].load(Relaxed) & Self::top_bit(table) != 0
     }
 
     /// Returns whether anything may be marked, in one priority.
     #[inline]
     pub(crate) fn is_dirty_at(&self, priority: usize) -> bool {
-        // Relaxed: as CS12. [CS13]
+        // Relaxed: as CS11. [CS12]
         self.tops[priority].load(Relaxed) != 0
     }
 
@@ -374,7 +373,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         if is_marked() {
             return;
         }
-        // Relaxed: the fence below orders it before the look at the roots. [CS14]
+        // Relaxed: the fence below orders it before the look at the roots. [CS13]
         self.tops[priority].fetch_and(!bit, Relaxed);
         fence_after_exchange();
         if is_marked() {
@@ -389,18 +388,18 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
     #[inline(always)]
     pub(crate) fn status(&self) -> u64 {
         // Relaxed: the fences of the marks come before it; who closes or sleeps writes it, fences, and looks at the
-        // marks. [CS15]
+        // marks. [CS14]
         self.status.load(Relaxed)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        // Acquire: pairs with the AcqRel in close; what came before it is seen. [CS16]
+        // Acquire: pairs with the AcqRel in close; what came before it is seen. [CS15]
         self.status.load(Acquire) & CLOSED != 0
     }
 
     /// Closes; returns whether it was open.
     pub(crate) fn close(&self) -> bool {
-        // AcqRel: pairs with CS16. [CS17]
+        // AcqRel: pairs with CS15. [CS16]
         let was_open = self.status.fetch_or(CLOSED, AcqRel) & CLOSED == 0;
         fence_after_exchange();
         self.event.notify_all();
@@ -434,7 +433,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
             if wakers.is_empty() {
                 return false;
             }
-            // Relaxed: written under the lock; who arms fences and looks. [CS18]
+            // Relaxed: written under the lock; who arms fences and looks. [CS17]
             self.status.fetch_sub(WAKER, Relaxed);
             wakers.remove(0)
         };
@@ -445,7 +444,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
 
     /// Sleeps until something is marked, the conflator closes that was not closed, or the span is over.
     pub(crate) fn sleep(&self, was_closed: bool, span: Option<Duration>) {
-        // Relaxed: the fence of `prepare` orders it before the look below. [CS19]
+        // Relaxed: the fence of `prepare` orders it before the look below. [CS18]
         self.status.fetch_add(SLEEPER, Relaxed);
         let key = self.event.prepare();
         if self.is_dirty() || self.is_closed() != was_closed {
@@ -456,7 +455,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
                 None => self.event.wait(key),
             }
         }
-        // Relaxed: a count; a put that reads the old one finds no thread asleep. [CS20]
+        // Relaxed: a count; a put that reads the old one finds no thread asleep. [CS19]
         self.status.fetch_sub(SLEEPER, Relaxed);
     }
 
@@ -471,12 +470,12 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
                         consumer,
                         waker: waker.clone(),
                     });
-                    // Relaxed: written under the lock; the fence below orders it before the look. [CS21]
+                    // Relaxed: written under the lock; the fence below orders it before the look. [CS20]
                     self.status.fetch_add(WAKER, Relaxed);
                 }
             }
         }
-        // SeqCst: pairs with the fences of a put; either it sees the waker, or the look below sees its mark. [CS22]
+        // SeqCst: pairs with the fences of a put; either it sees the waker, or the look below sees its mark. [CS21]
         fence(SeqCst);
         if !self.is_dirty() && !self.is_closed() {
             return true;
@@ -491,7 +490,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
             let mut wakers = self.wakers.lock();
             let at = wakers.iter().position(|armed| armed.consumer == consumer);
             at.map(|at| {
-                // Relaxed: as CS18. [CS23]
+                // Relaxed: as CS17. [CS22]
                 self.status.fetch_sub(WAKER, Relaxed);
                 wakers.remove(at)
             })
@@ -601,7 +600,7 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
         if life.state() != State::Tentative {
             return life.state();
         }
-        // SeqCst: of two cells that became tentative for one key, whoever fences second sees the other cell. [CS24]
+        // SeqCst: of two cells that became tentative for one key, whoever fences second sees the other cell. [CS23]
         fence(SeqCst);
         let mut my_step = None;
         for table in self.tables() {

@@ -42,8 +42,8 @@ const WINDOW: usize = 1;
 /// Cells of the greatest table.
 const CELLS_MAX: usize = 1 << 30;
 
-/// A handler of one key.
-pub(crate) type KeyHandler<K, V> = Box<dyn FnMut(&K, V) + Send>;
+/// A handler of one key; see [`KeyHandle::set_handler`](crate::KeyHandle::set_handler).
+pub type KeyHandler<K, V> = Box<dyn FnMut(&K, V) + Send>;
 
 /// The handler of one key, and how often it was set: one that ran comes back only if none was set meanwhile.
 pub(crate) struct HandlerSlot<K, V> {
@@ -115,7 +115,7 @@ impl<K, C> Entry<K, C> {
     pub(crate) unsafe fn key(&self) -> &K {
         self.key.with(|key| {
             // SAFETY: by 1 the key is initialised, and is not taken out while there is a pin or a run.
-            unsafe { (*key).assume_init_ref() }
+            unsafe { &*key.cast::<K>() }
         })
     }
 }
@@ -281,7 +281,8 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         let life = &self.entries[at].life;
         match life.claim() {
             Some(was @ (State::Removed | State::Killed)) => {
-                if self.clear(at, was) {
+                let is_free = self.clear(at, was);
+                if is_free {
                     life.publish(State::Free, 0);
                 }
             }
@@ -300,7 +301,7 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         // A claimed cell that is forgotten by a panic of the key's drop is never used again; nothing else is lost.
         let key = entry.key.with_mut(|key| {
             // SAFETY: the claim found a key, and no other thread has a pin or runs the cell.
-            unsafe { (*key).assume_init_read() }
+            unsafe { key.cast::<K>().read() }
         });
         struct Free<'a>(Option<&'a Life>);
         impl Drop for Free<'_> {
@@ -366,7 +367,7 @@ impl<K, V, M: Mode<V>> Drop for Table<K, V, M> {
             ) {
                 entry.key.with_mut(|key| {
                     // SAFETY: the state says that there is a key, and by `&mut self` no other thread has the table.
-                    unsafe { (*key).assume_init_drop() };
+                    unsafe { key.cast::<K>().drop_in_place() };
                 });
             }
         }

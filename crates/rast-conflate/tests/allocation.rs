@@ -1,5 +1,5 @@
 //! Counts allocations: none in the steady state, whatever the mode.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle, rast_global_alloc))))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -12,7 +12,8 @@ use rast_conflate::primitive::model::model;
 use rast_conflate::primitive::sync::Arc;
 use rast_conflate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use rast_conflate::primitive::{WaitStrategy, thread};
-use rast_conflate::{Conflator, Merge, Mode, Newest, PutError};
+use rast_conflate::timers::{ManualClock, Nanos};
+use rast_conflate::{Conflator, Merge, Mode, Newest, Pace, PutError, Sequenced};
 
 /// A number that only the order of events keeps from racing; loom watches it.
 struct Watched(UnsafeCell<u32>);
@@ -166,26 +167,22 @@ fn cell_seq_is_not_torn() {
     model(|| {
         let cell = Arc::new(SeqCell::default());
         let theirs = Arc::clone(&cell);
-        let producer = thread::spawn(move || {
-            for value in 1..=2 {
-                theirs.put(&mut (), [value, value]);
-            }
-        });
-        let mut last = 0;
-        let mut conflated = 0;
-        let mut take = || {
-            if let Some(taken) = Cell::<[u64; 2]>::take(&*cell, &mut ()) {
+        let take = |cell: &SeqCell| {
+            let taken = Cell::<[u64; 2]>::take(cell, &mut ());
+            taken.map_or((0, 0), |taken| {
                 let [one, two] = taken.value;
                 assert_eq!(one, two, "torn");
-                assert!(one > last, "{one} after {last}");
-                conflated += taken.conflated + 1;
-                last = one;
-            }
+                (one, taken.conflated + 1)
+            })
         };
-        take();
-        producer.join().unwrap();
-        take();
-        assert_eq!((last, conflated), (2, 2));
+        let taking = thread::spawn(move || take(&theirs));
+        for value in 1..=2 {
+            cell.put(&mut (), [value, value]);
+        }
+        let (first, counted) = taking.join().unwrap();
+        let (second, rest) = take(&cell);
+        assert_eq!((first.max(second), counted + rest), (2, 2));
+        assert_ne!(first, second);
     });
 }
 
@@ -210,6 +207,27 @@ fn cell_seq_is_taken_once() {
     });
 }
 
+/// Two threads take while values are put: none of them takes an older value after a newer one was taken.
+#[test]
+fn cell_seq_two_takers() {
+    model(|| {
+        let cell = Arc::new(SeqCell::default());
+        let take = |cell: &SeqCell| {
+            let taken = Cell::<[u64; 1]>::take(cell, &mut ());
+            taken.map_or(0, |taken| taken.conflated + 1)
+        };
+        let taking = [0, 1].map(|_| {
+            let theirs = Arc::clone(&cell);
+            thread::spawn(move || take(&theirs))
+        });
+        for value in 1..=2 {
+            cell.put(&mut (), [value]);
+        }
+        let counted: u64 = taking.map(|thread| thread.join().unwrap()).iter().sum();
+        assert_eq!(counted + take(&cell), 2);
+    });
+}
+
 /// What the producer wrote before a put under the sequence lock is seen by the one that takes the value.
 #[test]
 fn cell_seq_publishes() {
@@ -217,14 +235,14 @@ fn cell_seq_publishes() {
         let cell = Arc::new(SeqCell::default());
         let watched = Watched::new();
         let (theirs, seen) = (Arc::clone(&cell), Arc::clone(&watched));
-        let producer = thread::spawn(move || {
-            seen.add(1);
-            theirs.put(&mut (), [1]);
+        let taking = thread::spawn(move || {
+            if Cell::<[u64; 1]>::take(&*theirs, &mut ()).is_some() {
+                assert_eq!(seen.read(), 1);
+            }
         });
-        if Cell::<[u64; 1]>::take(&*cell, &mut ()).is_some() {
-            assert_eq!(watched.read(), 1);
-        }
-        producer.join().unwrap();
+        watched.add(1);
+        cell.put(&mut (), [1]);
+        taking.join().unwrap();
     });
 }
 
@@ -298,6 +316,28 @@ fn put_meets_a_pass_two_keys() {
     });
 }
 
+/// The same where the mark is left from a value that was taken without it, so that the consumer looks and exchanges
+/// nothing: the fence between the put's exchange and its test of the mark is all that orders the two.
+#[test]
+fn put_meets_a_mark_without_a_value() {
+    model(|| {
+        let of = conflator::<u32, Newest>();
+        let mut producer = of.producer();
+        let handle = of.handle(&0).unwrap();
+        producer.put(&handle, 1).unwrap();
+        assert_eq!(producer.remove(&0).value, Some(1));
+        of.handle(&0).unwrap();
+        let mut consumer = of.consumer().unwrap();
+        let passing = thread::spawn(move || {
+            let pass = consumer.pass(|_, value| assert_eq!(value, 2));
+            (pass.handled, consumer)
+        });
+        producer.put(&handle, 2).unwrap();
+        let (handled, _) = passing.join().unwrap();
+        assert_eq!(pass(&of).len() as u64, 1 - handled);
+    });
+}
+
 /// Two producers of one key, one of which finds the marks of the other half set.
 #[test]
 fn two_producers_of_one_key() {
@@ -315,6 +355,25 @@ fn two_producers_of_one_key() {
         pass(&of);
         balanced(&of);
         assert_eq!(of.pending(), 0);
+    });
+}
+
+/// The only handle of a key goes from one thread to another: the second owner's put follows the first's.
+#[test]
+fn a_sequenced_key_changes_its_owner() {
+    model(|| {
+        let of = conflator::<[u64; 1], Sequenced>();
+        let handle = of.handle(&0).unwrap();
+        let (mut mine, mut theirs) = (of.producer(), of.producer());
+        let other = thread::spawn(move || {
+            theirs.put(&handle, [1]).unwrap();
+            drop(handle);
+        });
+        let has_put = of.handle(&0).map(|handle| mine.put(&handle, [2]).unwrap());
+        other.join().unwrap();
+        let expected = if has_put.is_ok() { [2] } else { [1] };
+        assert_eq!(pass(&of), [(0, expected)]);
+        balanced(&of);
     });
 }
 
@@ -339,8 +398,8 @@ fn a_key_runs_on_one_consumer() {
                 });
             }
         };
-        let (mut mine, mut theirs) = (consume(&of), consume(&of));
-        let other = thread::spawn(move || theirs());
+        let (mut mine, theirs) = (consume(&of), consume(&of));
+        let other = thread::spawn(theirs);
         producer.put(&handle, 2).unwrap();
         mine();
         other.join().unwrap();
@@ -435,6 +494,75 @@ fn close_loses_nothing() {
     });
 }
 
+/// What was written before a close is seen by the one that finds it closed.
+#[test]
+fn a_close_is_seen() {
+    model(|| {
+        let of = conflator::<u32, Newest>();
+        let watched = Watched::new();
+        let (theirs, seen) = (of.clone(), Arc::clone(&watched));
+        let looking = thread::spawn(move || {
+            if theirs.is_closed() {
+                assert_eq!(seen.read(), 1);
+            }
+        });
+        watched.add(1);
+        of.close();
+        looking.join().unwrap();
+    });
+}
+
+/// A put against a close, where the consumer is told of the close by another thread.
+#[test]
+fn close_loses_nothing_to_a_third() {
+    model(|| {
+        let of = conflator::<u32, Newest>();
+        let mut producer = of.producer();
+        let handle = of.handle(&0).unwrap();
+        let consumer = of.consumer().unwrap();
+        let putting = thread::spawn(move || {
+            let result = producer.put(&handle, 1);
+            (result.is_ok(), producer, handle)
+        });
+        let looking = thread::spawn(move || (consumer.is_finished(), consumer));
+        of.close();
+        let (is_accepted, ..) = putting.join().unwrap();
+        let (is_finished, _) = looking.join().unwrap();
+        // Once a consumer is finished, nothing that was accepted waits.
+        assert!(!is_finished || !is_accepted || of.pending() == 0);
+    });
+}
+
+/// A deferral ends while another consumer meets the key: its value is not lost.
+#[test]
+fn a_deferral_ends_beside_a_pass() {
+    model(|| {
+        let of = Conflator::<u8, u32>::builder()
+            .keys(1)
+            .hasher(Hash::default())
+            .clock(ManualClock::new())
+            .build();
+        let mut producer = of.producer();
+        let handle = of.handle(&0).unwrap();
+        handle.set_pace(Pace::cooldown(Nanos::from_secs(1)));
+        let [mut first, mut second] = [0, 0].map(|_| of.consumer().unwrap());
+        producer.put(&handle, 1).unwrap();
+        assert_eq!(first.pass(|_, _| {}).handled, 1);
+        producer.put(&handle, 2).unwrap();
+        assert_eq!(first.pass(|_, _| {}).handled, 0);
+        let other = thread::spawn(move || {
+            producer.put(&handle, 3).unwrap();
+            second.pass(|_, _| unreachable!());
+            (second, handle)
+        });
+        drop(first);
+        let (second, handle) = other.join().unwrap();
+        drop(second);
+        handle.set_pace(Pace::NONE);
+        assert_eq!(pass(&of), [(0, 3)]);
+    });
+}
+
 /// A consumer goes to sleep while a value is put, or the conflator closes: it wakes.
 #[test]
 fn sleep_is_ended_by_a_put() {
@@ -457,14 +585,14 @@ fn sleep_is_ended_by_a_close() {
         let mut consumer = of.consumer().unwrap();
         let watched = Watched::new();
         let seen = Arc::clone(&watched);
-        let theirs = of.clone();
-        let closing = thread::spawn(move || {
-            seen.add(1);
-            theirs.close();
+        let waiting = thread::spawn(move || {
+            assert!(!consumer.wait(WaitStrategy::Park));
+            assert_eq!(seen.read(), 1);
+            consumer
         });
-        assert!(!consumer.wait(WaitStrategy::Park));
-        assert_eq!(watched.read(), 1);
-        closing.join().unwrap();
+        watched.add(1);
+        of.close();
+        waiting.join().unwrap();
     });
 }
 

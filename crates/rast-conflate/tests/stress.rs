@@ -9,7 +9,7 @@ use std::sync::atomic::{
 use std::thread;
 
 use rast_conflate::primitive::WaitStrategy;
-use rast_conflate::{Conflator, Marks, Merge, Merged, Mode, Newest, PutError, Sum};
+use rast_conflate::{Conflator, ManyProducers, Marks, Merge, Merged, Mode, Newest, PutError, Sum};
 
 /// How much less a checker that is slow does.
 const LESS: u64 = if cfg!(miri) { 1000 } else { 1 };
@@ -141,10 +141,7 @@ fn nothing_that_is_merged_is_lost() {
         }
     }
 
-    fn all<M: Mode<V>, V: Send + 'static>(of: fn(u64) -> V, back: fn(V) -> u64)
-    where
-        M: rast_conflate::ManyProducers<V>,
-    {
+    fn all<M: ManyProducers<V>, V: Send + 'static>(of: fn(u64) -> V, back: fn(V) -> u64) {
         let puts = 30_000 / LESS;
         let conflator = Conflator::<u64, V>::builder().mode::<M>().build();
         let sum = AtomicU64::new(0);

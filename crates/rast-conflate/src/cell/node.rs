@@ -18,7 +18,7 @@ use super::{Cell, Put, Taken};
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{
     AtomicPtr,
-    Ordering::{AcqRel, Relaxed, Release},
+    Ordering::{AcqRel, Relaxed},
 };
 
 /// The node holds a value.
@@ -72,7 +72,7 @@ impl<V> Node<V> {
         let node = unsafe { node.as_ref() };
         node.0.with_mut(|place| {
             // SAFETY: by 2 it is initialised, and it counts as empty from here on.
-            unsafe { (*place).assume_init_read() }
+            unsafe { place.cast::<V>().read() }
         })
     }
 }
@@ -106,8 +106,8 @@ impl<V: Send> Cell<V> for NodeCell<V> {
     fn open(&self) {
         // Relaxed: the thread that claimed the cell is the only one that reads or writes it now. [CN1]
         if self.0.load(Relaxed).is_null() {
-            // Release: pairs with the AcqRel of the exchanges; the node is whole. [CN2]
-            self.0.store(Node::allocate().as_ptr(), Release);
+            // Relaxed: published with the key, whose place a put finds by it. [CN2]
+            self.0.store(Node::allocate().as_ptr(), Relaxed);
         }
     }
 

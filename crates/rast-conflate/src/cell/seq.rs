@@ -129,8 +129,8 @@ impl<V: Plain> Cell<V> for SeqCell {
     fn take(&self, _: &mut ()) -> Option<Taken<V>> {
         let mut words = [0; WORDS_MAX];
         for _ in 0..LOOKS {
-            // Acquire: pairs with the AcqRel below; what was taken after this value is not older. [CQ6]
-            let taken = self.taken.load(Acquire);
+            // Relaxed: the fence below orders it before the second look at the sequence, which is then not older. [CQ6]
+            let taken = self.taken.load(Relaxed);
             // Acquire: pairs with the Release in put; the words are those of this sequence or later. [CQ7]
             let seq = self.seq.load(Acquire);
             if seq == taken || seq % 2 == 1 {
