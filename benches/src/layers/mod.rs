@@ -1,6 +1,7 @@
 //! The scenarios, one file per layer, lowest first.
 
 pub(crate) mod alloc;
+mod conflate;
 mod msgpass;
 mod primitive;
 mod queue;
@@ -17,6 +18,7 @@ const LAYERS: &[Layer] = &[
     ("alloc", alloc::scenarios),
     ("queue", |_| queue::scenarios()),
     ("timers", |_| timers::scenarios()),
+    ("conflate", |_| conflate::scenarios()),
     ("sharder", |_| sharder::scenarios()),
     ("msgpass", |_| msgpass::scenarios()),
 ];
