@@ -16,6 +16,7 @@ macro_rules! readmes {
 readmes! {
     root: "../../../README.md",
     alloc: "../../../crates/rast-alloc/README.md",
+    conflate: "../../../crates/rast-conflate/README.md",
     facade: "../../../crates/rast/README.md",
     msgpass: "../../../crates/rast-msgpass/README.md",
     primitive: "../../../crates/rast-primitive/README.md",
