@@ -33,7 +33,7 @@ struct Seen {
 
 /// Producers put rising values under shared keys, consumers check order and exclusion, some handlers panic.
 fn newest_runs(marks: Marks, keys: u64, producers: usize, consumers: usize, room: usize) {
-    let puts = 40_000 / LESS;
+    let puts = 8_000 / LESS;
     let conflator = Conflator::<u64, (usize, u64)>::builder()
         .marks(marks)
         .keys(room)
@@ -128,7 +128,7 @@ fn newest_runs_on_one_key() {
 
 #[test]
 fn newest_runs_while_it_grows() {
-    newest_runs(Marks::Tree, 10_000, 4, 2, 1);
+    newest_runs(Marks::Tree, 10_000, 2, 2, 1);
 }
 
 /// Sums and merged lists come out whole.
@@ -142,7 +142,7 @@ fn nothing_that_is_merged_is_lost() {
     }
 
     fn all<M: ManyProducers<V>, V: Send + 'static>(of: fn(u64) -> V, back: fn(V) -> u64) {
-        let puts = 30_000 / LESS;
+        let puts = 8_000 / LESS;
         let conflator = Conflator::<u64, V>::builder().mode::<M>().build();
         let sum = AtomicU64::new(0);
         thread::scope(|scope| {
@@ -180,7 +180,7 @@ fn nothing_that_is_merged_is_lost() {
 /// Keys are put, removed and expire at once, with few cells: each value is handled or handed back, under its own key.
 #[test]
 fn removal_meets_everything() {
-    let puts = 30_000 / LESS;
+    let puts = 8_000 / LESS;
     let conflator = Conflator::<u64, u64>::builder().keys(8).build();
     thread::scope(|scope| {
         let mut consumer = conflator.consumer().unwrap();
@@ -261,7 +261,7 @@ fn consumers_that_leave_lose_nothing() {
 /// Closed in the middle, with puts under way: what each put says, the handlers and the drain agree.
 #[test]
 fn a_close_in_the_middle() {
-    for _ in 0..if cfg!(miri) { 2 } else { 200 } {
+    for _ in 0..if cfg!(miri) { 2 } else { 50 } {
         let conflator = Conflator::<u64, u64>::new();
         let accepted = AtomicU64::new(0);
         let out = AtomicU64::new(0);
