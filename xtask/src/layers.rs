@@ -17,7 +17,7 @@ const BENEATH: &[(&str, Option<&str>)] = &[
     ("rast-sharder", Some("rast-timers")),
     ("rast-msgpass", Some("rast-sharder")),
     // The branches, so that each has its place before it stands.
-    ("rast-conflate", Some("rast-queue")),
+    ("rast-conflate", Some("rast-timers")),
     ("rast-scheduler", Some("rast-timers")),
     ("rast-executor", Some("rast-timers")),
     ("rast-reactor", Some("rast-executor")),
@@ -137,9 +137,9 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
     ),
     (
         "rast-conflate",
-        "hashbrown",
+        "futures-core",
         Kind::Normal,
-        "the table of keys",
+        "the Stream trait, under the feature async alone",
     ),
     (
         "rast-msgpass",

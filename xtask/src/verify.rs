@@ -250,7 +250,7 @@ fn global() -> Result<Outcome> {
     let target = Workspace::load(tree::root())?.target_dir.join("global");
     for line in [
         "test -p rast-alloc --test global --test threads",
-        "test --no-fail-fast -p rast-queue -p rast-timers -p rast-sharder -p rast-msgpass --lib --test api \
+        "test --no-fail-fast -p rast-queue -p rast-timers -p rast-conflate -p rast-sharder -p rast-msgpass --lib --test api \
          --test model --test memory --test protocol --test linearizable --test source --test allocation \
          --test many_edges",
     ] {

@@ -2,6 +2,7 @@
 
 pub(crate) mod alloc;
 mod executor;
+mod conflate;
 mod msgpass;
 mod primitive;
 mod queue;
@@ -20,6 +21,7 @@ const LAYERS: &[Layer] = &[
     ("queue", |_| queue::scenarios()),
     ("timers", |_| timers::scenarios()),
     ("scheduler", |_| scheduler::scenarios()),
+    ("conflate", |_| conflate::scenarios()),
     ("sharder", |_| sharder::scenarios()),
     ("msgpass", |_| msgpass::scenarios()),
     ("executor", |_| executor::scenarios()),

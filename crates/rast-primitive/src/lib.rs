@@ -18,6 +18,7 @@
 //! | [`TaggedPtr`], [`AtomicTaggedPtr`] | a pointer and a count in one word, changed together |
 //! | [`WideTaggedPtr`], [`AtomicWideTaggedPtr`] | the same with a count of full width, in a double word |
 //! | [`asymmetric`] | a pair of fences of which only the seldom one costs |
+//! | [`fence_after_exchange`] | a full fence that the exchange before it pays for on x86-64 |
 //! | [`Parker`], [`Unparker`] | the sleep of one thread, with a token |
 //! | [`LocalParker`], [`LocalUnparker`] | the sleep of the calling thread, woken without a lock |
 //! | [`Signal`] | a one-slot event |
@@ -109,6 +110,7 @@ mod scheduled;
 
 mod backoff;
 mod cache_padded;
+mod exchange_fence;
 mod tagged;
 mod wait_strategy;
 
@@ -136,6 +138,7 @@ pub use backoff::Backoff;
 pub use cache_padded::CachePadded;
 #[cfg(feature = "std")]
 pub use event_count::{EventCount, Key};
+pub use exchange_fence::fence_after_exchange;
 #[cfg(feature = "std")]
 pub use local_parker::{LocalParker, LocalUnparker};
 #[cfg(feature = "std")]

@@ -11,7 +11,8 @@ use rast_primitive::model::model;
 use rast_primitive::sync::Arc;
 use rast_primitive::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rast_primitive::{
-    AtomicTaggedPtr, EventCount, Parker, Signal, Snapshot, TaggedPtr, WaitStrategy, thread,
+    AtomicTaggedPtr, EventCount, Parker, Signal, Snapshot, TaggedPtr, WaitStrategy,
+    fence_after_exchange, thread,
 };
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,24 @@ impl Plain {
             unsafe { *number }
         })
     }
+}
+
+/// Two threads exchange a word each, fence, and load the other's: at least one of them sees the other.
+#[test]
+fn exchange_fence_sees_or_is_seen() {
+    model(|| {
+        let words = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+        let theirs = Arc::clone(&words);
+        let other = thread::spawn(move || {
+            theirs.0.swap(1, Relaxed);
+            fence_after_exchange();
+            theirs.1.load(Relaxed)
+        });
+        words.1.swap(1, Relaxed);
+        fence_after_exchange();
+        let seen = words.0.load(Relaxed);
+        assert_ne!((seen, other.join().unwrap()), (0, 0));
+    });
 }
 
 /// Of the two threads at least one sees what the other stored; where there is no barrier nothing is learnt.

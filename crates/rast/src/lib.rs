@@ -16,6 +16,7 @@
 //!   sharder    4          who owns which shard, moved while running
 //!     │
 //!   timers     3          amortised clocks, measuring timers, deadline stores
+//!     │  └─ conflate      the newest value per key, beside the tower
 //!     │
 //!   queue      2          queues for one or many on each side
 //!     │
@@ -38,6 +39,7 @@
 //! | to time every message without a clock reading for each, with a stated error | `rast-timers` | [`timers::PeriodicTimer`], [`timers::StartFinishTimer`] |
 //! | deadlines that can be cancelled, from other threads too | `rast-timers` | [`timers::DeadlineStore`], [`timers::remote`] |
 //! | many small tasks that wait for deadlines, wake-ups and signals | `rast-scheduler` | [`scheduler::Scheduler`] |
+//! | of fast updates only the newest per key | `rast-conflate` | [`conflate::Conflator`] |
 //! | a bounded ring between two threads | `rast-queue` | [`queue::spsc`] |
 //! | an unbounded queue between many threads | `rast-queue` | [`queue::Queue`] |
 //! | an unbounded queue with one thread on a side, or both | `rast-queue` | [`queue::mpsc`], [`queue::spmc`], [`queue::spsc::segmented`] |
@@ -135,11 +137,12 @@
 //!
 //! | feature | gives | costs |
 //! | --- | --- | --- |
-//! | `std` | threads, parking, locks, the system's clock; needed by `scheduler`, `sharder` and `msgpass` | `parking_lot`, `crossbeam-epoch` |
+//! | `std` | threads, parking, locks, the system's clock; needed by `conflate`, `scheduler`, `sharder` and `msgpass` | `parking_lot`, `crossbeam-epoch` |
 //! | `alloc` | [`alloc`] | `allocator-api2` |
 //! | `queue` | [`queue`] | no other crate |
 //! | `timers` | [`timers`] | no other crate |
 //! | `scheduler` | [`scheduler`] | no other crate |
+//! | `conflate` | [`conflate`] | no other crate |
 //! | `sharder` | [`sharder`] | `hashbrown` |
 //! | `msgpass` | [`msgpass`] | no other crate |
 //! | `executor` | `executor`: an async runtime on `timers` | no other crate |
@@ -174,6 +177,10 @@ pub use rast_timers as timers;
 #[cfg(feature = "scheduler")]
 #[doc(inline)]
 pub use rast_scheduler as scheduler;
+
+#[cfg(feature = "conflate")]
+#[doc(inline)]
+pub use rast_conflate as conflate;
 
 #[cfg(feature = "sharder")]
 #[doc(inline)]

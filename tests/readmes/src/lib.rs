@@ -17,6 +17,7 @@ readmes! {
     root: "../../../README.md",
     alloc: "../../../crates/rast-alloc/README.md",
     executor: "../../../crates/rast-executor/README.md",
+    conflate: "../../../crates/rast-conflate/README.md",
     facade: "../../../crates/rast/README.md",
     msgpass: "../../../crates/rast-msgpass/README.md",
     primitive: "../../../crates/rast-primitive/README.md",

@@ -1,0 +1,61 @@
+//! rast-conflate: what a put costs over the exchange it is made of, and the executor against maps with queues and against
+//! queues without conflation.
+
+mod contenders;
+mod flow;
+mod latency;
+mod passes;
+mod puts;
+#[cfg(all(rast_rivals, feature = "rivals"))]
+mod rivals;
+
+use crate::harness::Scenario;
+
+const LAYER: &str = "conflate";
+
+/// The keys of the source's bench.
+const KEYS: usize = 700;
+
+/// The scenarios of this layer.
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    [
+        puts::scenarios(),
+        flow::scenarios(),
+        latency::scenarios(),
+        passes::scenarios(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Numbers that are random enough for the choice of keys (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// The order in which a thread goes over the keys: `1 << 16` draws, made before the clock starts.
+fn draws(keys: usize, zipf: bool, seed: u64) -> Vec<u32> {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    // Of rank r comes a share in proportion to 1 / r.
+    let mut sum = 0.0;
+    let sums: Vec<f64> = (1..=keys)
+        .map(|rank| {
+            sum += if zipf { 1.0 / rank as f64 } else { 1.0 };
+            sum
+        })
+        .collect();
+    (0..1 << 16)
+        .map(|_| {
+            let drawn = random.next() as f64 / u64::MAX as f64 * sum;
+            sums.partition_point(|below| *below < drawn).min(keys - 1) as u32
+        })
+        .collect()
+}

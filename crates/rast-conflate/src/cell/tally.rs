@@ -1,0 +1,125 @@
+//! Values that are merged in one word: sums, and the least or greatest.
+
+use core::num::NonZeroU64;
+
+use super::{Cell, Put, Taken, Word};
+use crate::primitive::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Relaxed, Release},
+};
+
+/// An integer of 64 bits that [`Sum`](crate::Sum) adds, wrapping around.
+pub trait Integer: Copy + Send + 'static {
+    /// Returns the number's bits.
+    fn to_bits(self) -> u64;
+    /// Returns the number of these bits.
+    fn from_bits(bits: u64) -> Self;
+}
+
+impl Integer for u64 {
+    #[inline(always)]
+    fn to_bits(self) -> u64 {
+        self
+    }
+    #[inline(always)]
+    fn from_bits(bits: u64) -> Self {
+        bits
+    }
+}
+
+impl Integer for i64 {
+    #[inline(always)]
+    fn to_bits(self) -> u64 {
+        self.cast_unsigned()
+    }
+    #[inline(always)]
+    fn from_bits(bits: u64) -> Self {
+        bits.cast_signed()
+    }
+}
+
+/// A sum; zero is "nothing to report".
+pub struct SumCell(AtomicU64);
+
+impl Default for SumCell {
+    fn default() -> Self {
+        Self(AtomicU64::new(0))
+    }
+}
+
+impl<V: Integer> Cell<V> for SumCell {
+    type Spare = ();
+
+    fn new() -> Self {
+        Self::default()
+    }
+
+    fn open(&self) {}
+
+    fn spare() {}
+
+    #[inline(always)]
+    fn put(&self, _: &mut (), value: V) -> Put<V> {
+        // Release: pairs with the AcqRel in take; the handler sees what the producers wrote before. An addition keeps
+        // the order that an earlier one began. [CT1]
+        let old = self.0.fetch_add(value.to_bits(), Release);
+        let new = old.wrapping_add(value.to_bits());
+        // Two values that cancel out are both needless, as is a zero on its own.
+        Put::counted(u64::from(old != 0) + u64::from(new == 0))
+    }
+
+    #[inline(always)]
+    fn take(&self, _: &mut ()) -> Option<Taken<V>> {
+        // AcqRel: pairs with the Release in put, and with a producer that takes back. [CT2]
+        let sum = self.0.swap(0, AcqRel);
+        (sum != 0).then(|| Taken::new(V::from_bits(sum)))
+    }
+
+    #[inline(always)]
+    fn is_full(&self) -> bool {
+        // Relaxed: what follows decides by an exchange. [CT3]
+        self.0.load(Relaxed) != 0
+    }
+}
+
+/// The greatest word, or the least one where `LEAST`: then the words are negated, which turns their order around.
+pub struct PeakCell<const LEAST: bool>(AtomicU64);
+
+impl<const LEAST: bool> PeakCell<LEAST> {
+    #[inline(always)]
+    fn turn(word: u64) -> u64 {
+        if LEAST { word.wrapping_neg() } else { word }
+    }
+}
+
+impl<V: Word, const LEAST: bool> Cell<V> for PeakCell<LEAST> {
+    type Spare = ();
+
+    fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    fn open(&self) {}
+
+    fn spare() {}
+
+    #[inline(always)]
+    fn put(&self, _: &mut (), value: V) -> Put<V> {
+        // Release: pairs with the AcqRel in take; the handler sees what the producers wrote before. [CT4]
+        let old = self.0.fetch_max(Self::turn(value.encode().get()), Release);
+        Put::counted(u64::from(old != 0))
+    }
+
+    #[inline(always)]
+    fn take(&self, _: &mut ()) -> Option<Taken<V>> {
+        // AcqRel: pairs with the Release in put, and with a producer that takes back. [CT5]
+        let word = Self::turn(self.0.swap(0, AcqRel));
+        Some(Taken::new(V::decode(NonZeroU64::new(word)?)))
+    }
+
+    #[inline(always)]
+    fn is_full(&self) -> bool {
+        // Relaxed: what follows decides by an exchange. [CT6]
+        self.0.load(Relaxed) != 0
+    }
+}

@@ -1,0 +1,324 @@
+//! The conflator: what makes producers, handles and consumers, and looks at the whole.
+
+use core::fmt;
+use core::hash::{BuildHasher, Hash};
+use std::hash::RandomState;
+
+use crate::cell::Cell;
+use crate::config::{Builder, Config, Pace};
+use crate::consumer::Consumer;
+use crate::error::{HandleError, TooManyConsumers};
+use crate::figures::{Figures, KeyFigures};
+use crate::handle::KeyHandle;
+use crate::life::State;
+use crate::mode::{Mode, Newest};
+use crate::primitive::sync::Arc;
+use crate::primitive::sync::atomic::Ordering::Relaxed;
+use crate::producer::Producer;
+use crate::shared::{Place, Shared};
+use crate::table::Table;
+use crate::timers::Nanos;
+
+/// Keeps the newest value per key, and hands it to consumers, one at a time for each key.
+///
+/// Clones are the same conflator. It lives as long as a clone, a producer, a handle or a consumer.
+///
+/// ```
+/// use rast_conflate::Conflator;
+///
+/// let quotes = Conflator::new();
+/// let mut producer = quotes.producer();
+/// let eurusd = quotes.handle(&"EURUSD").unwrap();
+/// producer.put(&eurusd, 1.0841).unwrap();
+/// producer.put(&eurusd, 1.0843).unwrap(); // Replaces the other one.
+/// producer.put_key(&"USDJPY", 155.2).unwrap();
+///
+/// let mut seen = Vec::new();
+/// let mut consumer = quotes.consumer().unwrap();
+/// consumer.pass(|key, price| seen.push((*key, price)));
+/// seen.sort_by_key(|quote| quote.0);
+/// assert_eq!(seen, [("EURUSD", 1.0843), ("USDJPY", 155.2)]);
+/// ```
+pub struct Conflator<K, V, M: Mode<V> = Newest, S = RandomState> {
+    shared: Arc<Shared<K, V, M, S>>,
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static> Conflator<K, V>
+where
+    Newest: Mode<V>,
+{
+    /// Makes a conflator with the settings of an untouched [`Builder`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+}
+
+impl<K, V> Conflator<K, V>
+where
+    Newest: Mode<V>,
+{
+    /// Makes a conflator of other settings.
+    pub fn builder() -> Builder<K, V> {
+        Builder::new()
+    }
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static> Default for Conflator<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K, V, M, S> Conflator<K, V, M, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + 'static,
+    M: Mode<V>,
+    S: BuildHasher,
+{
+    pub(crate) fn with(config: Config, hasher: S) -> Self {
+        Self {
+            shared: Arc::new(Shared::new(config, hasher)),
+        }
+    }
+
+    /// Makes a producer, for one thread at a time. Allocates what it brings to its exchanges.
+    #[must_use]
+    pub fn producer(&self) -> Producer<K, V, M, S> {
+        Producer::new(Arc::clone(&self.shared))
+    }
+
+    /// Makes a consumer, for one thread at a time. Allocates.
+    ///
+    /// # Errors
+    ///
+    /// If there are as many as [`Builder::consumers`] allows.
+    pub fn consumer(&self) -> Result<Consumer<K, V, M, S>, TooManyConsumers> {
+        let limit = self.shared.config.consumers;
+        let one_more = |count| (count < limit).then_some(count + 1);
+        // Relaxed: a count; nothing is read by it. [CC1]
+        let counted = self
+            .shared
+            .consumers
+            .fetch_update(Relaxed, Relaxed, one_more);
+        match counted {
+            Ok(_) => Ok(Consumer::new(Arc::clone(&self.shared))),
+            Err(_) => Err(TooManyConsumers),
+        }
+    }
+
+    /// Returns a handle of the key, by which puts hash nothing; inserts the key if it is not there.
+    ///
+    /// Lock-free where the key is inserted; a key of which only handles are known, or that never had a value, counts too.
+    ///
+    /// # Errors
+    ///
+    /// If the conflator has all the keys that it may have, or in mode [`Sequenced`](crate::Sequenced) if the key has
+    /// its handle already.
+    pub fn handle(&self, key: &K) -> Result<KeyHandle<K, V, M, S>, HandleError>
+    where
+        K: Clone,
+    {
+        let full = |_| HandleError::Full;
+        loop {
+            let pinned = self.shared.find_or_insert(key).map_err(full)?;
+            if pinned.state() == State::Removed {
+                self.shared.revive(pinned.0).map_err(full)?;
+                continue;
+            }
+            if M::ONE_PRODUCER && !pinned.0.entry().life.own() {
+                return Err(HandleError::Owned);
+            }
+            return Ok(KeyHandle::new(Arc::clone(&self.shared), pinned));
+        }
+    }
+
+    /// Returns whether the key is there. Lock-free.
+    pub fn contains(&self, key: &K) -> bool {
+        let found = self.shared.find(key);
+        found.is_some_and(|pinned| pinned.state() == State::Live)
+    }
+
+    /// Returns what is known of a key, `None` if it is not there.
+    pub fn key_figures(&self, key: &K) -> Option<KeyFigures> {
+        let found = self.shared.find(key)?;
+        (found.state() == State::Live).then(|| self.figures_at(found.0))
+    }
+
+    /// Gives a key its own pace; false if the key is not there.
+    pub fn set_pace(&self, key: &K, pace: Pace) -> bool {
+        let found = self.shared.find(key);
+        let live = found.filter(|pinned| pinned.state() == State::Live);
+        live.map(|pinned| set_pace(pinned.0, pace)).is_some()
+    }
+}
+
+impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
+    /// Returns the number of keys, as of now.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shared.len()
+    }
+
+    /// Returns whether there is no key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns how many keys have a value that waits. Looks at every cell.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        let full = |table: &Table<K, V, M>| {
+            let entries = table.entries.iter();
+            entries.filter(|entry| entry.value.is_full()).count()
+        };
+        self.shared.tables().map(full).sum()
+    }
+
+    /// Returns the number of cells of all tables.
+    #[must_use]
+    pub fn cells(&self) -> usize {
+        self.shared.tables().map(Table::cells).sum()
+    }
+
+    /// Calls `each` for every key that is there all the time, with its figures. Looks at every cell; stops no other thread.
+    pub fn for_each(&self, mut each: impl FnMut(&K, KeyFigures)) {
+        for table in self.shared.tables() {
+            for at in 0..table.cells() {
+                let place = Place { table, at };
+                if let Some(pinned) = place.pin_live() {
+                    each(pinned.key(), self.figures_at(place));
+                }
+            }
+        }
+    }
+
+    /// Returns what became of the values so far.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.shared.ledger.read()
+    }
+
+    /// Returns whether it is closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.shared.is_closed()
+    }
+
+    /// Refuses puts from now on, and wakes all consumers; what was accepted can still be handled. Returns whether it was
+    /// open.
+    ///
+    /// A put that runs at the same time is accepted, or gets back the key's newest value that no consumer took.
+    pub fn close(&self) -> bool {
+        self.shared.close()
+    }
+
+    /// Closes, and hands every value that waits to `each`, without a handler; returns how many.
+    ///
+    /// A put or a handler that runs at the same time goes on; call it once more when they are done to see the rest of a
+    /// merging put. If `each` panics, the values it was not given yet still wait.
+    pub fn drain(&self, mut each: impl FnMut(&K, V)) -> usize {
+        struct Returned<'a, K, V, M: Mode<V>, S>(&'a Shared<K, V, M, S>, Figures);
+        impl<K, V, M: Mode<V>, S> Drop for Returned<'_, K, V, M, S> {
+            fn drop(&mut self) {
+                self.0.ledger.add_past(self.1);
+            }
+        }
+        self.close();
+        let mut spare = M::Cell::spare();
+        let mut sum = Returned(&*self.shared, Figures::default());
+        for table in self.shared.tables() {
+            for at in 0..table.cells() {
+                let place = Place { table, at };
+                if !place.entry().value.is_full() {
+                    continue;
+                }
+                let Some(pinned) = place.pin_any() else {
+                    continue;
+                };
+                if let Some(taken) = place.entry().value.take(&mut spare) {
+                    sum.1.returned += 1;
+                    sum.1.conflated += taken.conflated;
+                    each(pinned.key(), taken.value);
+                }
+            }
+        }
+        sum.1.returned as usize
+    }
+
+    /// Removes every key of which nothing was handled for the span of
+    /// [`Builder::expire_after`], and of which no value waits; returns how many.
+    ///
+    /// Looks at every cell; call it now and then. A value put at the same time is not lost: its key comes back, or, with
+    /// [`Removed::Refuse`](crate::Removed::Refuse), the value is handled and the key stays removed. Without the setting
+    /// nothing expires.
+    pub fn expire(&self) -> usize {
+        let Some(idle) = self.shared.config.idle else {
+            return 0;
+        };
+        let now = self.shared.now();
+        let mut removed = 0;
+        for table in self.shared.tables() {
+            for at in 0..table.cells() {
+                let place = Place { table, at };
+                let Some(pinned) = place.pin_live() else {
+                    continue;
+                };
+                // Relaxed: a stamp. [CC2]
+                let last = table.cold[at].last.load(Relaxed);
+                let is_idle = now.as_nanos().saturating_sub(last) >= idle.as_nanos();
+                if is_idle && !place.entry().value.is_full() && self.shared.remove(place) {
+                    removed += 1;
+                    drop(pinned);
+                    table.free(at);
+                }
+            }
+        }
+        removed
+    }
+
+    fn figures_at(&self, place: Place<'_, K, V, M>) -> KeyFigures {
+        let cold = &place.table.cold[place.at];
+        let [submitted, handled, newest, wait_max] = [&cold.puts, &cold.handled, &cold.newest, &cold.wait_max]
+                // Relaxed: figures of the moment. [CC3]
+                .map(|word| word.load(Relaxed));
+        let is_pending = place.entry().value.is_full();
+        let now = || self.shared.now().as_nanos();
+        KeyFigures {
+            submitted,
+            handled,
+            is_pending,
+            age: (is_pending && newest != 0)
+                .then(|| Nanos::from_nanos(now().saturating_sub(newest))),
+            wait_max: Nanos::from_nanos(wait_max),
+        }
+    }
+}
+
+/// Gives a key its own pace.
+pub(crate) fn set_pace<K, V, M: Mode<V>>(place: Place<'_, K, V, M>, pace: Pace) {
+    let cold = &place.table.cold[place.at];
+    // Relaxed: a setting, which the next handling takes or the one after. [CC4]
+    cold.every.store(pace.every().as_nanos(), Relaxed);
+    // Relaxed: as CC4. [CC5]
+    cold.burst.store(pace.burst(), Relaxed);
+}
+
+impl<K, V, M: Mode<V>, S> Clone for Conflator<K, V, M, S> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<K, V, M: Mode<V>, S> fmt::Debug for Conflator<K, V, M, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conflator")
+            .field("keys", &self.len())
+            .field("is_closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,564 @@
+//! The consumer's side: claim marks, run keys one at a time, wait.
+//!
+//! A consumer goes round the tables with a cursor. A lap begins where the last one ended and comes by each place once, so
+//! in a lap each key that was marked is handled once, and one that is put again behind the cursor waits for the next lap:
+//! no key starves. Each priority has a cursor of its own; the consumer claims from the highest one that has marks.
+
+use core::fmt;
+use core::ptr::NonNull;
+use core::task::Waker;
+use core::time::Duration;
+use std::hash::RandomState;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::vec::Vec;
+
+use crate::cell::{Cell, Taken};
+use crate::config::Removed;
+use crate::figures::{Block, Count};
+use crate::item::Item;
+use crate::life::{Begin, State};
+use crate::marks::Claim;
+use crate::mode::{Mode, Newest};
+use crate::primitive::sync::Arc;
+use crate::primitive::sync::atomic::{
+    Ordering::{Relaxed, SeqCst},
+    fence,
+};
+use crate::primitive::{Backoff, WaitStrategy};
+use crate::shared::{Place, Shared, Spot};
+use crate::table::{Cold, Table};
+use crate::timers::{CalendarStore, DeadlineStore, Instant};
+
+/// Keys that a consumer claims at once when it is the only one: those of a word.
+const ALONE: u32 = 64;
+
+/// Takes values and runs handlers; made by [`Conflator::consumer`](crate::Conflator::consumer), for one thread at a time.
+///
+/// With several consumers each key is run by one of them at a time, and values of a key in the order in which they were
+/// newest. Dropped, it hands on what it had claimed; forgotten (`mem::forget`), it keeps up to 64 keys and those that its
+/// pace made it defer from the others until they are put again.
+pub struct Consumer<K, V, M: Mode<V> = Newest, S = RandomState> {
+    pub(crate) shared: Arc<Shared<K, V, M, S>>,
+    spare: <M::Cell as Cell<V>>::Spare,
+    counts: Block,
+    id: u64,
+    /// One per priority.
+    laps: Vec<Lap<K, V, M>>,
+    claimed: Option<Claimed<K, V, M>>,
+    /// Keys that their pace holds back.
+    deferred: CalendarStore<Spot<K, V, M>>,
+    /// The clock at the begin of the pass, if anything needs it.
+    now: Option<Instant>,
+}
+
+/// A way once round the tables.
+struct Lap<K, V, M: Mode<V>> {
+    table: NonNull<Table<K, V, M>>,
+    from: usize,
+    /// Table and leaf bit at which the lap began.
+    start: (usize, usize),
+    has_wrapped: bool,
+    is_done: bool,
+}
+
+/// Marks that this consumer cleared and has to visit.
+struct Claimed<K, V, M: Mode<V>> {
+    priority: usize,
+    table: NonNull<Table<K, V, M>>,
+    claim: Claim,
+    /// Cells of the lowest bit that were visited; where a bit stands for several.
+    visited: usize,
+}
+
+// SAFETY: the addresses are of tables that the shared part keeps alive and may be used by any thread.
+unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Send + Sync> Send for Consumer<K, V, M, S> {}
+
+/// What a pass came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// Values that a handler took and returned from.
+    pub handled: u64,
+    /// Values whose handler panicked.
+    pub panicked: u64,
+}
+
+impl Pass {
+    /// Returns whether nothing was handled.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.handled + self.panicked == 0
+    }
+}
+
+impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
+    pub(crate) fn new(shared: Arc<Shared<K, V, M, S>>) -> Self {
+        let (counts, id) = shared.ledger.open();
+        let first = NonNull::from(shared.first());
+        let lap = || Lap {
+            table: first,
+            from: 0,
+            start: (0, 0),
+            has_wrapped: false,
+            is_done: false,
+        };
+        let laps = (0..shared.config.priorities).map(|_| lap()).collect();
+        Self {
+            shared,
+            spare: M::Cell::spare(),
+            counts,
+            id,
+            laps,
+            claimed: None,
+            deferred: CalendarStore::new(),
+            now: None,
+        }
+    }
+
+    /// Goes once round the keys that have a value, and calls the key's own handler, or `handler`, for each.
+    ///
+    /// With equal priorities and no pace, each key that is due at the start is handled once, by one consumer, and a key
+    /// that is put again behind the cursor waits for the next pass. With priorities the highest one that has values is
+    /// served first, and the pass ends when the lap of one is over that has values again.
+    ///
+    /// A handler that panics loses the value that it was given, and nothing else: the panic is counted, and the key can
+    /// be handled again. (A program built with `panic = "abort"` ends.)
+    ///
+    /// Never waits for another thread, if the handlers do not; allocates nothing, except where a pace defers more keys
+    /// than ever before. Costs what is marked, with [`Marks::Tree`](crate::Marks::Tree).
+    pub fn pass(&mut self, mut handler: impl FnMut(&K, V)) -> Pass {
+        self.begin_lap();
+        let mut pass = Pass::default();
+        while let Some((spot, value)) = self.next_run() {
+            if self.handle(spot, value, &mut handler) {
+                pass.handled += 1;
+            } else {
+                pass.panicked += 1;
+            }
+        }
+        pass
+    }
+
+    /// Takes the next value, if any key is due; the key is not run again until the item is dropped.
+    ///
+    /// The value counts as handled. Keys come in the order of the passes; the key's own handler is not called.
+    pub fn try_next(&mut self) -> Option<Item<'_, K, V, M, S>> {
+        let (spot, value) = self.take_next()?;
+        Some(Item::new(&self.shared, spot, value))
+    }
+
+    /// Takes the next value of this lap or a new one; the caller runs its key.
+    pub(crate) fn take_next(&mut self) -> Option<(Spot<K, V, M>, V)> {
+        let mut is_new = false;
+        loop {
+            if let Some(run) = self.next_run() {
+                self.counts.add(Count::Handled, 1);
+                return Some(run);
+            }
+            if is_new {
+                return None;
+            }
+            self.begin_lap();
+            is_new = true;
+        }
+    }
+
+    /// Handles values until the conflator is closed and nothing waits that this consumer could take; returns what it came
+    /// to. Blocking while nothing is due.
+    ///
+    /// For a plain busy spin, call [`pass`](Self::pass) in a loop of your own.
+    pub fn run(&mut self, strategy: WaitStrategy, mut handler: impl FnMut(&K, V)) -> Pass {
+        let mut sum = Pass::default();
+        loop {
+            let pass = self.pass(&mut handler);
+            sum.handled += pass.handled;
+            sum.panicked += pass.panicked;
+            if pass.is_empty() && !self.wait(strategy) {
+                return sum;
+            }
+        }
+    }
+
+    /// Waits until a pass may find something; returns `false` when the conflator is closed and nothing waits that this
+    /// consumer could take. Blocking.
+    ///
+    /// It returns `true` too early now and then: other consumers may be quicker.
+    pub fn wait(&mut self, strategy: WaitStrategy) -> bool {
+        let backoff = Backoff::new();
+        loop {
+            if self.claimed.is_some() || self.shared.is_dirty() {
+                return true;
+            }
+            // Before the look at what waits, so that a close after it ends the sleep.
+            let was_closed = self.shared.is_closed();
+            if self.is_finished() {
+                return false;
+            }
+            let due = self.next_deadline();
+            let span = due.map(|due| due.saturating_since(self.shared.now()));
+            if span.is_some_and(|span| span.as_nanos() == 0) {
+                return true;
+            }
+            if strategy.is_awake(&backoff) {
+                backoff.snooze();
+                continue;
+            }
+            let span = span.map(|span| Duration::from_nanos(span.as_nanos()));
+            self.shared.sleep(was_closed, span);
+        }
+    }
+
+    /// Returns whether the conflator is closed and nothing waits that this consumer could take.
+    ///
+    /// Values that other consumers have claimed or that a producer is merging may still be handled.
+    pub fn is_finished(&self) -> bool {
+        if !self.shared.is_closed() || self.claimed.is_some() || !self.deferred.is_empty() {
+            return false;
+        }
+        // SeqCst: of this and the fence of a put, one is first: the put sees the close and takes its value back, or its
+        // mark is seen here. [CX1]
+        fence(SeqCst);
+        !self.shared.is_dirty()
+    }
+
+    /// Returns when the first of the keys may be due that their pace made this consumer defer; `None` if there is none.
+    /// For callers that do not wait in [`wait`](Self::wait): event loops and tasks.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.deferred.next_deadline()
+    }
+
+    /// Has `waker` called when a value is put or the conflator closes; `false` if that is so now, and then it is not
+    /// called.
+    ///
+    /// It is called once, from the thread that puts or closes, and must not block it; its panics are swallowed. Armed
+    /// again before that it is replaced. With several consumers one waker is called per put. The way into an event loop:
+    ///
+    /// ```
+    /// use std::sync::{Arc, mpsc};
+    /// use std::task::{Wake, Waker};
+    ///
+    /// struct Nudge(mpsc::Sender<()>); // In a program: a write to the loop's eventfd.
+    /// impl Wake for Nudge {
+    ///     fn wake(self: Arc<Self>) {
+    ///         let _ = self.0.send(());
+    ///     }
+    /// }
+    ///
+    /// let levels = rast_conflate::Conflator::<u32, f64>::new();
+    /// let mut consumer = levels.consumer().unwrap();
+    /// let (sender, events) = mpsc::channel();
+    /// let waker = Waker::from(Arc::new(Nudge(sender)));
+    ///
+    /// assert!(consumer.arm(&waker));
+    /// levels.producer().put_key(&7, 0.5).unwrap();
+    /// events.recv().unwrap(); // The loop wakes,
+    /// assert_eq!(consumer.pass(|_, _| {}).handled, 1); // and looks.
+    /// ```
+    #[must_use = "false: the waker is not armed, something is due now"]
+    pub fn arm(&mut self, waker: &Waker) -> bool {
+        self.claimed.is_none() && self.shared.arm(self.id, waker)
+    }
+
+    /// Begins a lap in each priority, and gives deferred keys back that are due.
+    fn begin_lap(&mut self) {
+        let config = &self.shared.config;
+        self.now = (config.idle.is_some() || config.key_figures).then(|| self.shared.now());
+        for lap in &mut self.laps {
+            // SAFETY: 1: a lap holds tables of this conflator alone.
+            let table = unsafe { self.shared.table(lap.table) };
+            lap.start = (table.index, lap.from);
+            lap.has_wrapped = false;
+            lap.is_done = false;
+        }
+        if !self.deferred.is_empty() {
+            self.end_deferrals(self.shared.now());
+        }
+    }
+
+    fn end_deferrals(&mut self, now: Instant) {
+        while let Some(due) = self.deferred.pop_due(now) {
+            let place = due.value.place(&self.shared);
+            let life = &place.entry().life;
+            life.undefer();
+            self.shared.mark_again(place);
+            life.unpin();
+        }
+    }
+
+    /// Returns the next cell of the lap whose mark this consumer has cleared.
+    #[inline]
+    fn next_cell(&mut self) -> Option<Spot<K, V, M>> {
+        loop {
+            if let Some(claimed) = &mut self.claimed {
+                // SAFETY: 1: a claim holds a table of this conflator.
+                let table = unsafe { self.shared.table(claimed.table) };
+                let shift = table.marks[claimed.priority].shift();
+                let bit = claimed.claim.first + claimed.claim.bits.trailing_zeros() as usize;
+                let spot = Spot {
+                    table: claimed.table,
+                    at: (bit << shift) + claimed.visited,
+                };
+                claimed.visited += 1;
+                if claimed.visited == 1 << shift {
+                    claimed.visited = 0;
+                    claimed.claim.bits &= claimed.claim.bits - 1;
+                    if claimed.claim.bits == 0 {
+                        self.claimed = None;
+                    }
+                }
+                return Some(spot);
+            }
+            if !self.claim() {
+                return None;
+            }
+        }
+    }
+
+    /// Claims marks of the highest priority that has some; false at the end of a lap.
+    fn claim(&mut self) -> bool {
+        for priority in (0..self.laps.len()).rev() {
+            if !self.shared.is_dirty_at(priority) {
+                continue;
+            }
+            if self.claim_at(priority) {
+                return true;
+            }
+            if self.shared.is_dirty_at(priority) {
+                return false;
+            }
+        }
+        false
+    }
+
+    fn claim_at(&mut self, priority: usize) -> bool {
+        let shared = &*self.shared;
+        let lap = &mut self.laps[priority];
+        // Relaxed: a hint; a consumer more or less changes how many are claimed at once. [CX2]
+        let limit = match shared.consumers.load(Relaxed) {
+            0 | 1 => ALONE,
+            _ => shared.config.batch,
+        };
+        while !lap.is_done {
+            // SAFETY: 1: a lap holds tables of this conflator alone.
+            let table = unsafe { shared.table(lap.table) };
+            let is_last = lap.has_wrapped && table.index == lap.start.0;
+            let end = if is_last { lap.start.1 } else { usize::MAX };
+            if shared.may_have(priority, table.index) {
+                let marks = &table.marks[priority];
+                if let Some(claim) = marks.claim(lap.from, end, limit) {
+                    lap.from = claim.first + 64 - claim.bits.leading_zeros() as usize;
+                    self.claimed = Some(Claimed {
+                        priority,
+                        table: lap.table,
+                        claim,
+                        visited: 0,
+                    });
+                    return true;
+                }
+                shared.clear_top(priority, table);
+            }
+            if is_last {
+                lap.is_done = true;
+                break;
+            }
+            let next = table.next();
+            lap.has_wrapped |= next.is_none();
+            lap.table = NonNull::from(next.unwrap_or(shared.first()));
+            lap.from = 0;
+        }
+        false
+    }
+
+    /// Returns the next key of the lap that is due, and its value; the caller runs the key.
+    #[inline]
+    fn next_run(&mut self) -> Option<(Spot<K, V, M>, V)> {
+        loop {
+            let spot = self.next_cell()?;
+            if let Some(value) = self.take(spot) {
+                return Some((spot, value));
+            }
+        }
+    }
+
+    /// Runs the key of a cell whose mark was cleared, if it is due and has a value.
+    #[inline]
+    fn take(&mut self, spot: Spot<K, V, M>) -> Option<V> {
+        let shared = &*self.shared;
+        let place = spot.place(shared);
+        let (entry, cold) = (place.entry(), &place.table.cold[place.at]);
+        // A value that comes after this look brings its mark.
+        if !entry.value.is_full() {
+            return None;
+        }
+        let Begin::Runs(state) = entry.life.begin_run() else {
+            return None;
+        };
+        // Relaxed: a setting. [CX3]
+        let every = cold.every.load(Relaxed);
+        if every != 0
+            && let Err(at) = admit(cold, every, shared.now())
+        {
+            self.deferred.insert(at, spot);
+            entry.life.defer();
+            return None;
+        }
+        let Some(Taken { value, conflated }) = entry.value.take(&mut self.spare) else {
+            shared.end_run(place);
+            return None;
+        };
+        if conflated != 0 {
+            self.counts.add(Count::Conflated, conflated);
+        }
+        if state == State::Removed && shared.config.removed == Removed::Insert {
+            // Where there is no room for it the value is handled all the same.
+            let _ = shared.revive(place);
+        }
+        // Relaxed: figures, written by the one that runs the key, here and below. [CX4]
+        let handled = cold.handled.load(Relaxed);
+        // Relaxed: as CX4. [CX5]
+        cold.handled.store(handled + 1, Relaxed);
+        if let Some(now) = self.now {
+            // Relaxed: as CX4. [CX6]
+            cold.last.store(now.as_nanos(), Relaxed);
+            if shared.config.key_figures {
+                shared.note_wait(cold);
+            }
+        }
+        Some(value)
+    }
+
+    /// Calls the handler of a key that this consumer runs; false if it panicked.
+    #[inline]
+    fn handle(&mut self, spot: Spot<K, V, M>, value: V, handler: &mut impl FnMut(&K, V)) -> bool {
+        let place = spot.place(&self.shared);
+        // SAFETY: 1: this consumer runs the cell, which had a key when the run began.
+        let key = unsafe { place.entry().key() };
+        let cold = &place.table.cold[place.at];
+        // Relaxed: a hint; the handler itself is under its lock. [CX7]
+        let has_own = cold.has_handler.load(Relaxed) != 0;
+        let outcome = if has_own {
+            handle_own(key, value, cold, handler)
+        } else {
+            contain(|| handler(key, value))
+        };
+        self.shared.end_run(place);
+        let count = if outcome {
+            Count::Handled
+        } else {
+            Count::Panicked
+        };
+        self.counts.add(count, 1);
+        outcome
+    }
+}
+
+/// Runs user code; false if it panicked.
+fn contain(call: impl FnOnce()) -> bool {
+    let outcome = catch_unwind(AssertUnwindSafe(call));
+    outcome.map_err(drop_contained).is_ok()
+}
+
+/// Drops what user code left, which may panic once more.
+#[cold]
+fn drop_contained<T>(value: T) {
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        // A payload whose drop panics is left alone.
+        core::mem::forget(second);
+    }
+}
+
+/// Calls the key's own handler, which no lock is held for.
+#[cold]
+fn handle_own<K, V>(key: &K, value: V, cold: &Cold<K, V>, handler: &mut impl FnMut(&K, V)) -> bool {
+    let (own, version) = {
+        let mut slot = cold.handler.lock();
+        (slot.handler.take(), slot.version)
+    };
+    let Some(mut own) = own else {
+        return contain(|| handler(key, value));
+    };
+    let outcome = contain(|| own(key, value));
+    let mut own = Some(own);
+    {
+        let mut slot = cold.handler.lock();
+        if slot.version == version {
+            slot.handler = own.take();
+        }
+    }
+    // It was replaced meanwhile.
+    drop_contained(own);
+    outcome
+}
+
+/// Lets one handling of a paced key through, or says when the next one may come.
+///
+/// A token bucket kept as one time: `due`, at which the next handling would come at an even pace. `burst` handlings may
+/// come so much before.
+fn admit<K, V>(cold: &Cold<K, V>, every: u64, now: Instant) -> Result<(), Instant> {
+    let now = now.as_nanos();
+    // Relaxed: a setting. [CX8]
+    let burst = cold.burst.load(Relaxed);
+    // Relaxed: written by the one that runs the key; runs follow each other. [CX9]
+    let due = cold.due.load(Relaxed);
+    let at = due.saturating_sub(every.saturating_mul(burst.saturating_sub(1)));
+    if at > now {
+        // The last instant means never.
+        return Err(Instant::from_nanos(at.min(u64::MAX - 1)));
+    }
+    // Relaxed: as CX9. [CX10]
+    cold.due.store(due.max(now).saturating_add(every), Relaxed);
+    Ok(())
+}
+
+impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
+    /// Ends the run of a key, and marks it again if it was met meanwhile.
+    #[inline]
+    pub(crate) fn end_run(&self, place: Place<'_, K, V, M>) {
+        let life = &place.entry().life;
+        if life.end_run() {
+            self.mark_again(place);
+        }
+        if life.state() == State::Removed {
+            place.table.free(place.at);
+        }
+    }
+
+    /// Notes how long the value waited that was just taken.
+    #[cold]
+    fn note_wait(&self, cold: &Cold<K, V>) {
+        // Relaxed: a figure of the moment. [CX11]
+        let oldest = cold.oldest.swap(0, Relaxed);
+        if oldest != 0 {
+            let wait = self.now().as_nanos().saturating_sub(oldest);
+            // Relaxed: as CX11. [CX12]
+            cold.wait_max.fetch_max(wait, Relaxed);
+        }
+    }
+}
+
+impl<K, V, M: Mode<V>, S> Drop for Consumer<K, V, M, S> {
+    fn drop(&mut self) {
+        // Deadlines lie before the last instant, which means never.
+        self.end_deferrals(Instant::MAX);
+        if let Some(claimed) = self.claimed.take() {
+            // SAFETY: 1: a claim holds a table of this conflator.
+            let table = unsafe { self.shared.table(claimed.table) };
+            self.shared
+                .give_back(claimed.priority, table, claimed.claim);
+        }
+        // Relaxed: a count. [CX13]
+        self.shared.consumers.fetch_sub(1, Relaxed);
+        self.shared.ledger.close(&self.counts);
+        if !self.shared.disarm(self.id) && self.shared.is_dirty() {
+            // A wake-up that was for this consumer goes to another.
+            self.shared.wake();
+        }
+    }
+}
+
+impl<K, V, M: Mode<V>, S> fmt::Debug for Consumer<K, V, M, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("deferred", &self.deferred.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,77 @@
+//! Why something was refused; what was refused comes back.
+
+use core::error::Error;
+use core::fmt;
+
+/// A put that was refused, with its value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum PutError<V> {
+    /// The conflator is closed. If it closed during the put, the value is the key's newest one that no consumer took,
+    /// which another producer may have put meanwhile.
+    Closed(V),
+    /// The key is new, or was removed, and the conflator has all the keys that it may have.
+    Full(V),
+    /// The key of the handle was removed, and the conflator refuses such handles.
+    Removed(V),
+}
+
+/// A handle that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandleError {
+    /// The conflator has all the keys that it may have.
+    Full,
+    /// The key has its only handle already; in mode [`Sequenced`](crate::Sequenced).
+    Owned,
+}
+
+/// A consumer that was refused: the conflator has as many as it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyConsumers;
+
+impl<V> PutError<V> {
+    /// Returns the value.
+    pub fn into_value(self) -> V {
+        match self {
+            Self::Closed(value) | Self::Full(value) | Self::Removed(value) => value,
+        }
+    }
+}
+
+impl<V> fmt::Debug for PutError<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed(_) => "Closed(..)",
+            Self::Full(_) => "Full(..)",
+            Self::Removed(_) => "Removed(..)",
+        })
+    }
+}
+
+impl<V> fmt::Display for PutError<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed(_) => "the conflator is closed",
+            Self::Full(_) => "the conflator has all the keys that it may have",
+            Self::Removed(_) => "the key of the handle was removed",
+        })
+    }
+}
+
+impl fmt::Display for HandleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the conflator has all the keys that it may have",
+            Self::Owned => "the key has its only handle already",
+        })
+    }
+}
+
+impl fmt::Display for TooManyConsumers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the conflator has as many consumers as it may have")
+    }
+}
+
+impl<V> Error for PutError<V> {}
+impl Error for HandleError {}
+impl Error for TooManyConsumers {}

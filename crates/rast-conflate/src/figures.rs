@@ -1,0 +1,203 @@
+//! What is counted: in all, by the threads that do it, and per key.
+//!
+//! Each producer and consumer counts in a block of its own, by plain stores; a reader adds the blocks up. A block whose
+//! owner is gone is added to the past under the lock.
+
+use std::vec::Vec;
+
+use crate::primitive::CachePadded;
+use crate::primitive::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::primitive::sync::{Arc, Mutex};
+use crate::timers::Nanos;
+
+/// What became of the values that were put.
+///
+/// With nothing pending and no call under way,
+/// `submitted == handled + conflated + panicked + returned`.
+///
+/// ```
+/// let conflator = rast_conflate::Conflator::<&str, u32>::new();
+/// let mut producer = conflator.producer();
+/// for value in 0..10 {
+///     producer.put_key(&"key", value).unwrap();
+/// }
+/// conflator.consumer().unwrap().pass(|_, value| assert_eq!(value, 9));
+/// let figures = conflator.figures();
+/// assert_eq!((figures.submitted, figures.handled, figures.conflated), (10, 1, 9));
+/// assert_eq!(figures.conflation(), Some(10.0));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Values that reached their cell.
+    pub submitted: u64,
+    /// Values that a handler took and returned from, or that were taken as items.
+    pub handled: u64,
+    /// Values that a newer one replaced or was merged with.
+    pub conflated: u64,
+    /// Values whose handler panicked.
+    pub panicked: u64,
+    /// Values that were handed back: by a removal, by a drain, or to a put that met a close.
+    pub returned: u64,
+}
+
+/// What is known of one key; see [`Conflator::key_figures`](crate::Conflator::key_figures).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyFigures {
+    /// Values put under the key. Needs [`Builder::key_figures`](crate::Builder::key_figures).
+    pub submitted: u64,
+    /// Values of the key that were handled or whose handler panicked.
+    pub handled: u64,
+    /// Whether a value waits.
+    pub is_pending: bool,
+    /// The age of the newest value, if one waits. Needs [`Builder::key_figures`](crate::Builder::key_figures).
+    pub age: Option<Nanos>,
+    /// The longest time from the first put that found the cell empty to the take. Needs
+    /// [`Builder::key_figures`](crate::Builder::key_figures); a put that meets the take may count from its own time.
+    pub wait_max: Nanos,
+}
+
+impl Figures {
+    /// Returns how many values were submitted for each that was handled, `None` before the first.
+    #[must_use]
+    pub fn conflation(&self) -> Option<f64> {
+        (self.handled > 0).then(|| self.submitted as f64 / self.handled as f64)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.submitted += other.submitted;
+        self.handled += other.handled;
+        self.conflated += other.conflated;
+        self.panicked += other.panicked;
+        self.returned += other.returned;
+    }
+}
+
+impl KeyFigures {
+    /// Returns how many values were submitted for each that was handled, `None` before the first.
+    #[must_use]
+    pub fn conflation(&self) -> Option<f64> {
+        (self.handled > 0).then(|| self.submitted as f64 / self.handled as f64)
+    }
+}
+
+/// The counts of one producer or consumer.
+pub(crate) struct Counts {
+    submitted: AtomicU64,
+    handled: AtomicU64,
+    conflated: AtomicU64,
+    panicked: AtomicU64,
+    returned: AtomicU64,
+}
+
+/// What the owner of a block may count.
+#[derive(Clone, Copy)]
+pub(crate) enum Count {
+    Submitted,
+    Handled,
+    Conflated,
+    Panicked,
+    Returned,
+}
+
+impl Counts {
+    fn new() -> Self {
+        Self {
+            submitted: AtomicU64::new(0),
+            handled: AtomicU64::new(0),
+            conflated: AtomicU64::new(0),
+            panicked: AtomicU64::new(0),
+            returned: AtomicU64::new(0),
+        }
+    }
+
+    fn word(&self, count: Count) -> &AtomicU64 {
+        match count {
+            Count::Submitted => &self.submitted,
+            Count::Handled => &self.handled,
+            Count::Conflated => &self.conflated,
+            Count::Panicked => &self.panicked,
+            Count::Returned => &self.returned,
+        }
+    }
+
+    /// Adds to a count. By the owner alone.
+    #[inline(always)]
+    pub(crate) fn add(&self, count: Count, number: u64) {
+        let word = self.word(count);
+        // Relaxed: the owner is the only one that writes. [CF1]
+        let old = word.load(Relaxed);
+        // Relaxed: a figure; with no call under way its reader has synchronised with the owner. [CF2]
+        word.store(old + number, Relaxed);
+    }
+
+    fn read(&self) -> Figures {
+        // Relaxed: as CF2. [CF3]
+        let [handled, conflated, panicked, returned] = [
+            &self.handled,
+            &self.conflated,
+            &self.panicked,
+            &self.returned,
+        ]
+        .map(|word| word.load(Relaxed));
+        Figures {
+            handled,
+            conflated,
+            panicked,
+            returned,
+            // Relaxed: as CF2. [CF4]
+            submitted: self.submitted.load(Relaxed),
+        }
+    }
+}
+
+pub(crate) type Block = Arc<CachePadded<Counts>>;
+
+/// All blocks.
+pub(crate) struct Ledger(Mutex<Books>);
+
+struct Books {
+    past: Figures,
+    blocks: Vec<Block>,
+    next_id: u64,
+}
+
+impl Ledger {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Books {
+            past: Figures::default(),
+            blocks: Vec::new(),
+            next_id: 0,
+        }))
+    }
+
+    /// Opens a block for a producer or a consumer, and a number for it.
+    pub(crate) fn open(&self) -> (Block, u64) {
+        let block = Arc::new(CachePadded::new(Counts::new()));
+        let mut books = self.0.lock();
+        books.blocks.push(Arc::clone(&block));
+        books.next_id += 1;
+        (block, books.next_id)
+    }
+
+    /// Adds a block to the past; its owner counts no more in it.
+    pub(crate) fn close(&self, block: &Block) {
+        let mut books = self.0.lock();
+        let Some(at) = books.blocks.iter().position(|b| Arc::ptr_eq(b, block)) else {
+            return;
+        };
+        let closed = books.blocks.swap_remove(at);
+        books.past.add(closed.read());
+    }
+
+    /// Counts values that were handed back outside of any block.
+    pub(crate) fn add_past(&self, figures: Figures) {
+        self.0.lock().past.add(figures);
+    }
+
+    pub(crate) fn read(&self) -> Figures {
+        let books = self.0.lock();
+        let mut sum = books.past;
+        books.blocks.iter().for_each(|block| sum.add(block.read()));
+        sum
+    }
+}

@@ -1,0 +1,157 @@
+//! The handle of one key: its place in the table, pinned, so that a put hashes nothing.
+
+use core::cell::Cell;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use std::hash::RandomState;
+
+use crate::config::Pace;
+use crate::conflator::set_pace;
+use crate::life::State;
+use crate::mode::{ManyProducers, Mode, Newest};
+use crate::primitive::sync::Arc;
+use crate::primitive::sync::atomic::Ordering::Relaxed;
+use crate::shared::{Pinned, Place, Shared};
+use crate::table::{KeyHandler, Table};
+
+/// A key's place in a conflator; made by [`Conflator::handle`](crate::Conflator::handle).
+///
+/// It can be sent to another thread, and belongs to one at a time; where a key may have several producers it can be cloned,
+/// which costs an atomic addition or two. While a key has a handle, its cell is given to no other key, removed or not.
+pub struct KeyHandle<K, V, M: Mode<V> = Newest, S = RandomState> {
+    pub(crate) shared: Arc<Shared<K, V, M, S>>,
+    table: NonNull<Table<K, V, M>>,
+    at: usize,
+    /// Not `Sync`: two threads with one handle would be two producers.
+    _one_thread: PhantomData<Cell<()>>,
+}
+
+// SAFETY: it is a reference to the shared tables and a pin, both of which may be given up by any thread.
+unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Send + Sync> Send for KeyHandle<K, V, M, S> {}
+
+impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
+    /// Makes a handle of the pin.
+    pub(crate) fn new(shared: Arc<Shared<K, V, M, S>>, pinned: Pinned<'_, K, V, M>) -> Self {
+        let place = pinned.keep();
+        let (table, at) = (NonNull::from(place.table), place.at);
+        Self {
+            shared,
+            table,
+            at,
+            _one_thread: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn place(&self) -> Place<'_, K, V, M> {
+        // SAFETY: 1: the handle was made with a table of its conflator.
+        let table = unsafe { self.shared.table(self.table) };
+        Place { table, at: self.at }
+    }
+
+    /// Returns the key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        // SAFETY: 1: the handle has a pin on the cell, which had the key when it was pinned.
+        unsafe { self.place().entry().key() }
+    }
+
+    /// Returns whether the key is in the conflator: not removed since the handle was made.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.place().entry().life.state() == State::Live
+    }
+
+    /// Gives the key its own pace.
+    pub fn set_pace(&self, pace: Pace) {
+        set_pace(self.place(), pace);
+    }
+
+    /// Returns the key's pace.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        let cold = &self.place().table.cold[self.at];
+        // Relaxed: settings. [CH1]
+        let [every, burst] = [&cold.every, &cold.burst].map(|word| word.load(Relaxed));
+        Pace::from_words(every, burst)
+    }
+
+    /// Gives the key a priority, 0 the least urgent; a value that waits now is handled by the old one or the new one.
+    ///
+    /// # Panics
+    ///
+    /// If the conflator has no such priority.
+    pub fn set_priority(&self, priority: usize) {
+        let priorities = self.shared.config.priorities;
+        assert!(
+            priority < priorities,
+            "priority {priority} of a conflator that has {priorities}"
+        );
+        let word = &self.place().entry().priority;
+        // Relaxed: any priority that the key had will do. [CH2]
+        word.store(priority, Relaxed);
+    }
+
+    /// Returns the key's priority.
+    #[must_use]
+    pub fn priority(&self) -> usize {
+        // Relaxed: a setting. [CH3]
+        self.place().entry().priority.load(Relaxed)
+    }
+
+    /// Gives the key a handler of its own, which [`Consumer::pass`](crate::Consumer::pass) calls in place of the one it
+    /// is given; `None` takes it away.
+    ///
+    /// It is called by one consumer at a time. One that runs now ends its call, and is dropped then if it was replaced.
+    /// It goes with the key when that is removed. Blocking for an instant.
+    pub fn set_handler(&self, handler: Option<KeyHandler<K, V>>) {
+        let cold = &self.place().table.cold[self.at];
+        let has = usize::from(handler.is_some());
+        let old = {
+            let mut slot = cold.handler.lock();
+            slot.version += 1;
+            // Relaxed: once it is seen, handlings look under the lock. [CH4]
+            cold.has_handler.store(has, Relaxed);
+            core::mem::replace(&mut slot.handler, handler)
+        };
+        drop(old);
+    }
+
+    /// Returns whether the key has a handler of its own.
+    #[must_use]
+    pub fn has_handler(&self) -> bool {
+        // Relaxed: as CH4. [CH5]
+        self.place().table.cold[self.at].has_handler.load(Relaxed) != 0
+    }
+}
+
+impl<K, V, M: ManyProducers<V>, S> Clone for KeyHandle<K, V, M, S> {
+    fn clone(&self) -> Self {
+        let pinned = self.place().pin_any();
+        let pinned = pinned.expect("a cell with a handle has a key");
+        Self::new(Arc::clone(&self.shared), pinned)
+    }
+}
+
+impl<K, V, M: Mode<V>, S> Drop for KeyHandle<K, V, M, S> {
+    fn drop(&mut self) {
+        let place = self.place();
+        let life = &place.entry().life;
+        if M::ONE_PRODUCER {
+            life.disown();
+        }
+        let is_removed = life.state() == State::Removed;
+        life.unpin();
+        if is_removed {
+            // The last of the handles frees the cell for another key.
+            place.table.free(self.at);
+        }
+    }
+}
+
+impl<K: fmt::Debug, V, M: Mode<V>, S> fmt::Debug for KeyHandle<K, V, M, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("KeyHandle").field(self.key()).finish()
+    }
+}

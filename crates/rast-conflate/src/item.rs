@@ -1,0 +1,120 @@
+//! A value that was taken while its key stays claimed.
+
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+
+use crate::mode::Mode;
+#[cfg(feature = "async")]
+use crate::primitive::sync::Arc;
+use crate::shared::{Shared, Spot};
+
+/// A value taken by [`Consumer::try_next`](crate::Consumer::try_next); its key is not run again until it is dropped.
+///
+/// Forgotten (`mem::forget`), it keeps its key from being run for ever.
+pub struct Item<'a, K, V, M: Mode<V>, S> {
+    shared: &'a Shared<K, V, M, S>,
+    spot: Spot<K, V, M>,
+    /// Until it is moved out.
+    value: Option<V>,
+}
+
+/// A value given by a [`Stream`](crate::Stream); its key is not run again until it is dropped.
+///
+/// Forgotten (`mem::forget`), it keeps its key from being run for ever.
+#[cfg(feature = "async")]
+pub struct OwnedItem<K, V, M: Mode<V>, S> {
+    shared: Arc<Shared<K, V, M, S>>,
+    spot: Spot<K, V, M>,
+    /// Until it is moved out.
+    value: Option<V>,
+}
+
+// SAFETY: the key is shared and the value sent; the claim of the key may be given up by any thread.
+unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Sync> Send for Item<'_, K, V, M, S> {}
+// SAFETY: sharing it shares the key and the value.
+unsafe impl<K: Send + Sync, V: Send + Sync, M: Mode<V>, S: Sync> Sync for Item<'_, K, V, M, S> {}
+#[cfg(feature = "async")]
+// SAFETY: as for an item.
+unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Send + Sync> Send for OwnedItem<K, V, M, S> {}
+#[cfg(feature = "async")]
+// SAFETY: as for an item.
+unsafe impl<K: Send + Sync, V: Send + Sync, M: Mode<V>, S: Send + Sync> Sync
+    for OwnedItem<K, V, M, S>
+{
+}
+
+impl<'a, K, V, M: Mode<V>, S> Item<'a, K, V, M, S> {
+    pub(crate) fn new(shared: &'a Shared<K, V, M, S>, spot: Spot<K, V, M>, value: V) -> Self {
+        Self {
+            shared,
+            spot,
+            value: Some(value),
+        }
+    }
+}
+
+#[cfg(feature = "async")]
+impl<K, V, M: Mode<V>, S> OwnedItem<K, V, M, S> {
+    pub(crate) fn new(shared: Arc<Shared<K, V, M, S>>, spot: Spot<K, V, M>, value: V) -> Self {
+        Self {
+            shared,
+            spot,
+            value: Some(value),
+        }
+    }
+}
+
+macro_rules! items {
+    ($($(#[$cfg:meta])? [$($a:lifetime)?] $item:ty;)*) => {$(
+        $(#[$cfg])?
+        impl<$($a,)? K, V, M: Mode<V>, S> $item {
+            /// Returns the key.
+            #[must_use]
+            pub fn key(&self) -> &K {
+                let entry = self.spot.place(&self.shared).entry();
+                // SAFETY: 1: the item runs the cell, which had a key when the run began.
+                unsafe { entry.key() }
+            }
+
+            /// Returns the value, and ends the claim of the key.
+            #[must_use]
+            pub fn into_value(mut self) -> V {
+                self.value.take().expect("an item has its value until it is moved out")
+            }
+        }
+
+        $(#[$cfg])?
+        impl<$($a,)? K, V, M: Mode<V>, S> Deref for $item {
+            type Target = V;
+            fn deref(&self) -> &V {
+                self.value.as_ref().expect("an item has its value until it is moved out")
+            }
+        }
+
+        $(#[$cfg])?
+        impl<$($a,)? K, V, M: Mode<V>, S> DerefMut for $item {
+            fn deref_mut(&mut self) -> &mut V {
+                self.value.as_mut().expect("an item has its value until it is moved out")
+            }
+        }
+
+        $(#[$cfg])?
+        impl<$($a,)? K, V, M: Mode<V>, S> Drop for $item {
+            fn drop(&mut self) {
+                // Before the value, whose drop may panic.
+                self.shared.end_run(self.spot.place(&self.shared));
+            }
+        }
+
+        $(#[$cfg])?
+        impl<$($a,)? K: fmt::Debug, V: fmt::Debug, M: Mode<V>, S> fmt::Debug for $item {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_tuple("Item").field(self.key()).field(&self.value).finish()
+            }
+        }
+    )*};
+}
+items! {
+    ['a] Item<'a, K, V, M, S>;
+    #[cfg(feature = "async")] [] OwnedItem<K, V, M, S>;
+}

@@ -1,0 +1,154 @@
+//! A keyed conflating executor: of all values put under a key, only the newest one is kept and handled.
+//!
+//! Producers put values under keys, from any number of threads; consumers hand the newest value of each key to handlers.
+//! A value that no consumer took before the next one came is replaced, and dropped by the producer that replaced it.
+//!
+//! # What is here
+//!
+//! | item | for |
+//! | --- | --- |
+//! | [`Conflator`], [`Builder`] | the whole: keys, figures, `close`, `drain` |
+//! | [`Producer`], [`KeyHandle`] | putting; by handle nothing is hashed |
+//! | [`Consumer`], [`Item`] | handling: `pass`, `run`, `try_next` |
+//! | [`Newest`], [`InPlace`], [`Sequenced`], [`Sum`], [`Least`], [`Greatest`], [`Merged`] | what two values of a key become |
+//! | [`Marks`], [`Growth`], [`Removed`], [`Pace`] | settings |
+//! | `Stream` (feature `async`) | values in tasks |
+//!
+//! # When to use it, and when not
+//!
+//! Use it where updates come faster than they can be handled and only the newest per key matters: quotes, positions, sensor
+//! readings, cache invalidations. Where every value counts, take a queue. For one key, a watch channel is simpler.
+//!
+//! # Example
+//!
+//! ```
+//! use rast_conflate::primitive::WaitStrategy;
+//! use rast_conflate::Conflator;
+//! use std::thread;
+//!
+//! let positions = Conflator::<u32, (f64, f64)>::new();
+//! let consumers: Vec<_> = (0..2)
+//!     .map(|_| {
+//!         let mut consumer = positions.consumer().unwrap();
+//!         thread::spawn(move || {
+//!             consumer.run(WaitStrategy::Adaptive, |ship, (x, y)| {
+//!                 println!("ship {ship} is at {x}, {y}");
+//!             })
+//!         })
+//!     })
+//!     .collect();
+//!
+//! let mut producer = positions.producer();
+//! let ships: Vec<_> = (0..10).map(|ship| positions.handle(&ship).unwrap()).collect();
+//! for minute in 0..1000 {
+//!     for ship in &ships {
+//!         producer.put(ship, (f64::from(minute), f64::from(*ship.key()))).unwrap();
+//!     }
+//! }
+//! positions.close();
+//! for consumer in consumers {
+//!     consumer.join().unwrap();
+//! }
+//! let figures = positions.figures();
+//! assert_eq!(figures.submitted, 10_000);
+//! assert_eq!(figures.handled + figures.conflated, 10_000);
+//! ```
+//!
+//! # Guarantees
+//!
+//! - The last value of a key is handled, and never an older one after a newer one.
+//! - A key is handled by one consumer at a time.
+//! - In a pass each key is handled at most once, and each key that was due at its begin is: no key starves.
+//! - Every accepted value is handled, conflated, panicked or returned, and counted as such ([`Figures`]).
+//! - A put by the handle of a key that is there is wait-free in all modes but [`Merged`], which is lock-free, and
+//!   [`Least`] and [`Greatest`], which are as wait-free as the processor's `fetch_max`. It allocates nothing; a system call
+//!   is made only to wake a consumer that sleeps. A stopped producer delays no value but its own.
+//! - Inserting a key, growing and removing are lock-free; sleeping and waking take a lock.
+//! - A panic of a handler is contained and counted; a panic of a merge function or of a value's drop goes to the caller of
+//!   the put; neither harms the conflator.
+//!
+//! # Memory
+//!
+//! A cell takes some 170 bytes beside its key, there are two to twelve cells per key, and in mode [`Newest`] a key has a
+//! node of its value's size. Tables are freed with the conflator.
+//!
+//! # Features and platforms
+//!
+//! - `std` (default): everything; without it the crate is empty.
+//! - `async`: `Stream`; brings `futures-core`.
+//!
+//! Runs wherever `rast-primitive` does with threads. How it works, with the arguments, is described in
+//! `docs/algorithms/conflate.md`.
+#![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "std")]
+extern crate std;
+
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub mod cell;
+#[cfg(feature = "std")]
+mod mode;
+
+#[cfg(feature = "std")]
+mod life;
+#[cfg(feature = "std")]
+mod marks;
+#[cfg(feature = "std")]
+mod table;
+
+#[cfg(feature = "std")]
+mod config;
+#[cfg(feature = "std")]
+mod error;
+#[cfg(feature = "std")]
+mod figures;
+#[cfg(feature = "std")]
+mod shared;
+
+#[cfg(feature = "std")]
+mod conflator;
+#[cfg(feature = "std")]
+mod consumer;
+#[cfg(feature = "std")]
+mod handle;
+#[cfg(feature = "std")]
+mod item;
+#[cfg(feature = "std")]
+mod producer;
+#[cfg(feature = "async")]
+mod stream;
+
+#[cfg(feature = "std")]
+pub use cell::{Bar, Integer, Merge, Plain, Word};
+#[cfg(feature = "std")]
+pub use config::{Builder, Growth, Pace, Removed};
+#[cfg(feature = "std")]
+pub use conflator::Conflator;
+#[cfg(feature = "std")]
+pub use consumer::{Consumer, Pass};
+#[cfg(feature = "std")]
+pub use error::{HandleError, PutError, TooManyConsumers};
+#[cfg(feature = "std")]
+pub use figures::{Figures, KeyFigures};
+#[cfg(feature = "std")]
+pub use handle::KeyHandle;
+#[cfg(feature = "std")]
+pub use item::Item;
+#[cfg(feature = "async")]
+pub use item::OwnedItem;
+#[cfg(feature = "std")]
+pub use marks::Marks;
+#[cfg(feature = "std")]
+pub use mode::{Greatest, InPlace, Least, ManyProducers, Merged, Mode, Newest, Sequenced, Sum};
+#[cfg(feature = "std")]
+pub use producer::{Producer, Removal};
+#[cfg(feature = "async")]
+pub use stream::Stream;
+#[cfg(feature = "std")]
+pub use table::KeyHandler;
+
+// The layers beneath: signatures here name their types, and one version serves all.
+#[doc(no_inline)]
+pub use rast_timers::{self as timers, alloc, primitive, queue};

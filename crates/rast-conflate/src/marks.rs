@@ -1,0 +1,323 @@
+//! Card marks: which cells of a table may hold a value, as a flat mask or as a 64-ary tree of bits.
+//!
+//! ```text
+//!   tree, 16,384 cells                                flat
+//!   level 2   [ 1 word, 4 bits in use ]   the root    [ 1 word: a bit per 256 cells ]
+//!   level 1   [ 4 words ]
+//!   level 0   [ 256 words: a bit per cell ]
+//! ```
+//!
+//! Rules. A mark that is not needed costs a look; one that is missing loses a value.
+//!
+//! 1. A producer publishes its value by an exchange, fences, and then goes from the leaf to the root: it tests each bit
+//!    on the way and sets those that are clear. It stops nowhere, so that it needs no other producer to go on.
+//! 2. A consumer clears leaf bits, fences, and then takes the values of their cells.
+//! 3. A consumer that finds a word empty clears its bit in the level above, fences, and looks at the word again; if it is
+//!    not empty, the consumer sets the bit again.
+//!
+//! Testing before setting is sound by either/or. Take the fence of the producer (1) and of the consumer that cleared the
+//! bit (2 or 3). If the producer's comes first, the consumer's look after its fence finds what the producer published
+//! below. If the consumer's comes first, the producer's test finds the bit clear.
+
+use std::boxed::Box;
+use std::vec::Vec;
+
+use crate::primitive::fence_after_exchange;
+use crate::primitive::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Bits of a word, and children of a node; a model has trees of several levels over a few cells.
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+const WIDTH: usize = 64;
+#[cfg(any(rast_loom, rast_shuttle))]
+const WIDTH: usize = 2;
+/// Levels of a tree at most: 64^5 cells.
+const LEVELS_MAX: usize = 5;
+
+/// How a conflator marks the cells that hold a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Marks {
+    /// A 64-ary tree of bits, a bit per cell at its leaves: a pass costs what is marked.
+    #[default]
+    Tree,
+    /// One mask of 64 bits per table, each for a 64th of its cells: a put touches fewer words, and a pass looks at every
+    /// cell of a marked part. For small tables, or where most keys change all the time.
+    Flat,
+}
+
+/// The marks of one table.
+pub(crate) struct Map {
+    /// Log2 of the cells per leaf bit.
+    shift: u32,
+    levels: usize,
+    /// Where each level's words begin, and the end.
+    starts: [usize; LEVELS_MAX + 1],
+    words: Box<[AtomicU64]>,
+}
+
+/// Leaf bits that a consumer has cleared and has to visit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    /// The number of the word's first bit.
+    pub(crate) first: usize,
+    pub(crate) bits: u64,
+}
+
+impl Map {
+    /// Makes clear marks for a power of two of cells.
+    pub(crate) fn new(cells: usize, marks: Marks) -> Self {
+        let shift = match marks {
+            Marks::Tree => 0,
+            Marks::Flat => cells.div_ceil(WIDTH).next_power_of_two().ilog2(),
+        };
+        let (mut starts, mut levels) = ([0; LEVELS_MAX + 1], 0);
+        let mut bits = (cells >> shift).max(1);
+        loop {
+            let words = bits.div_ceil(WIDTH);
+            starts[levels + 1] = starts[levels] + words;
+            levels += 1;
+            if words == 1 {
+                break;
+            }
+            bits = words;
+        }
+        let words: Vec<_> = (0..starts[levels]).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            shift,
+            levels,
+            starts,
+            words: words.into(),
+        }
+    }
+
+    /// Returns log2 of the cells that one leaf bit stands for.
+    pub(crate) fn shift(&self) -> u32 {
+        self.shift
+    }
+
+    #[inline(always)]
+    fn word(&self, level: usize, at: usize) -> &AtomicU64 {
+        &self.words[self.starts[level] + at]
+    }
+
+    /// Returns whether anything may be marked.
+    #[inline]
+    pub(crate) fn is_marked(&self) -> bool {
+        // Relaxed: the callers fence before, as the rules say. [CM1]
+        self.word(self.levels - 1, 0).load(Relaxed) != 0
+    }
+
+    /// Marks a cell by rule 1. The caller's last atomic operation was an exchange and a fence.
+    #[inline]
+    pub(crate) fn mark(&self, cell: usize) {
+        self.mark_from(0, cell >> self.shift);
+    }
+
+    #[inline]
+    fn mark_from(&self, level: usize, mut at: usize) {
+        for level in level..self.levels {
+            let (word, bit) = (self.word(level, at / WIDTH), 1 << (at % WIDTH));
+            // Relaxed: after the fence of the put, either the bit is found clear or the value is found. [CM2]
+            if word.load(Relaxed) & bit == 0 {
+                // Relaxed: the fences before and after order it. [CM3]
+                word.fetch_or(bit, Relaxed);
+                fence_after_exchange();
+            }
+            at /= WIDTH;
+        }
+    }
+
+    /// Clears up to `limit` marks of one word, the first ones in `from..end`, by rule 2.
+    pub(crate) fn claim(&self, from: usize, end: usize, limit: u32) -> Option<Claim> {
+        let mut from = from;
+        loop {
+            let bit = self.find(from, end)?;
+            let (at, first) = (bit / WIDTH, bit - bit % WIDTH);
+            let word = self.word(0, at);
+            // Relaxed: a look; the exchange below decides. [CM4]
+            let marked = word.load(Relaxed) & (!0 << (bit % WIDTH)) & below(end - first);
+            let wanted = lowest(marked, limit);
+            // Relaxed: the fence below orders it before the takes. [CM5]
+            let old = word.fetch_and(!wanted, Relaxed);
+            fence_after_exchange();
+            if old & !wanted == 0 {
+                self.clear_above(0, at);
+            }
+            let bits = old & wanted;
+            if bits != 0 {
+                return Some(Claim { first, bits });
+            }
+            // Another consumer was quicker with these.
+            from = bit + 1;
+        }
+    }
+
+    /// Marks again what a consumer cleared and did not visit.
+    pub(crate) fn give_back(&self, claim: Claim) {
+        let mut bits = claim.bits;
+        while bits != 0 {
+            self.mark_from(0, claim.first + bits.trailing_zeros() as usize);
+            bits &= bits - 1;
+        }
+    }
+
+    /// Returns the first leaf bit in `from..end` that is set, and clears marks of empty words on its way.
+    fn find(&self, from: usize, end: usize) -> Option<usize> {
+        let (mut level, mut at) = (0, from);
+        let mut descended = false;
+        loop {
+            let index = at / WIDTH;
+            if self.starts[level] + index >= self.starts[level + 1]
+                || at << (WIDTH.ilog2() * level as u32) >= end
+            {
+                return None;
+            }
+            // Relaxed: a look; a mark that is missed here is found before the consumer sleeps. [CM6]
+            let word = self.word(level, index).load(Relaxed);
+            let bits = word & (!0 << (at % WIDTH));
+            if bits != 0 {
+                at = index * WIDTH + bits.trailing_zeros() as usize;
+                if level == 0 {
+                    return (at < end).then_some(at);
+                }
+                level -= 1;
+                at *= WIDTH;
+                descended = true;
+                continue;
+            }
+            if word == 0 && descended {
+                self.clear_above(level, index);
+            }
+            level += 1;
+            at = index + 1;
+            if level == self.levels {
+                return None;
+            }
+        }
+    }
+
+    /// Clears the bit of a word that was found empty in the level above, by rule 3.
+    fn clear_above(&self, level: usize, index: usize) {
+        let (mut level, mut index) = (level, index);
+        while level + 1 < self.levels {
+            let (above, bit) = (self.word(level + 1, index / WIDTH), 1 << (index % WIDTH));
+            // Relaxed: the fence below orders it before the look at the word. [CM7]
+            let old = above.fetch_and(!bit, Relaxed);
+            fence_after_exchange();
+            // Relaxed: after the fence, either this look finds a mark or its producer finds the bit clear. [CM8]
+            if self.word(level, index).load(Relaxed) != 0 {
+                self.mark_from(level + 1, index);
+                return;
+            }
+            if old & !bit != 0 {
+                return;
+            }
+            level += 1;
+            index /= WIDTH;
+        }
+    }
+
+    /// Checks, while no other thread uses it, that each mark has its marks above it. For tests.
+    #[cfg(test)]
+    pub(crate) fn check_invariants(&self) {
+        for level in 0..self.levels - 1 {
+            for index in 0..self.starts[level + 1] - self.starts[level] {
+                // Relaxed: no other thread has it.
+                let word = self.word(level, index).load(Relaxed);
+                // Relaxed: no other thread has it.
+                let above = self.word(level + 1, index / WIDTH).load(Relaxed);
+                let is_marked = above >> (index % WIDTH) & 1 == 1;
+                assert!(word == 0 || is_marked, "level {level} word {index}");
+            }
+        }
+    }
+}
+
+/// The bits below this one; all of them from 64 on.
+fn below(bit: usize) -> u64 {
+    if bit >= WIDTH { !0 } else { (1 << bit) - 1 }
+}
+
+/// The lowest bits that are set, so many at most.
+fn lowest(bits: u64, limit: u32) -> u64 {
+    if bits.count_ones() <= limit {
+        return bits;
+    }
+    let mut rest = bits;
+    for _ in 0..limit {
+        rest &= rest - 1;
+    }
+    bits & !rest
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+
+    fn drain(map: &Map, from: usize) -> Vec<usize> {
+        let (mut at, mut found) = (from, Vec::new());
+        while let Some(claim) = map.claim(at, usize::MAX, 64) {
+            for bit in 0..WIDTH {
+                if claim.bits >> bit & 1 == 1 {
+                    found.push(claim.first + bit);
+                }
+            }
+            at = found.last().unwrap() + 1;
+        }
+        found
+    }
+
+    #[test]
+    fn marks_are_found_in_order_and_leave_nothing() {
+        for cells in [1, 2, 64, 128, 4096, 8192, 16_384, 1 << 19] {
+            let map = Map::new(cells, Marks::Tree);
+            let mut marked: Vec<usize> = [0, 1, 63, 64, 65, 4095, 4096, 9999, cells - 1]
+                .into_iter()
+                .filter(|&cell| cell < cells)
+                .collect();
+            marked.sort_unstable();
+            marked.dedup();
+            for &cell in marked.iter().rev() {
+                map.mark(cell);
+            }
+            map.check_invariants();
+            assert_eq!(drain(&map, 0), marked, "{cells}");
+            map.check_invariants();
+            assert!(!map.is_marked(), "{cells}");
+        }
+    }
+
+    #[test]
+    fn a_claim_stops_at_its_end_and_its_limit() {
+        let map = Map::new(4096, Marks::Tree);
+        (0..4096).for_each(|cell| map.mark(cell));
+        let claim = map.claim(70, 75, 3).unwrap();
+        assert_eq!((claim.first, claim.bits), (64, 0b111 << 6));
+        let claim = map.claim(70, 75, 3).unwrap();
+        assert_eq!((claim.first, claim.bits), (64, 0b11 << 9));
+        assert!(map.claim(70, 75, 3).is_none());
+        map.give_back(claim);
+        assert_eq!(map.claim(0, 4096, 64).unwrap().bits, !0);
+        assert_eq!(map.claim(73, 75, 64).unwrap().bits, 0b11 << 9);
+        map.check_invariants();
+    }
+
+    #[test]
+    fn a_mark_above_an_empty_word_is_cleared() {
+        let map = Map::new(1 << 18, Marks::Tree);
+        map.mark_from(1, 77);
+        assert!(map.is_marked());
+        assert!(map.claim(0, usize::MAX, 64).is_none());
+        assert!(!map.is_marked());
+    }
+
+    #[test]
+    fn a_flat_bit_stands_for_a_64th() {
+        for (cells, shift) in [(2, 0), (64, 0), (4096, 6), (16_384, 8)] {
+            let map = Map::new(cells, Marks::Flat);
+            assert_eq!((map.shift(), map.levels), (shift, 1));
+            map.mark(cells - 1);
+            assert_eq!(drain(&map, 0), [(cells - 1) >> shift]);
+            assert!(!map.is_marked());
+        }
+    }
+}

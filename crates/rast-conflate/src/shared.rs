@@ -1,0 +1,653 @@
+//! What producers and consumers share: the tables, the words above their marks, and who waits.
+//!
+//! ```text
+//!   status   bit 0: closed    bits 1-31: threads that sleep    bits 32-63: wakers that are armed
+//!   tops     a word per priority: bit i says that table i may have marks; bit 63 is for table 63 and all after it
+//! ```
+//!
+//! A put ends with a look at `status`. It comes after the marks and their fences, so of a put and a consumer that is about
+//! to sleep, or a close, one sees the other.
+
+use core::hash::{BuildHasher, Hash};
+use core::ptr::NonNull;
+use core::task::Waker;
+use core::time::Duration;
+use std::boxed::Box;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::vec::Vec;
+
+use crate::config::{Config, Growth, Removed};
+use crate::figures::Ledger;
+use crate::life::State;
+use crate::mode::Mode;
+use crate::primitive::sync::Mutex;
+use crate::primitive::sync::atomic::{
+    AtomicPtr, AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    fence,
+};
+use crate::primitive::{CachePadded, EventCount, fence_after_exchange};
+use crate::table::{Entry, Table};
+use crate::timers::Instant;
+
+pub(crate) const CLOSED: u64 = 1;
+const SLEEPER: u64 = 1 << 1;
+const SLEEPERS: u64 = (1 << 32) - SLEEPER;
+const WAKER: u64 = 1 << 32;
+
+/// Bits of the word above the tables.
+const TOP_LAST: usize = 63;
+
+/// A waker, and the consumer that armed it.
+pub(crate) struct Armed {
+    consumer: u64,
+    waker: Waker,
+}
+
+pub(crate) struct Shared<K, V, M: Mode<V>, S> {
+    /// Read by every put; written when a consumer sleeps or wakes, and when a table's root changes.
+    status: CachePadded<AtomicU64>,
+    tops: Box<[AtomicU64]>,
+    first: NonNull<Table<K, V, M>>,
+    /// A late table, from which the last one is found; a hint.
+    newest: AtomicPtr<Table<K, V, M>>,
+    hasher: S,
+    pub(crate) config: Config,
+    /// Keys in the table, and insertions that may become some.
+    keys: AtomicUsize,
+    pub(crate) consumers: AtomicUsize,
+    event: EventCount,
+    wakers: Mutex<Vec<Armed>>,
+    pub(crate) ledger: Ledger,
+}
+
+// SAFETY: the tables are shared by their own protocol, and freed by the drop alone; everything else is `Sync` itself.
+unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Sync> Sync for Shared<K, V, M, S> {}
+// SAFETY: as above, and keys and values may be sent.
+unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Send> Send for Shared<K, V, M, S> {}
+
+/// A cell of a table.
+pub(crate) struct Place<'a, K, V, M: Mode<V>> {
+    pub(crate) table: &'a Table<K, V, M>,
+    pub(crate) at: usize,
+}
+
+/// The address of a place, kept beyond a borrow of the tables.
+pub(crate) struct Spot<K, V, M: Mode<V>> {
+    pub(crate) table: NonNull<Table<K, V, M>>,
+    pub(crate) at: usize,
+}
+
+impl<K, V, M: Mode<V>> Clone for Spot<K, V, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V, M: Mode<V>> Copy for Spot<K, V, M> {}
+
+impl<K, V, M: Mode<V>> Spot<K, V, M> {
+    /// Returns the place, for as long as the caller has the conflator that it was taken from.
+    #[inline(always)]
+    pub(crate) fn place<'a, S>(self, shared: &'a Shared<K, V, M, S>) -> Place<'a, K, V, M> {
+        // SAFETY: 1: each spot is used with the conflator that it was taken from.
+        let table = unsafe { shared.table(self.table) };
+        Place { table, at: self.at }
+    }
+}
+
+/// A place with a pin on it.
+pub(crate) struct Pinned<'a, K, V, M: Mode<V>>(pub(crate) Place<'a, K, V, M>);
+
+impl<K, V, M: Mode<V>> Clone for Place<'_, K, V, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V, M: Mode<V>> Copy for Place<'_, K, V, M> {}
+
+impl<'a, K, V, M: Mode<V>> Place<'a, K, V, M> {
+    #[inline(always)]
+    pub(crate) fn entry(self) -> &'a Entry<K, M::Cell> {
+        &self.table.entries[self.at]
+    }
+
+    /// Pins the place if it holds this key.
+    fn pin(self, key: &K) -> Option<(Pinned<'a, K, V, M>, State)>
+    where
+        K: Eq,
+    {
+        let state = self.entry().life.pin()?;
+        // From here on a panic of the comparison gives the pin back.
+        let pinned = Pinned(self);
+        (pinned.key() == key).then_some((pinned, state))
+    }
+
+    /// Pins the place if it holds any key.
+    pub(crate) fn pin_any(self) -> Option<Pinned<'a, K, V, M>> {
+        self.entry().life.pin().map(|_| Pinned(self))
+    }
+
+    /// Pins the place if it holds a key that is in the table.
+    pub(crate) fn pin_live(self) -> Option<Pinned<'a, K, V, M>> {
+        let life = &self.entry().life;
+        if life.state() != State::Live {
+            return None;
+        }
+        let pinned = self.pin_any()?;
+        (pinned.state() == State::Live).then_some(pinned)
+    }
+
+    fn is_before(self, other: Place<'_, K, V, M>, steps: (usize, usize)) -> bool {
+        (self.table.index, steps.0) < (other.table.index, steps.1)
+    }
+}
+
+impl<'a, K, V, M: Mode<V>> Pinned<'a, K, V, M> {
+    pub(crate) fn key(&self) -> &K {
+        // SAFETY: 1: the pin found the cell with a key, and is given back when this is dropped.
+        unsafe { self.0.entry().key() }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.0.entry().life.state()
+    }
+
+    /// Keeps the pin.
+    pub(crate) fn keep(self) -> Place<'a, K, V, M> {
+        core::mem::ManuallyDrop::new(self).0
+    }
+}
+
+impl<K, V, M: Mode<V>> Drop for Pinned<'_, K, V, M> {
+    fn drop(&mut self) {
+        self.0.entry().life.unpin();
+    }
+}
+
+/// Why there is no cell for a key.
+pub(crate) struct NoRoom;
+
+impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
+    pub(crate) fn new(config: Config, hasher: S) -> Self {
+        let grows = config.growth == Growth::Grow;
+        let cells = config.keys.saturating_mul(2);
+        let table = Table::new(cells, grows, config.marks, config.priorities);
+        let first = NonNull::from(Box::leak(table));
+        let tops: Vec<_> = (0..config.priorities).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            status: CachePadded::new(AtomicU64::new(0)),
+            tops: tops.into(),
+            first,
+            newest: AtomicPtr::new(first.as_ptr()),
+            hasher,
+            config,
+            keys: AtomicUsize::new(0),
+            consumers: AtomicUsize::new(0),
+            event: EventCount::new(),
+            wakers: Mutex::new(Vec::new()),
+            ledger: Ledger::new(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.config.clock.now()
+    }
+
+    /// Returns the first table; the others follow it.
+    #[inline(always)]
+    pub(crate) fn first(&self) -> &Table<K, V, M> {
+        // SAFETY: the tables live as long as `self`.
+        unsafe { self.first.as_ref() }
+    }
+
+    /// Returns a table whose address was kept.
+    ///
+    /// # Safety
+    ///
+    /// 1. It is a table of this conflator.
+    #[inline(always)]
+    pub(crate) unsafe fn table(&self, table: NonNull<Table<K, V, M>>) -> &Table<K, V, M> {
+        // SAFETY: by 1 it lives as long as `self`.
+        unsafe { table.as_ref() }
+    }
+
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Table<K, V, M>> {
+        core::iter::successors(Some(self.first()), |table| table.next())
+    }
+
+    fn last(&self) -> &Table<K, V, M> {
+        // Acquire: pairs with the Release below; the table is whole. [CS1]
+        let newest = self.newest.load(Acquire);
+        // SAFETY: the word holds addresses of tables of this conflator alone.
+        let mut table = unsafe { &*newest };
+        while let Some(next) = table.next() {
+            table = next;
+            // Release: pairs with the Acquire above; a hint that another thread may set back. [CS2]
+            self.newest
+                .store(core::ptr::from_ref(next).cast_mut(), Release);
+        }
+        table
+    }
+
+    /// Returns the number of keys.
+    pub(crate) fn len(&self) -> usize {
+        // Relaxed: a count of the moment. [CS3]
+        self.keys.load(Relaxed)
+    }
+
+    /// Counts one key more, if there may be one.
+    fn reserve(&self) -> Result<(), NoRoom> {
+        if self.config.growth == Growth::Grow {
+            // Relaxed: a count, nothing is read by it. [CS4]
+            self.keys.fetch_add(1, Relaxed);
+            return Ok(());
+        }
+        let more = |keys| (keys < self.config.keys).then_some(keys + 1);
+        // Relaxed: as CS4. [CS5]
+        let counted = self.keys.fetch_update(Relaxed, Relaxed, more);
+        counted.map(drop).map_err(|_| NoRoom)
+    }
+
+    pub(crate) fn unreserve(&self) {
+        // Relaxed: as CS4. [CS6]
+        self.keys.fetch_sub(1, Relaxed);
+    }
+
+    /// Brings a removed key back, which the caller has a pin on or runs.
+    pub(crate) fn revive(&self, place: Place<'_, K, V, M>) -> Result<(), NoRoom> {
+        self.reserve()?;
+        if place
+            .entry()
+            .life
+            .shift(State::Removed, State::Live)
+            .is_err()
+        {
+            // Another thread was quicker.
+            self.unreserve();
+        }
+        Ok(())
+    }
+
+    /// Takes a key out of the table; a value may wait in its cell. False if it was not in it.
+    pub(crate) fn remove(&self, place: Place<'_, K, V, M>) -> bool {
+        let is_removed = place
+            .entry()
+            .life
+            .shift(State::Live, State::Removed)
+            .is_ok();
+        if is_removed {
+            self.unreserve();
+        }
+        is_removed
+    }
+
+    fn top_bit(table: usize) -> u64 {
+        1 << table.min(TOP_LAST)
+    }
+
+    /// Marks a cell, up to the word that consumers look at. The caller's last atomic operation was an exchange and a
+    /// fence.
+    #[inline(always)]
+    pub(crate) fn mark(&self, place: Place<'_, K, V, M>) {
+        let priority = self.priority(place);
+        place.table.marks[priority].mark(place.at);
+        self.mark_top(priority, place.table.index);
+    }
+
+    #[inline(always)]
+    fn mark_top(&self, priority: usize, table: usize) {
+        let (top, bit) = (&self.tops[priority], Self::top_bit(table));
+        // Relaxed: by the rules of the marks; the top word is one more level. [CS7]
+        if top.load(Relaxed) & bit == 0 {
+            // Relaxed: the fences before and after order it. [CS8]
+            top.fetch_or(bit, Relaxed);
+            fence_after_exchange();
+        }
+    }
+
+    #[inline(always)]
+    fn priority(&self, place: Place<'_, K, V, M>) -> usize {
+        if self.tops.len() == 1 {
+            return 0;
+        }
+        // Relaxed: any priority that the key had will do. [CS9]
+        place.entry().priority.load(Relaxed)
+    }
+
+    /// Marks again what a consumer cleared and does not handle now, and wakes another one for it.
+    pub(crate) fn mark_again(&self, place: Place<'_, K, V, M>) {
+        // SeqCst: what came before, and was no exchange perhaps, is ordered before the tests of the marks. [CS10]
+        fence(SeqCst);
+        self.mark(place);
+        self.wake();
+    }
+
+    /// As [`mark_again`](Self::mark_again), for leaf bits of one priority.
+    pub(crate) fn give_back(
+        &self,
+        priority: usize,
+        table: &Table<K, V, M>,
+        claim: crate::marks::Claim,
+    ) {
+        // No fence: a mark that is found set was set after this consumer cleared it, and brings another one here.
+        table.marks[priority].give_back(claim);
+        self.mark_top(priority, table.index);
+        self.wake();
+    }
+
+    /// Returns whether this table may have marks of this priority.
+    #[inline]
+    pub(crate) fn may_have(&self, priority: usize, table: usize) -> bool {
+        // Relaxed: a look; before it sleeps a consumer fences and looks again. [CS11]
+        self.tops[priority].load(Relaxed) & Self::top_bit(table) != 0
+    }
+
+    /// Returns whether anything may be marked, in one priority.
+    #[inline]
+    pub(crate) fn is_dirty_at(&self, priority: usize) -> bool {
+        // Relaxed: as CS11. [CS12]
+        self.tops[priority].load(Relaxed) != 0
+    }
+
+    /// Returns whether anything may be marked.
+    pub(crate) fn is_dirty(&self) -> bool {
+        (0..self.tops.len()).any(|priority| self.is_dirty_at(priority))
+    }
+
+    /// Clears the bit of a table whose root was found empty, by rule 3 of the marks.
+    pub(crate) fn clear_top(&self, priority: usize, table: &Table<K, V, M>) {
+        let bit = Self::top_bit(table.index);
+        let of_bit = |table: &&Table<K, V, M>| Self::top_bit(table.index) == bit;
+        let is_marked = || {
+            let from = if table.index < TOP_LAST {
+                table
+            } else {
+                self.first()
+            };
+            let tables = core::iter::successors(Some(from), |table| table.next());
+            let mut tables = tables.skip_while(|t| !of_bit(t)).take_while(of_bit);
+            tables.any(|table| table.marks[priority].is_marked())
+        };
+        if is_marked() {
+            return;
+        }
+        // Relaxed: the fence below orders it before the look at the roots. [CS13]
+        self.tops[priority].fetch_and(!bit, Relaxed);
+        fence_after_exchange();
+        if is_marked() {
+            self.mark_top(priority, table.index);
+            self.wake();
+        }
+    }
+
+    // Waiting.
+
+    /// The status as a put looks at it last: zero if it is open and no consumer waits.
+    #[inline(always)]
+    pub(crate) fn status(&self) -> u64 {
+        // Relaxed: the fences of the marks come before it; who closes or sleeps writes it, fences, and looks at the
+        // marks. [CS14]
+        self.status.load(Relaxed)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        // Acquire: pairs with the AcqRel in close; what came before it is seen. [CS15]
+        self.status.load(Acquire) & CLOSED != 0
+    }
+
+    /// Closes; returns whether it was open.
+    pub(crate) fn close(&self) -> bool {
+        // AcqRel: pairs with CS15. [CS16]
+        let was_open = self.status.fetch_or(CLOSED, AcqRel) & CLOSED == 0;
+        fence_after_exchange();
+        self.event.notify_all();
+        while self.wake_task() {}
+        was_open
+    }
+
+    /// Wakes a consumer, if one waits.
+    #[inline]
+    pub(crate) fn wake(&self) {
+        if self.status() & !CLOSED != 0 {
+            self.wake_slow();
+        }
+    }
+
+    #[cold]
+    pub(crate) fn wake_slow(&self) {
+        if self.status() & SLEEPERS != 0 {
+            self.event.notify_one();
+        }
+        self.wake_task();
+    }
+
+    /// Calls the waker that was armed first; false if there is none.
+    fn wake_task(&self) -> bool {
+        if self.status() < WAKER {
+            return false;
+        }
+        let armed = {
+            let mut wakers = self.wakers.lock();
+            if wakers.is_empty() {
+                return false;
+            }
+            // Relaxed: written under the lock; who arms fences and looks. [CS17]
+            self.status.fetch_sub(WAKER, Relaxed);
+            wakers.remove(0)
+        };
+        // A waker that panics has been called all the same, and the put that called it is done.
+        drop(catch_unwind(AssertUnwindSafe(|| armed.waker.wake())));
+        true
+    }
+
+    /// Sleeps until something is marked, the conflator closes that was not closed, or the span is over.
+    pub(crate) fn sleep(&self, was_closed: bool, span: Option<Duration>) {
+        // Relaxed: the fence of `prepare` orders it before the look below. [CS18]
+        self.status.fetch_add(SLEEPER, Relaxed);
+        let key = self.event.prepare();
+        if self.is_dirty() || self.is_closed() != was_closed {
+            self.event.cancel(key);
+        } else {
+            match span {
+                Some(span) => drop(self.event.wait_timeout(key, span)),
+                None => self.event.wait(key),
+            }
+        }
+        // Relaxed: a count; a put that reads the old one finds no thread asleep. [CS19]
+        self.status.fetch_sub(SLEEPER, Relaxed);
+    }
+
+    /// Has the waker called once when something is marked or the conflator closes; false if that is so now.
+    pub(crate) fn arm(&self, consumer: u64, waker: &Waker) -> bool {
+        {
+            let mut wakers = self.wakers.lock();
+            match wakers.iter_mut().find(|armed| armed.consumer == consumer) {
+                Some(armed) => armed.waker.clone_from(waker),
+                None => {
+                    wakers.push(Armed {
+                        consumer,
+                        waker: waker.clone(),
+                    });
+                    // Relaxed: written under the lock; the fence below orders it before the look. [CS20]
+                    self.status.fetch_add(WAKER, Relaxed);
+                }
+            }
+        }
+        // SeqCst: pairs with the fences of a put; either it sees the waker, or the look below sees its mark. [CS21]
+        fence(SeqCst);
+        if !self.is_dirty() && !self.is_closed() {
+            return true;
+        }
+        self.disarm(consumer);
+        false
+    }
+
+    /// Takes the waker of a consumer back; false if it was called, or there was none.
+    pub(crate) fn disarm(&self, consumer: u64) -> bool {
+        let taken = {
+            let mut wakers = self.wakers.lock();
+            let at = wakers.iter().position(|armed| armed.consumer == consumer);
+            at.map(|at| {
+                // Relaxed: as CS17. [CS22]
+                self.status.fetch_sub(WAKER, Relaxed);
+                wakers.remove(at)
+            })
+        };
+        taken.is_some()
+    }
+}
+
+impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
+    /// Spreads the hash: hashers that give small numbers as they are fill the upper bits too.
+    #[inline]
+    fn tag(&self, key: &K) -> u64 {
+        let hash = self.hasher.hash_one(key);
+        (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+    }
+
+    /// Finds a key, whatever has become of it, and pins its cell.
+    #[inline]
+    pub(crate) fn find(&self, key: &K) -> Option<Pinned<'_, K, V, M>> {
+        self.search(key, self.tag(key))
+    }
+
+    #[inline]
+    fn search(&self, key: &K, tag: u64) -> Option<Pinned<'_, K, V, M>> {
+        let mut table = Some(self.last());
+        while let Some(here) = table {
+            for (at, other) in here.window(tag) {
+                if other == tag
+                    && let Some((pinned, state)) = (Place { table: here, at }).pin(key)
+                    && state != State::Killed
+                {
+                    return Some(pinned);
+                }
+            }
+            table = here.prev();
+        }
+        None
+    }
+
+    /// Finds a key or inserts it; what comes back is live or removed.
+    ///
+    /// Lock-free. A key is inserted in two steps, because cells are used again and two threads may claim two cells for one
+    /// key: the cell becomes tentative, and then each thread that meets it looks through all cells of the key. The
+    /// first cell in the order of the search stays, unless a later one was found out to be the key's before.
+    pub(crate) fn find_or_insert(&self, key: &K) -> Result<Pinned<'_, K, V, M>, NoRoom>
+    where
+        K: Clone,
+    {
+        let tag = self.tag(key);
+        loop {
+            if let Some(found) = self.search(key, tag) {
+                if self.settle(&found, tag) != State::Killed {
+                    return Ok(found);
+                }
+                continue;
+            }
+            self.reserve()?;
+            let Some(place) = self.claim(tag) else {
+                self.unreserve();
+                return Err(NoRoom);
+            };
+            let mine = self.fill(place, tag, key);
+            if self.settle(&mine, tag) != State::Killed {
+                return Ok(mine);
+            }
+            self.unreserve();
+        }
+    }
+
+    /// Claims the first cell for a key that can be had, in the order of the search.
+    fn claim(&self, tag: u64) -> Option<Place<'_, K, V, M>> {
+        let mut table = self.first();
+        loop {
+            if let Some(at) = table.claim(tag) {
+                return Some(Place { table, at });
+            }
+            if self.config.growth == Growth::Refuse {
+                return None;
+            }
+            table = table.grow(self.config.marks);
+        }
+    }
+
+    fn fill<'a>(&self, place: Place<'a, K, V, M>, tag: u64, key: &K) -> Pinned<'a, K, V, M>
+    where
+        K: Clone,
+    {
+        struct Unclaim<'a, K, V, M: Mode<V>>(Place<'a, K, V, M>);
+        impl<K, V, M: Mode<V>> Drop for Unclaim<'_, K, V, M> {
+            fn drop(&mut self) {
+                self.0.entry().life.publish(State::Free, 0);
+            }
+        }
+        // If the clone or the clock panics, the cell is free again.
+        let unclaim = Unclaim(place);
+        let (key, now) = (key.clone(), self.now().as_nanos());
+        core::mem::forget(unclaim);
+        let pace = self.config.pace;
+        let pace = (pace.every().as_nanos(), pace.burst());
+        place.table.fill(place.at, tag, key, pace, now);
+        Pinned(place)
+    }
+
+    /// Finds out what becomes of a tentative cell; returns its state, which is not tentative then.
+    fn settle(&self, mine: &Pinned<'_, K, V, M>, tag: u64) -> State {
+        let (place, life) = (mine.0, &mine.0.entry().life);
+        if life.state() != State::Tentative {
+            return life.state();
+        }
+        // SeqCst: of two cells that became tentative for one key, whoever fences second sees the other cell. [CS23]
+        fence(SeqCst);
+        let mut my_step = None;
+        for table in self.tables() {
+            for (step, (at, other)) in table.window(tag).enumerate() {
+                if core::ptr::eq(table, place.table) && at == place.at {
+                    my_step = Some(step);
+                    continue;
+                }
+                let other_place = Place { table, at };
+                if other != tag {
+                    continue;
+                }
+                let Some((rival, mut state)) = other_place.pin(mine.key()) else {
+                    continue;
+                };
+                let is_later =
+                    my_step.is_some_and(|my_step| place.is_before(other_place, (my_step, step)));
+                if state == State::Tentative && is_later {
+                    let killed = rival.0.entry().life.shift(State::Tentative, State::Killed);
+                    state = killed.err().unwrap_or(State::Killed);
+                }
+                if state != State::Killed {
+                    // It is the key's, or comes first and is about to be.
+                    let _ = life.shift(State::Tentative, State::Killed);
+                    return life.state();
+                }
+            }
+        }
+        let _ = life.shift(State::Tentative, State::Live);
+        life.state()
+    }
+}
+
+impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
+    /// Whether a put by the handle of a removed key is refused.
+    pub(crate) fn refuses_removed(&self) -> bool {
+        self.config.removed == Removed::Refuse
+    }
+}
+
+impl<K, V, M: Mode<V>, S> Drop for Shared<K, V, M, S> {
+    fn drop(&mut self) {
+        // SAFETY: the first table came from a box, and by `&mut self` no other thread uses it.
+        let mut table = Some(unsafe { Box::from_raw(self.first.as_ptr()) });
+        // Each table goes on its own: a chain of many would not fit the stack.
+        while let Some(mut here) = table {
+            table = here.unlink();
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! One table of keys: cells in a power of two, a hash beside each, and the marks.
+//!
+//! ```text
+//!   tags      [ hash | 1 ][ 0 ][ hash | 1 ] ...      8 bytes each: a search reads these alone until one is equal
+//!   entries   [ life, priority, value cell, key ] ...
+//!   cold      [ pace, figures, handler ] ...         touched by consumers, and by puts that count
+//!   marks     a map per priority
+//!   next, prev                                       the tables of one conflator, oldest first
+//! ```
+//!
+//! A key is searched for in a window of cells that begins where its hash says. No cell of a table ever moves, and a table
+//! is freed with its conflator alone: handles are plain addresses, and nothing stops while the conflator grows.
+
+use core::mem::MaybeUninit;
+use core::ptr;
+use std::boxed::Box;
+use std::vec::Vec;
+
+use crate::cell::Cell;
+use crate::life::{Life, State};
+use crate::marks::{Map, Marks};
+use crate::mode::Mode;
+use crate::primitive::cell::UnsafeCell;
+use crate::primitive::sync::Mutex;
+use crate::primitive::sync::atomic::{
+    AtomicPtr, AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+
+/// Cells of the least table, and of a table that follows one whose keys fell together.
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+const CELLS_MIN: usize = 64;
+#[cfg(any(rast_loom, rast_shuttle))]
+const CELLS_MIN: usize = 2;
+
+/// Cells in which a key is searched for, in a table that may be followed by another.
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+const WINDOW: usize = 16;
+#[cfg(any(rast_loom, rast_shuttle))]
+const WINDOW: usize = 1;
+
+/// Cells of the greatest table.
+const CELLS_MAX: usize = 1 << 30;
+
+/// A handler of one key; see [`KeyHandle::set_handler`](crate::KeyHandle::set_handler).
+pub type KeyHandler<K, V> = Box<dyn FnMut(&K, V) + Send>;
+
+/// The handler of one key, and how often it was set: one that ran comes back only if none was set meanwhile.
+pub(crate) struct HandlerSlot<K, V> {
+    pub(crate) handler: Option<KeyHandler<K, V>>,
+    pub(crate) version: u64,
+}
+
+/// One cell: a key and its newest value.
+#[cfg_attr(not(any(rast_loom, rast_shuttle)), repr(align(64)))]
+pub(crate) struct Entry<K, C> {
+    pub(crate) life: Life,
+    /// Which map of marks the key uses. Written by who sets the priority, read by puts.
+    pub(crate) priority: AtomicUsize,
+    pub(crate) value: C,
+    key: UnsafeCell<MaybeUninit<K>>,
+}
+
+/// What belongs to a key and is not needed by a put. Times are nanoseconds of the conflator's clock.
+pub(crate) struct Cold<K, V> {
+    /// Least time from one handling to the next; zero: none. Set by users.
+    pub(crate) every: AtomicU64,
+    /// How many handlings may come at once.
+    pub(crate) burst: AtomicU64,
+    /// When the next handling would be due at an even pace. Written by the consumer that runs the key.
+    pub(crate) due: AtomicU64,
+    /// When the key was last handled, or inserted.
+    pub(crate) last: AtomicU64,
+    pub(crate) puts: AtomicU64,
+    /// Written by the consumer that runs the key.
+    pub(crate) handled: AtomicU64,
+    /// When the oldest and the newest value that wait were put; zero: none waits.
+    pub(crate) oldest: AtomicU64,
+    pub(crate) newest: AtomicU64,
+    /// Written by the consumer that runs the key.
+    pub(crate) wait_max: AtomicU64,
+    /// Set once the key has a handler, so that others do not look.
+    pub(crate) has_handler: AtomicUsize,
+    pub(crate) handler: Mutex<HandlerSlot<K, V>>,
+}
+
+pub(crate) struct Table<K, V, M: Mode<V>> {
+    pub(crate) index: usize,
+    mask: usize,
+    window: usize,
+    tags: Box<[AtomicU64]>,
+    pub(crate) entries: Box<[Entry<K, M::Cell>]>,
+    pub(crate) cold: Box<[Cold<K, V>]>,
+    /// One per priority.
+    pub(crate) marks: Box<[Map]>,
+    /// Cells that were ever used.
+    used: AtomicUsize,
+    next: AtomicPtr<Self>,
+    prev: *const Self,
+}
+
+// SAFETY: keys are shared and values are sent, both by the protocol of `Life` and the cells; `prev` is a table that lives
+// as long as this one.
+unsafe impl<K: Send + Sync, V: Send, M: Mode<V>> Sync for Table<K, V, M> {}
+// SAFETY: as above.
+unsafe impl<K: Send + Sync, V: Send, M: Mode<V>> Send for Table<K, V, M> {}
+
+impl<K, C> Entry<K, C> {
+    /// Returns the key.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller has a pin on the cell, or runs it, and found it with a key; and keeps that as long as the borrow.
+    #[inline(always)]
+    pub(crate) unsafe fn key(&self) -> &K {
+        self.key.with(|key| {
+            // SAFETY: by 1 the key is initialised, and is not taken out while there is a pin or a run.
+            unsafe { &*key.cast::<K>() }
+        })
+    }
+}
+
+impl<K, V> Cold<K, V> {
+    fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            every: zero(),
+            burst: AtomicU64::new(1),
+            due: zero(),
+            last: zero(),
+            puts: zero(),
+            handled: zero(),
+            oldest: zero(),
+            newest: zero(),
+            wait_max: zero(),
+            has_handler: AtomicUsize::new(0),
+            handler: Mutex::new(HandlerSlot {
+                handler: None,
+                version: 0,
+            }),
+        }
+    }
+}
+
+impl<K, V, M: Mode<V>> Table<K, V, M> {
+    /// Makes an empty table. One that `grows` is searched in a window, another one as a whole.
+    pub(crate) fn new(cells: usize, grows: bool, marks: Marks, priorities: usize) -> Box<Self> {
+        let cells = cells.next_power_of_two().clamp(CELLS_MIN, CELLS_MAX);
+        Box::new(Self::linked(
+            cells,
+            grows,
+            (marks, priorities),
+            0,
+            ptr::null(),
+        ))
+    }
+
+    fn linked(
+        cells: usize,
+        grows: bool,
+        (marks, priorities): (Marks, usize),
+        index: usize,
+        prev: *const Self,
+    ) -> Self {
+        let entry = || Entry {
+            life: Life::new(),
+            priority: AtomicUsize::new(0),
+            value: M::Cell::new(),
+            key: UnsafeCell::new(MaybeUninit::uninit()),
+        };
+        let entries: Vec<_> = (0..cells).map(|_| entry()).collect();
+        let maps: Vec<_> = (0..priorities).map(|_| Map::new(cells, marks)).collect();
+        let tags: Vec<_> = (0..cells).map(|_| AtomicU64::new(0)).collect();
+        let cold: Vec<_> = (0..cells).map(|_| Cold::new()).collect();
+        Self {
+            index,
+            mask: cells - 1,
+            window: if grows { WINDOW.min(cells) } else { cells },
+            tags: tags.into(),
+            entries: entries.into(),
+            cold: cold.into(),
+            marks: maps.into(),
+            used: AtomicUsize::new(0),
+            next: AtomicPtr::new(ptr::null_mut()),
+            prev,
+        }
+    }
+
+    pub(crate) fn cells(&self) -> usize {
+        self.mask + 1
+    }
+
+    /// Returns the table that was made after this one.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<&Self> {
+        // Acquire: pairs with the AcqRel in grow; the table is whole. [CT7]
+        let next = self.next.load(Acquire);
+        // SAFETY: a table that is linked lives until the conflator is dropped, which outlives this borrow.
+        unsafe { next.as_ref() }
+    }
+
+    /// Returns the table that was made before this one.
+    pub(crate) fn prev(&self) -> Option<&Self> {
+        // SAFETY: as in next; it was linked before this one.
+        unsafe { self.prev.as_ref() }
+    }
+
+    /// Returns the next table, and makes it if there is none, with four cells for each key of this one: twice as large as
+    /// this one where the hash spreads, and small where keys fall together.
+    ///
+    /// Lock-free: a thread that loses the exchange goes on with the winner's table.
+    pub(crate) fn grow(&self, marks: Marks) -> &Self {
+        if let Some(next) = self.next() {
+            return next;
+        }
+        // Relaxed: a guess. [CT8]
+        let used = self.used.load(Relaxed);
+        let cells = (used * 4).next_power_of_two().clamp(CELLS_MIN, CELLS_MAX);
+        let shape = (marks, self.marks.len());
+        let new = Box::into_raw(Box::new(Self::linked(
+            cells,
+            true,
+            shape,
+            self.index + 1,
+            self,
+        )));
+        // AcqRel: pairs with the Acquire in next; publishes the table. [CT9]
+        let linked = self
+            .next
+            .compare_exchange(ptr::null_mut(), new, AcqRel, Acquire);
+        if linked.is_err() {
+            // SAFETY: the table came from a box and was not linked, so this thread alone has it.
+            drop(unsafe { Box::from_raw(new) });
+        }
+        self.next().expect("a table was linked")
+    }
+
+    /// Takes the next table out, to drop it.
+    pub(crate) fn unlink(&mut self) -> Option<Box<Self>> {
+        // Relaxed: the caller owns all tables. [CT10]
+        let next = self.next.swap(ptr::null_mut(), Relaxed);
+        // SAFETY: it came from a box, and by `&mut self` no other thread has it.
+        (!next.is_null()).then(|| unsafe { Box::from_raw(next) })
+    }
+
+    /// Returns the cells of a hash in the order of the search, as far as they were ever used.
+    #[inline]
+    pub(crate) fn window(&self, tag: u64) -> impl Iterator<Item = (usize, u64)> {
+        let start = (tag >> 32) as usize;
+        (0..self.window).map_while(move |step| {
+            let at = (start + step) & self.mask;
+            // Relaxed: the state of the cell decides, and the insertion fences before it looks for a second cell of its
+            // key. [CT11]
+            let here = self.tags[at].load(Relaxed);
+            let is_used = here != 0 || self.entries[at].life.state() != State::Empty;
+            is_used.then_some((at, here))
+        })
+    }
+
+    /// Claims the first cell of the hash's window that is without a key, or whose key is gone.
+    pub(crate) fn claim(&self, tag: u64) -> Option<usize> {
+        let start = (tag >> 32) as usize;
+        for step in 0..self.window {
+            let at = (start + step) & self.mask;
+            match self.entries[at].life.claim() {
+                Some(State::Empty) => {
+                    // Relaxed: a guess for the size of the next table. [CT12]
+                    self.used.fetch_add(1, Relaxed);
+                    return Some(at);
+                }
+                Some(State::Free) => return Some(at),
+                Some(was) if self.clear(at, was) => return Some(at),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Frees the cell of a key that is gone, if nothing uses it and no value waits.
+    pub(crate) fn free(&self, at: usize) {
+        let life = &self.entries[at].life;
+        match life.claim() {
+            Some(was @ (State::Removed | State::Killed)) => {
+                let is_free = self.clear(at, was);
+                if is_free {
+                    life.publish(State::Free, 0);
+                }
+            }
+            Some(was) => life.publish(was, 0),
+            None => {}
+        }
+    }
+
+    /// Drops the key of a cell that was claimed in state `was`; false if a value waits there, and the claim is ended.
+    fn clear(&self, at: usize, was: State) -> bool {
+        let entry = &self.entries[at];
+        if entry.value.is_full() {
+            entry.life.publish(was, 0);
+            return false;
+        }
+        // A claimed cell that is forgotten by a panic of the key's drop is never used again; nothing else is lost.
+        let key = entry.key.with_mut(|key| {
+            // SAFETY: the claim found a key, and no other thread has a pin or runs the cell.
+            unsafe { key.cast::<K>().read() }
+        });
+        struct Free<'a>(Option<&'a Life>);
+        impl Drop for Free<'_> {
+            fn drop(&mut self) {
+                if let Some(life) = self.0 {
+                    life.publish(State::Free, 0);
+                }
+            }
+        }
+        let handler = core::mem::replace(
+            &mut *self.cold[at].handler.lock(),
+            HandlerSlot {
+                handler: None,
+                version: 0,
+            },
+        );
+        // If user code panics here, the cell is free.
+        let mut free = Free(Some(&entry.life));
+        drop((key, handler));
+        free.0 = None;
+        true
+    }
+
+    /// Puts a key into a claimed cell, which becomes tentative, with a pin of the caller.
+    pub(crate) fn fill(&self, at: usize, tag: u64, key: K, pace: (u64, u64), now: u64) {
+        let (entry, cold) = (&self.entries[at], &self.cold[at]);
+        entry.value.open();
+        entry.key.with_mut(|place| {
+            // SAFETY: the claim gives this thread the cell, which has no key.
+            unsafe { (*place).write(key) };
+        });
+        let words = [
+            (&cold.every, pace.0),
+            (&cold.burst, pace.1),
+            (&cold.due, 0),
+            (&cold.last, now),
+            (&cold.puts, 0),
+            (&cold.handled, 0),
+            (&cold.oldest, 0),
+            (&cold.newest, 0),
+            (&cold.wait_max, 0),
+        ];
+        for (word, value) in words {
+            // Relaxed: published with the key below. [CT13]
+            word.store(value, Relaxed);
+        }
+        // Relaxed: as CT13. [CT14]
+        cold.has_handler.store(0, Relaxed);
+        // Relaxed: as CT13. [CT15]
+        entry.priority.store(0, Relaxed);
+        // Relaxed: as CT13; who compares the key pins the cell first. [CT16]
+        self.tags[at].store(tag, Relaxed);
+        entry.life.publish(State::Tentative, 1);
+    }
+}
+
+impl<K, V, M: Mode<V>> Drop for Table<K, V, M> {
+    fn drop(&mut self) {
+        for entry in &mut self.entries {
+            if !matches!(
+                entry.life.state(),
+                State::Empty | State::Free | State::Claimed
+            ) {
+                entry.key.with_mut(|key| {
+                    // SAFETY: the state says that there is a key, and by `&mut self` no other thread has the table.
+                    unsafe { key.cast::<K>().drop_in_place() };
+                });
+            }
+        }
+    }
+}
