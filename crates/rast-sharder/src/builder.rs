@@ -3,17 +3,19 @@
 use core::fmt;
 use core::time::Duration;
 use std::boxed::Box;
+use std::string::{String, ToString};
 use std::vec::Vec;
 
 use crate::assignment::{Assignment, MAX_WORKERS};
 use crate::balance::{Balancer, Greedy};
 use crate::controller::Controller;
 use crate::core_state::Core;
+use crate::ids::{ShardId, WorkerId};
 use crate::lead::Desk;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::Arc;
 use crate::primitive::{WaitStrategy, thread};
-use crate::protocol::Baton;
+use crate::protocol::{Baton, MAX_SHARDS, Park, ThreadPark};
 use crate::sharder::Sharder;
 use crate::slots::Slots;
 use crate::timers::{Clock, MonotonicClock};
@@ -21,9 +23,6 @@ use crate::worker::{Settings, Shared};
 
 /// The default of [`Builder::period`].
 const PERIOD: Duration = Duration::from_millis(100);
-
-/// The default of [`Builder::idle_limit`].
-const IDLE_LIMIT: Duration = Duration::from_millis(100);
 
 /// Sets a [`Sharder`] up; from [`Sharder::builder`].
 ///
@@ -69,9 +68,15 @@ pub struct Builder<C: Controller> {
     period: Duration,
     balancer: Box<dyn Balancer>,
     wait: WaitStrategy,
-    idle_limit: Duration,
+    park: Box<dyn FnMut(WorkerId) -> Box<dyn Park> + Send>,
+    polls: bool,
     clock: Box<dyn Clock + Send + Sync>,
     assignment: Option<Assignment>,
+    pins: Vec<(ShardId, WorkerId)>,
+    on_worker_start: Box<dyn Fn(WorkerId) + Send + Sync>,
+    name: String,
+    #[cfg(feature = "affinity")]
+    pins_threads: bool,
 }
 
 impl<C: Controller> Builder<C> {
@@ -83,9 +88,15 @@ impl<C: Controller> Builder<C> {
             period: PERIOD,
             balancer: Box::new(Greedy::new()),
             wait: WaitStrategy::default(),
-            idle_limit: IDLE_LIMIT,
+            park: Box::new(|_| Box::new(ThreadPark::new())),
+            polls: false,
             clock: Box::new(MonotonicClock::new()),
             assignment: None,
+            pins: Vec::new(),
+            on_worker_start: Box::new(|_| {}),
+            name: "rast-worker".to_string(),
+            #[cfg(feature = "affinity")]
+            pins_threads: false,
         }
     }
 
@@ -123,19 +134,62 @@ impl<C: Controller> Builder<C> {
         self
     }
 
-    /// Sets what a worker does without work. Default: stay awake for a
-    /// moment, then sleep.
+    /// Sets what a worker does without work.
+    ///
+    /// `Spin` looks for work for ever, without a system call: for workers that have cores of
+    /// their own. `Park` sleeps at once. `Adaptive`, the default, looks for as long as a
+    /// wake-up costs, about 40 µs, and then sleeps; where there are more workers than cores
+    /// it sleeps at once.
     #[must_use]
     pub fn wait(mut self, wait: WaitStrategy) -> Self {
         self.wait = wait;
         self
     }
 
-    /// Sets the longest sleep: each shard gets a turn at least so often, give
-    /// or take the turns of the others. Default: 100 ms.
+    /// Sets what each worker sleeps in; called for each in [`build`](Self::build). Default: a
+    /// condition of the system.
     #[must_use]
-    pub fn idle_limit(mut self, limit: Duration) -> Self {
-        self.idle_limit = limit;
+    pub fn park<P: Park>(mut self, mut park: impl FnMut(WorkerId) -> P + Send + 'static) -> Self {
+        self.park = Box::new(move |worker| Box::new(park(worker)));
+        self.polls = true;
+        self
+    }
+
+    /// Has `shard` stay at `worker` for the whole run: for what belongs to a thread, as a
+    /// poller does. A balancer's assignment that moves it is refused. Pinned again, the
+    /// later call counts.
+    #[must_use]
+    pub fn pin(mut self, shard: ShardId, worker: WorkerId) -> Self {
+        self.pins.retain(|&(pinned, _)| pinned != shard);
+        self.pins.push((shard, worker));
+        self
+    }
+
+    /// Has `hook` called on the thread of each worker, before its first turn: to name
+    /// it for a profiler, or to set its priority. A panic in it is recorded, and the worker
+    /// goes on.
+    #[must_use]
+    pub fn on_worker_start(mut self, hook: impl Fn(WorkerId) + Send + Sync + 'static) -> Self {
+        self.on_worker_start = Box::new(hook);
+        self
+    }
+
+    /// Sets the name of the threads that are started: `name-1`, `name-2` and so on. Default:
+    /// `rast-worker`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Has each worker's thread run on one core alone: worker `n` on the `n`-th that the process
+    /// may use, beginning again where there are fewer. So does the thread that calls
+    /// [`run`](Sharder::run), and stays there. Where the system refuses, a thread stays
+    /// as it is.
+    #[cfg(feature = "affinity")]
+    #[must_use]
+    pub fn pin_threads(mut self) -> Self {
+        self.pins_threads = true;
         self
     }
 
@@ -165,13 +219,17 @@ impl<C: Controller> Builder<C> {
         self.check()?;
         let shards = self.shards.len();
         let workers = self.worker_count();
-        let assignment = self
+        let mut assignment = self
             .assignment
             .unwrap_or_else(|| Assignment::round_robin(shards, workers));
+        for &(shard, worker) in &self.pins {
+            assignment.set_owner(shard, worker);
+        }
         let slots = Slots::new(&self.controller, self.shards);
-        let (baton, members) = Baton::new(assignment.clone());
+        let sleeps = self.wait != WaitStrategy::Spin;
+        let (baton, members) = Baton::with_parks(assignment.clone(), sleeps, self.park);
         let core = Arc::new(Core::new(baton, self.clock, assignment));
-        let desk = Desk::new(self.balancer, workers, shards, core.clone());
+        let desk = Desk::new(self.balancer, workers, shards, self.pins, core.clone());
         Ok(Sharder {
             shared: Shared {
                 controller: self.controller,
@@ -180,11 +238,20 @@ impl<C: Controller> Builder<C> {
                 desk: UnsafeCell::new(desk),
                 settings: Settings {
                     period: self.period.into(),
-                    wait: self.wait,
-                    idle_limit: self.idle_limit.into(),
+                    wait: match self.wait {
+                        WaitStrategy::Adaptive if workers > thread::available_parallelism() => {
+                            WaitStrategy::Park
+                        }
+                        wait => wait,
+                    },
+                    polls: self.polls,
                 },
+                on_worker_start: self.on_worker_start,
+                #[cfg(feature = "affinity")]
+                pins_threads: self.pins_threads,
             },
             members,
+            name: self.name,
         })
     }
 
@@ -199,18 +266,20 @@ impl<C: Controller> Builder<C> {
         if shards == 0 {
             return Err(BuildError::NoShards);
         }
-        if u32::try_from(shards).is_err() {
+        if shards > MAX_SHARDS {
             return Err(BuildError::TooManyShards(shards));
         }
         let workers = self.worker_count();
         if workers == 0 {
             return Err(BuildError::NoWorkers);
         }
-        if self.idle_limit.is_zero() {
-            return Err(BuildError::NoIdleLimit);
-        }
         if workers > MAX_WORKERS {
             return Err(BuildError::TooManyWorkers(workers));
+        }
+        let is_off =
+            |pin: &&(ShardId, WorkerId)| pin.0.index() >= shards || pin.1.index() >= workers;
+        if let Some(&(shard, worker)) = self.pins.iter().find(is_off) {
+            return Err(BuildError::Pin { shard, worker });
         }
         match &self.assignment {
             Some(first) if first.shards() != shards || first.workers() != workers => {
@@ -238,7 +307,6 @@ impl<C: Controller> fmt::Debug for Builder<C> {
             .field("workers", &self.workers)
             .field("period", &self.period)
             .field("wait", &self.wait)
-            .field("idle_limit", &self.idle_limit)
             .finish_non_exhaustive()
     }
 }
@@ -249,14 +317,19 @@ impl<C: Controller> fmt::Debug for Builder<C> {
 pub enum BuildError {
     /// No shards were given.
     NoShards,
-    /// More shards than 32-bit numbers.
+    /// More than 2³¹ shards.
     TooManyShards(usize),
     /// Zero workers were asked for.
     NoWorkers,
     /// More workers than [`MAX_WORKERS`].
     TooManyWorkers(usize),
-    /// The idle limit is zero: nobody could ever sleep.
-    NoIdleLimit,
+    /// A shard that does not exist is pinned, or one to a worker that does not exist.
+    Pin {
+        /// The shard.
+        shard: ShardId,
+        /// The worker.
+        worker: WorkerId,
+    },
     /// The first assignment has another shape.
     Assignment {
         /// Its shards, and those given.
@@ -270,12 +343,17 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoShards => f.write_str("a sharder needs at least one shard"),
-            Self::TooManyShards(n) => write!(f, "{n} shards are more than a 32-bit number counts"),
+            Self::TooManyShards(n) => write!(f, "{n} shards are more than the most, {MAX_SHARDS}"),
             Self::NoWorkers => f.write_str("a sharder needs at least one worker"),
             Self::TooManyWorkers(n) => {
                 write!(f, "{n} workers are more than the most, {MAX_WORKERS}")
             }
-            Self::NoIdleLimit => f.write_str("the idle limit is zero: use WaitStrategy::Spin"),
+            Self::Pin { shard, worker } => {
+                write!(
+                    f,
+                    "{shard} is pinned to {worker}; one of them does not exist"
+                )
+            }
             Self::Assignment { shards, workers } => write!(
                 f,
                 "the first assignment is for {} shards and {} workers; there are {} and {}",

@@ -14,12 +14,13 @@
 use std::boxed::Box;
 use std::format;
 use std::string::String;
+use std::vec::Vec;
 
 use crate::assignment::Assignment;
 use crate::balance::{Balancer, Decision};
 use crate::controller::Controller;
 use crate::core_state::{Core, CoreClock, Published};
-use crate::ids::ShardId;
+use crate::ids::{ShardId, WorkerId};
 use crate::load::LoadView;
 use crate::panics::{Hook, contain, discard, message};
 use crate::primitive::sync::Arc;
@@ -30,11 +31,11 @@ use crate::timers::{StartFinishTimer, Tick, TimerConfig};
 /// How many reports a slice collects.
 const REPORTS_PER_SLICE: usize = 64;
 
-/// The budget of a slice of the balancer, in shards placed.
-const PLACED_PER_SLICE: usize = 32;
+/// The budget of a slice of the balancer.
+const BUDGET: usize = 256;
 
 /// Slices after which a decision is given up: for a balancer that never ends.
-/// A shard placed per slice is allowed for on top.
+/// A shard and a pair that talks per slice are allowed for on top.
 const LEAST_MOST_SLICES: usize = 4_096;
 
 /// What leaders hand on from epoch to epoch. Reached only while leading.
@@ -49,11 +50,16 @@ impl Desk {
         balancer: Box<dyn Balancer>,
         workers: usize,
         shards: usize,
+        pins: Vec<(ShardId, WorkerId)>,
         core: Arc<Core>,
     ) -> Self {
+        let mut view = LoadView::new(workers, shards);
+        for (shard, worker) in pins {
+            view.add_pin(shard, worker);
+        }
         Self {
             balancer,
-            view: LoadView::new(workers, shards),
+            view,
             timer: StartFinishTimer::new(CoreClock(core), TimerConfig::new()),
         }
     }
@@ -147,8 +153,7 @@ impl Lead {
             }
             Stage::Step { done } => {
                 let step = member.with_assignment(|current| {
-                    let step =
-                        contain(|| desk.balancer.step(&desk.view, current, PLACED_PER_SLICE));
+                    let step = contain(|| desk.balancer.step(&desk.view, current, BUDGET));
                     match step {
                         Ok(Decision::Pending) => None,
                         Ok(Decision::Keep) => Some(Ok(None)),
@@ -160,11 +165,20 @@ impl Lead {
                             current.workers(),
                         ))),
                         Ok(Decision::Adopt(next)) if next == *current => Some(Ok(None)),
-                        Ok(Decision::Adopt(next)) => Some(Ok(Some(next))),
+                        Ok(Decision::Adopt(next)) => {
+                            let mut pins = desk.view.pins().iter();
+                            let moved = pins.find(|pin| next.owner(pin.0) != pin.1);
+                            Some(match moved {
+                                None => Ok(Some(next)),
+                                Some((shard, worker)) => Err(format!(
+                                    "the balancer moved {shard}, which is pinned to {worker}"
+                                )),
+                            })
+                        }
                         Err(payload) => Some(Err(panicked(core, member, payload))),
                     }
                 });
-                let most = LEAST_MOST_SLICES.saturating_add(slots.len());
+                let most = LEAST_MOST_SLICES + slots.len() + desk.view.traffic().len();
                 self.stage = Stage::Step { done: done + 1 };
                 match step {
                     None if done >= most => Some(Err(format!(

@@ -9,7 +9,8 @@
 //!
 //! Work that splits into parts with state of their own, more parts than
 //! threads, each part needing many short turns, with loads that differ and
-//! shift. A turn costs no atomic read-modify-write and no lock.
+//! shift. A turn costs no atomic read-modify-write and no lock, and a shard that
+//! has nothing to do costs nothing until it is woken.
 //!
 //! # When not
 //!
@@ -100,6 +101,8 @@
 //!
 //! `std` (default): everything; without it the crate is empty but for the
 //! re-exports of the layers beneath.
+//! `affinity`: `Builder::pin_threads`, which puts each worker's thread on a core; brings
+//! `core_affinity`.
 //!
 //! # Platforms
 //!
@@ -134,6 +137,8 @@ mod load;
 #[cfg(feature = "std")]
 mod panics;
 #[cfg(feature = "std")]
+mod ready;
+#[cfg(feature = "std")]
 mod sharder;
 #[cfg(feature = "std")]
 mod slots;
@@ -167,6 +172,8 @@ pub use ids::{ShardId, WorkerId};
 pub use load::{LoadReport, LoadView, ShardLoad, Traffic};
 #[cfg(feature = "std")]
 pub use panics::{Hook, PanicRecord};
+#[cfg(feature = "std")]
+pub use protocol::Park;
 #[cfg(feature = "std")]
 pub use sharder::{Outcome, RunCause, RunError, ShardExit, Sharder};
 #[cfg(feature = "std")]

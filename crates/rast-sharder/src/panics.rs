@@ -25,8 +25,10 @@ pub(crate) const KEPT: usize = 256;
 pub enum Hook {
     /// [`Controller::process`](crate::Controller::process).
     Process,
-    /// [`Controller::is_ready`](crate::Controller::is_ready).
-    IsReady,
+    /// [`Controller::on_wake`](crate::Controller::on_wake).
+    OnWake,
+    /// The hook of [`Builder::on_worker_start`](crate::Builder::on_worker_start).
+    WorkerStart,
     /// [`Controller::before_turn`](crate::Controller::before_turn).
     BeforeTurn,
     /// [`Controller::on_acquire`](crate::Controller::on_acquire).

@@ -18,13 +18,15 @@
 //! ```
 
 use core::fmt;
+use std::boxed::Box;
 use std::vec::Vec;
 
 use super::baton::Baton;
+use super::inbox::{Mark, Outbox};
+use super::park::Park;
 use super::word::{FREE, ONE_PROMISE, Word, held_by};
 use crate::assignment::Assignment;
 use crate::ids::{ShardId, WorkerId};
-use crate::primitive::Parker;
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{Ordering, fence};
 
@@ -63,7 +65,6 @@ enum Phase {
 /// The role of one worker.
 pub struct Member {
     baton: Arc<Baton>,
-    parker: Parker,
     worker: WorkerId,
     epoch: u32,
     phase: Phase,
@@ -78,52 +79,38 @@ pub struct Member {
     wanted: Vec<ShardId>,
     /// Held, not mine any more.
     leaving: Vec<ShardId>,
-}
-
-/// What of a member may be shown while its worker runs user code.
-#[derive(Clone, Copy)]
-pub struct MemberView<'a> {
-    /// The shared words.
-    pub baton: &'a Arc<Baton>,
-    /// Which worker.
-    pub worker: WorkerId,
-    /// The epoch that the worker is in.
-    pub epoch: u32,
-    /// By shard: whether this worker holds it.
-    pub local: &'a [bool],
-}
-
-impl fmt::Debug for MemberView<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemberView")
-            .field("worker", &self.worker)
-            .field("epoch", &self.epoch)
-            .finish_non_exhaustive()
-    }
+    /// By sending worker: how many of its marks were taken.
+    heads: Box<[u32]>,
+    /// The sending worker whose marks are looked at next.
+    next_ring: usize,
+    /// By target, as far as one was marked.
+    outboxes: Vec<Outbox>,
+    /// Targets that were marked since the last flush.
+    marked: Vec<WorkerId>,
+    /// Targets for which marks are kept.
+    keeping: Vec<WorkerId>,
 }
 
 impl Member {
-    pub(super) fn new(
-        baton: Arc<Baton>,
-        worker: WorkerId,
-        parker: Parker,
-        first: &Assignment,
-    ) -> Self {
-        let shards = first.shards();
-        let mut wanted = Vec::with_capacity(shards);
-        wanted.extend(first.shards_of(worker));
+    pub(super) fn new(baton: Arc<Baton>, worker: WorkerId, first: &Assignment) -> Self {
+        let (shards, workers) = (first.shards(), first.workers());
+        let wanted: Vec<_> = first.shards_of(worker).collect();
         Self {
             baton,
-            parker,
             worker,
             epoch: 0,
             phase: Phase::Open,
             served: 0,
             promised_seen: false,
             local: std::vec![false; shards],
-            held: Vec::with_capacity(shards),
+            held: Vec::with_capacity(wanted.len()),
             wanted,
-            leaving: Vec::with_capacity(shards),
+            leaving: Vec::new(),
+            heads: std::vec![0; workers].into(),
+            next_ring: 0,
+            outboxes: Vec::new(),
+            marked: Vec::new(),
+            keeping: Vec::new(),
         }
     }
 
@@ -149,15 +136,150 @@ impl Member {
         self.local[shard.index()]
     }
 
-    /// Returns what user code may see.
+    /// Returns the shared words.
+    pub fn baton(&self) -> &Arc<Baton> {
+        &self.baton
+    }
+
+    /// Makes a shard of another worker ready there, with the waker's `note`. It is certain to
+    /// wake a worker that sleeps once [`flush`](Self::flush) was called.
     #[inline]
-    pub fn view(&self) -> MemberView<'_> {
-        MemberView {
-            baton: &self.baton,
-            worker: self.worker,
-            epoch: self.epoch,
-            local: &self.local,
+    pub fn wake(&mut self, shard: ShardId, note: u32) {
+        if let Some(worker) = self.baton.target(shard) {
+            self.mark(worker, (shard, note));
         }
+    }
+
+    /// Puts a mark into the ring to `to`, or keeps it.
+    fn mark(&mut self, to: WorkerId, mark: Mark) {
+        if self.outboxes.len() <= to.index() {
+            self.outboxes.resize_with(to.index() + 1, Outbox::default);
+        }
+        let ring = self.baton.inboxes[to.index()].ring(self.worker);
+        let outbox = &mut self.outboxes[to.index()];
+        if !outbox.kept.is_empty() || !outbox.put(ring, mark) {
+            self.keep(to, mark);
+        }
+        if !self.baton.sleeps {
+            return;
+        }
+        let outbox = &mut self.outboxes[to.index()];
+        if !outbox.is_marked {
+            outbox.is_marked = true;
+            self.marked.push(to);
+        }
+        // A guess without a fence, which wakes nearly all sleepers at once.
+        self.baton.rouse(to);
+    }
+
+    #[cold]
+    fn keep(&mut self, to: WorkerId, mark: Mark) {
+        let outbox = &mut self.outboxes[to.index()];
+        if outbox.kept.is_empty() {
+            self.keeping.push(to);
+        }
+        if outbox.keep(mark) {
+            self.give_up_rings();
+        }
+    }
+
+    /// Wakes the workers that sleep on marks, and puts kept marks into rings that have room.
+    ///
+    /// Called at the end of each round, so before this worker sleeps.
+    #[inline]
+    pub fn flush(&mut self) {
+        if !self.keeping.is_empty() {
+            self.put_kept();
+        }
+        if !self.marked.is_empty() {
+            self.rouse_marked();
+        }
+    }
+
+    #[cold]
+    fn put_kept(&mut self) {
+        let Self {
+            baton,
+            worker,
+            outboxes,
+            marked,
+            keeping,
+            ..
+        } = self;
+        keeping.retain(|&to| {
+            let outbox = &mut outboxes[to.index()];
+            let is_done = outbox.put_kept(baton.inboxes[to.index()].ring(*worker));
+            if baton.sleeps && !outbox.is_marked {
+                outbox.is_marked = true;
+                marked.push(to);
+            }
+            !is_done
+        });
+    }
+
+    fn rouse_marked(&mut self) {
+        // SeqCst: pairs with the fence in park; either its look at the rings sees the marks,
+        // or the loads of the seats below see it asleep. [SO4]
+        fence(Ordering::SeqCst);
+        for to in self.marked.drain(..) {
+            self.outboxes[to.index()].is_marked = false;
+            self.baton.rouse(to);
+        }
+    }
+
+    /// Makes bits of all marks that are kept.
+    #[cold]
+    fn give_up_rings(&mut self) {
+        for to in self.keeping.drain(..) {
+            for (shard, _) in self.outboxes[to.index()].kept.drain(..) {
+                self.baton.set_bit(to, shard);
+            }
+        }
+    }
+
+    /// Takes marks of at most `rings` other workers, and adds those of held shards to `notes`.
+    /// Those of other shards follow their shard.
+    #[inline]
+    pub fn receive(&mut self, rings: usize, notes: &mut Vec<(ShardId, Option<u32>)>) {
+        let workers = self.heads.len();
+        for _ in 0..rings.min(workers - 1) {
+            self.next_ring = next_of(self.next_ring, workers);
+            if self.next_ring == self.worker.index() {
+                self.next_ring = next_of(self.next_ring, workers);
+            }
+            let inbox = &self.baton.inboxes[self.worker.index()];
+            if inbox.has_mark(self.next_ring, self.heads[self.next_ring]) {
+                self.receive_from(self.next_ring, notes);
+            }
+        }
+    }
+
+    fn receive_from(&mut self, from: usize, notes: &mut Vec<(ShardId, Option<u32>)>) {
+        let mut astray = Vec::new();
+        let (local, head) = (&self.local, &mut self.heads[from]);
+        let inbox = &self.baton.inboxes[self.worker.index()];
+        inbox.take_marks(from, head, |(shard, note)| match local[shard.index()] {
+            true => notes.push((shard, Some(note))),
+            false => astray.push((shard, note)),
+        });
+        for mark in astray {
+            if let Some(worker) = self.baton.settle(mark.0) {
+                self.mark(worker, mark);
+            }
+        }
+    }
+
+    /// As [`receive`](Self::receive), for wake-ups without a note.
+    #[inline]
+    pub fn receive_bits(&mut self, notes: &mut Vec<(ShardId, Option<u32>)>) {
+        let (baton, local) = (&self.baton, &self.local);
+        baton.inboxes[self.worker.index()].take_bits(|shard| {
+            if local[shard.index()] {
+                notes.push((shard, None));
+            } else if let Some(worker) = baton.settle(shard) {
+                baton.set_bit(worker, shard);
+            }
+        });
     }
 
     /// Tells whether all workers are to leave.
@@ -248,15 +370,16 @@ impl Member {
             return;
         };
         self.local[shard.index()] = false;
-        // Release: pairs with the Acquire in take; the shard's state as this
-        // worker leaves it. [HO3]
-        self.baton.holders[shard.index()].store(FREE, Ordering::Release);
+        // Release: pairs with the AcqRel in take; the shard's state as this
+        // worker leaves it. A swap, so that all writes to the word but the first are
+        // read-modify-writes, in one order. [HO3]
+        self.baton.holders[shard.index()].swap(FREE, Ordering::Release);
         // SeqCst: pairs with the fence in park; either the new owner's scan sees
         // the shard free, or the load of its seat sees it parked. [SO7]
         fence(Ordering::SeqCst);
         let owner = self.with_assignment(|assignment| assignment.owner(shard));
         if owner != self.worker {
-            self.baton.wake(owner);
+            self.baton.rouse(owner);
         }
     }
 
@@ -274,17 +397,17 @@ impl Member {
         while at < self.wanted.len() {
             let shard = self.wanted[at];
             let holder = &self.baton.holders[shard.index()];
-            // Acquire: pairs with the Release in release_next; the shard's state
-            // as its last holder left it. [HO4]
-            if holder.load(Ordering::Acquire) == FREE {
-                // A plain store is enough after the load: of two epochs' owners
-                // the older held the shard before the newer epoch was published
-                // (rule 3) and can take it no more, and in one epoch the page
-                // names one owner. So nobody else stores here while it is free.
+            // Relaxed: the swap below acquires. [HO4]
+            if holder.load(Ordering::Relaxed) == FREE {
+                // The word is free, and no other worker takes the shard: of two epochs'
+                // owners the older held it before the newer epoch was published (rule 3),
+                // and in one epoch the page names one owner.
                 //
-                // Relaxed: a later owner synchronises with this worker's own
-                // release of the shard; notifiers are ordered by fences. [HO5]
-                holder.store(held_by(self.worker), Ordering::Relaxed);
+                // AcqRel: Acquire pairs with the Release in release_next; the shard's state as
+                // its last holder left it. And it pairs with the read-modify-write in settle:
+                // either that one returns this worker, or this one sees what the waker wrote
+                // before it. [HO5]
+                holder.swap(held_by(self.worker), Ordering::AcqRel);
                 self.local[shard.index()] = true;
                 self.held.push(shard);
                 self.wanted.swap_remove(at);
@@ -398,28 +521,34 @@ impl Member {
         self.baton.wake_all(Some(self.worker));
     }
 
-    /// Sleeps by `sleep`, which ends when somebody wakes this worker, unless
-    /// there is something to do. Returns whether it slept.
+    /// Has what this worker sleeps in look for what came.
+    pub fn poll(&self, ready: &mut dyn FnMut(ShardId)) {
+        self.baton.seats[self.worker.index()].park.poll(ready);
+    }
+
+    /// Sleeps by `sleep`, unless there is something to do. Returns what `sleep` returned and
+    /// whether a waker ended it, or `None` if it did not sleep.
     ///
-    /// `is_ready` is asked after the fence: whether a held shard has work.
     /// Blocking: the one place where a worker does.
-    pub fn park(&self, sleep: impl FnOnce(&Parker), is_ready: impl FnOnce() -> bool) -> bool {
+    pub fn park<R>(&mut self, sleep: impl FnOnce(&dyn Park) -> R) -> Option<(R, bool)> {
         debug_assert!(self.phase != Phase::Leading, "a leader does not sleep");
-        let parked = &self.baton.seats[self.worker.index()].parked;
-        // Relaxed: the fence below orders it. [SO10]
-        parked.store(1, Ordering::Relaxed);
-        // SeqCst: pairs with the fences in notify_each, wake_all and
-        // release_next. Of two fences one is first: if this one, the other
-        // side's load of the seat sees it parked; if the other, the scan below
-        // sees what was written before it. [SO11]
+        debug_assert!(self.marked.is_empty(), "a flush comes before a sleep");
+        self.give_up_rings();
+        let seat = &self.baton.seats[self.worker.index()];
+        // Relaxed: the fence below orders it. A swap, in one order with those of wakers. [SO10]
+        seat.sleeping.swap(1, Ordering::Relaxed);
+        // SeqCst: pairs with those in rouse_marked, set_bit, wake_all and release_next. Of two
+        // fences one is first: if this one, the other side's load of the seat sees it
+        // asleep; if the other, the look below sees what was written before it. [SO11]
         fence(Ordering::SeqCst);
-        let sleeps = !self.has_news() && !is_ready();
-        if sleeps {
-            sleep(&self.parker);
-        }
-        // Relaxed: a late unpark costs one turn. [SO12]
-        parked.store(0, Ordering::Relaxed);
-        sleeps
+        let slept = match self.has_news() {
+            true => None,
+            false => Some(sleep(&*seat.park)),
+        };
+        // Acquire: pairs with the Release in rouse_slow; the next look at the inbox sees what
+        // the waker wrote. [SO12]
+        let is_woken = seat.sleeping.swap(0, Ordering::Acquire) == 0;
+        slept.map(|slept| (slept, is_woken))
     }
 
     /// Whether the protocol has something to do for this worker.
@@ -435,6 +564,9 @@ impl Member {
             return true;
         }
         if self.may_promise() && (word.promised() > 0 || self.is_requested()) {
+            return true;
+        }
+        if !self.baton.inboxes[self.worker.index()].is_empty(&self.heads) {
             return true;
         }
         self.wanted.iter().any(|shard| {
@@ -471,6 +603,12 @@ impl fmt::Debug for Member {
             .field("leaving", &self.leaving)
             .finish_non_exhaustive()
     }
+}
+
+/// The next of `count` numbers, round and round.
+#[inline]
+fn next_of(number: usize, count: usize) -> usize {
+    if number + 1 < count { number + 1 } else { 0 }
 }
 
 /// Which page an epoch uses.
