@@ -149,7 +149,7 @@ impl<T> Ring<T> {
         let slot = self.slot(index);
         slot.item.with_mut(|place| {
             // SAFETY: by rules 2 and 4 the slot is the caller's, and holds nothing.
-            unsafe { (*place).write(item) };
+            unsafe { place.cast::<T>().write(item) };
         });
         let state = self.lap(index) | tag << TAG_SHIFT;
         // Release: pairs with the Acquire in state_of; the item is written. [MB7]
@@ -389,7 +389,7 @@ impl<T> Consumer<T> {
             let item = self.ring.slot(index).item.with(|place| {
                 // SAFETY: by rule 3 the slot is the consumer's and holds an item; the head has moved on, so it is
                 // read once.
-                unsafe { (*place).assume_init_read() }
+                unsafe { place.cast::<T>().read() }
             });
             return Some((state >> TAG_SHIFT, item));
         }
@@ -453,7 +453,7 @@ impl<T> Ring<T> {
                 let rest = Next(self, next);
                 self.slot(index).item.with_mut(|place| {
                     // SAFETY: published in its lap, so it holds an item; ours alone by (1), dropped once by (2).
-                    unsafe { (*place).assume_init_drop() };
+                    unsafe { place.cast::<T>().drop_in_place() };
                 });
                 core::mem::forget(rest);
             }
