@@ -51,7 +51,6 @@ pub struct Builder<G: Graph> {
     period: Duration,
     balancer: Box<dyn FnOnce(sharder::Builder<Runtime>) -> sharder::Builder<Runtime>>,
     wait: WaitStrategy,
-    idle_ping: Duration,
     batch: usize,
     on_panic: OnPanic,
     on_undelivered: Option<Undelivered>,
@@ -74,8 +73,6 @@ pub enum BuildError {
     NoWorkers,
     /// `batch(0)`.
     NoBatch,
-    /// `idle_ping` of zero.
-    NoIdlePing,
     /// The sharder refused its part.
     Sharder(sharder::BuildError),
     /// The thread of the first worker could not be started.
@@ -95,7 +92,6 @@ impl fmt::Display for BuildError {
             ),
             Self::NoWorkers => f.write_str("a graph needs one worker at least"),
             Self::NoBatch => f.write_str("a batch holds one message at least"),
-            Self::NoIdlePing => f.write_str("idle pings need time between them"),
             Self::Sharder(error) => write!(f, "the sharder refused: {error}"),
             Self::Thread(error) => write!(f, "no thread for the first worker: {error}"),
         }
@@ -123,7 +119,6 @@ impl<G: Graph> Builder<G> {
             period: Duration::from_millis(100),
             balancer: Box::new(|builder| builder.balancer(Greedy::new())),
             wait: WaitStrategy::default(),
-            idle_ping: Duration::from_millis(100),
             batch: 64,
             on_panic: OnPanic::default(),
             on_undelivered: None,
@@ -157,14 +152,6 @@ impl<G: Graph> Builder<G> {
     #[must_use]
     pub fn wait(mut self, wait: WaitStrategy) -> Self {
         self.wait = wait;
-        self
-    }
-
-    /// Sets the longest time between two pings of a processor that is not
-    /// gated (100 ms).
-    #[must_use]
-    pub fn idle_ping(mut self, every: Duration) -> Self {
-        self.idle_ping = every;
         self
     }
 
@@ -208,10 +195,7 @@ impl<G: Graph> Builder<G> {
     pub fn start(self) -> Result<Handle<G>, BuildError> {
         self.check()?;
         let workers = self.worker_count();
-        let settings = Settings {
-            batch: self.batch,
-            idle_ping: self.idle_ping.into(),
-        };
+        let settings = Settings { batch: self.batch };
         let shared = Shared::new::<G>(workers, self.on_panic, self.on_undelivered);
         let Wiring {
             mut parts, outside, ..
@@ -229,8 +213,7 @@ impl<G: Graph> Builder<G> {
             .shards(instances)
             .workers(workers)
             .period(self.period)
-            .wait(self.wait)
-            .idle_limit(self.idle_ping);
+            .wait(self.wait);
         let sharder = (self.balancer)(builder)
             .build()
             .map_err(BuildError::Sharder)?;
@@ -257,9 +240,6 @@ impl<G: Graph> Builder<G> {
         if self.batch == 0 {
             return Err(BuildError::NoBatch);
         }
-        if self.idle_ping.is_zero() {
-            return Err(BuildError::NoIdlePing);
-        }
         let workers = self.worker_count();
         if workers > sharder::MAX_WORKERS {
             let cause = sharder::BuildError::TooManyWorkers(workers);
@@ -284,7 +264,6 @@ impl<G: Graph> fmt::Debug for Builder<G> {
             .field("workers", &self.workers)
             .field("period", &self.period)
             .field("wait", &self.wait)
-            .field("idle_ping", &self.idle_ping)
             .field("batch", &self.batch)
             .field("on_panic", &self.on_panic)
             .finish_non_exhaustive()

@@ -74,6 +74,13 @@ pub(crate) fn fence_after_taking() {
     fence(Ordering::SeqCst);
 }
 
+/// The fence of a sender that found no room, before its last look at it.
+#[cold]
+pub(crate) fn fence_before_last_look() {
+    // SeqCst: pairs with the fence in fence_after_taking; one of both sees what the other did. [EG9]
+    fence(Ordering::SeqCst);
+}
+
 /// The look of [`may_gate`], after its fence.
 #[inline]
 pub(crate) fn holds_enough_to_gate<T>(ring: &Consumer<T>, taken: usize, burst: usize) -> bool {
@@ -234,7 +241,7 @@ pub trait Wake {
 
 impl Wake for sharder::Handle {
     fn wake(&self, shard: ShardId) {
-        self.notify(shard);
+        sharder::Handle::wake(self, shard);
     }
 }
 

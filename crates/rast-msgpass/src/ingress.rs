@@ -407,7 +407,7 @@ impl<M> IngressPort<'_, M> {
     /// `Full` or `Closed`, with the message.
     pub fn try_send(&self, message: M) -> Result<(), TrySendError<M>> {
         self.door.try_send(message)?;
-        self.handle.notify(self.shard);
+        self.handle.wake(self.shard);
         Ok(())
     }
 
@@ -419,7 +419,7 @@ impl<M> IngressPort<'_, M> {
     pub fn send(&self, message: M) -> Result<(), Closed<M>> {
         match self.door.send_until(message, None) {
             Ok(()) => {
-                self.handle.notify(self.shard);
+                self.handle.wake(self.shard);
                 Ok(())
             }
             Err(error) => Err(Closed(error.into_inner())),
@@ -434,7 +434,7 @@ impl<M> IngressPort<'_, M> {
     pub fn send_timeout(&self, message: M, timeout: Duration) -> Result<(), TrySendError<M>> {
         self.door
             .send_until(message, Instant::now().checked_add(timeout))?;
-        self.handle.notify(self.shard);
+        self.handle.wake(self.shard);
         Ok(())
     }
 

@@ -21,7 +21,7 @@
 //!    often must not seem heavy to the balancer.
 
 use crate::cx::{Answering, Core, Cx};
-use crate::egress::fence_after_taking;
+use crate::egress::{fence_after_taking, fence_before_last_look};
 use crate::graph::Graph;
 use crate::inlet::Inlet;
 use crate::panics::contain;
@@ -34,7 +34,6 @@ use crate::timers::{Instant, MonotonicClock, Nanos, StartFinishTimer, TimerConfi
 pub(crate) struct Settings {
     /// The most messages of one edge in one turn.
     pub(crate) batch: usize,
-    pub(crate) idle_ping: Nanos,
 }
 
 /// The figures of one instance in one window, for the balancer.
@@ -71,8 +70,6 @@ impl Load {
 pub(crate) trait AnyInstance: Send {
     /// Runs the instance once.
     fn turn(&mut self, cx: &mut WorkerCx<'_>, load: Option<&mut Load>) -> Progress;
-    /// Tells whether a turn would do something, by a fresh look.
-    fn is_ready(&self) -> bool;
     /// Gives up everything that still waits.
     fn finish(&mut self);
 }
@@ -131,12 +128,11 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         let Some(last) = self.last_ping else {
             return Some(Instant::from_nanos(0));
         };
-        let latest = last.saturating_add(self.settings.idle_ping);
-        Some(match self.next {
-            Next::Again => last,
-            Next::Idle => latest,
-            Next::At(at) => at.min(latest),
-        })
+        match self.next {
+            Next::Again => Some(last),
+            Next::Idle => None,
+            Next::At(at) => Some(at),
+        }
     }
 
     fn has_input(&self) -> bool {
@@ -170,9 +166,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             let announced = contain(|| {
                 out.announce(&mut |shard| {
                     sent = true;
-                    if !cx.is_local(shard) {
-                        wakes.push(shard);
-                    }
+                    wakes.push(shard);
                 });
             });
             if let Err(payload) = announced {
@@ -183,15 +177,11 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if self.ins.iter().any(|inlet| inlet.took()) {
             fence_after_taking();
             for inlet in &mut self.ins {
-                inlet.freed(&mut |shard| {
-                    if !cx.is_local(shard) {
-                        wakes.push(shard);
-                    }
-                });
+                inlet.freed(&mut |shard| wakes.push(shard));
             }
         }
-        if !wakes.is_empty() {
-            cx.fence_and_notify(wakes.iter().copied());
+        for shard in wakes.drain(..) {
+            cx.wake(shard, 0);
         }
         sent
     }
@@ -322,9 +312,17 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if found.worked || found.more || self.core.retired {
             return Progress::Again;
         }
-        if found.gated {
-            // Who makes room notifies; is_ready looks once more before the worker parks.
-            return Progress::Idle;
+        if found.gated || self.core.outs.iter().any(|out| out.has_spilled()) {
+            // A receiver that makes room wakes this shard, if it sees that the shard may wait.
+            fence_before_last_look();
+            let gets_on = self.core.outs.iter().any(|out| out.can_refill())
+                || (found.gated && (!self.core.is_gated(None) || self.has_answer_to_handle()));
+            if gets_on {
+                return Progress::Again;
+            }
+            if found.gated {
+                return Progress::Idle;
+            }
         }
         match self.ping_due() {
             Some(due) => Progress::At(due),
@@ -362,19 +360,6 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             cx.stop();
         }
         self.progress(found)
-    }
-
-    fn is_ready(&self) -> bool {
-        if self.core.outs.iter().any(|out| out.can_refill()) {
-            return true;
-        }
-        if self.core.retired {
-            return self.has_input();
-        }
-        if self.core.is_gated(None) {
-            return self.has_answer_to_handle();
-        }
-        self.has_input() || (self.next == Next::Again && self.ping_due().is_some())
     }
 
     fn finish(&mut self) {

@@ -52,6 +52,8 @@ pub(crate) trait Outlet: Any + Send {
     fn refill(&mut self);
     /// Tells whether `refill` would move something, by a fresh look.
     fn can_refill(&self) -> bool;
+    /// Tells whether messages may wait in a spill.
+    fn has_spilled(&self) -> bool;
     /// Calls `wake` for each receiver that got messages since the last call,
     /// and announces those that went out by egress.
     fn announce(&mut self, wake: &mut dyn FnMut(ShardId));
@@ -445,6 +447,10 @@ impl<M: Send + 'static> Outlet for Out<M> {
     fn can_refill(&self) -> bool {
         let ready = |target: &Target<M>| !target.spill.is_empty() && target.room() > 0;
         self.spilled && self.targets.iter().any(ready)
+    }
+
+    fn has_spilled(&self) -> bool {
+        self.spilled
     }
 
     fn announce(&mut self, wake: &mut dyn FnMut(ShardId)) {

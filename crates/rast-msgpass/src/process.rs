@@ -13,10 +13,10 @@ use crate::timers::Instant;
 pub enum Next {
     /// As soon as the other processors of the worker have had their turn.
     Again,
-    /// At the builder's `idle_ping` at the latest.
+    /// Not any more.
     #[default]
     Idle,
-    /// At this instant, or at the builder's `idle_ping` if that is earlier.
+    /// At this instant.
     At(Instant),
 }
 
@@ -33,9 +33,8 @@ pub trait Process<G: Graph>: Sized + Send + 'static {
     /// Works without input: reads a source, looks at the time.
     ///
     /// Called when the graph starts, then when the returned [`Next`] asks for
-    /// it, and at latest every `idle_ping` of the builder; not while there is
-    /// no room in the edges that leave the processor, and not any more once the
-    /// graph drains. It should return soon: everything else on the worker waits.
+    /// it; not while there is no room in the edges that leave the processor, and not
+    /// any more once the graph drains. It should return soon: everything else on the worker waits.
     fn ping(&mut self, cx: &mut Cx<'_, G, Self>) -> Next {
         let _ = cx;
         Next::Idle

@@ -45,10 +45,6 @@ impl Controller for Runtime {
         }
     }
 
-    fn is_ready(&self, _: ShardId, instance: &Self::Shard) -> bool {
-        instance.is_ready()
-    }
-
     fn on_acquire(&self, _: &mut WorkerCx<'_>, _: ShardId, _: &mut Self::Shard) {
         self.shared.enter_thread();
     }

@@ -9,11 +9,12 @@ use crate::assignment::{Assignment, MAX_WORKERS};
 use crate::balance::{Balancer, Greedy};
 use crate::controller::Controller;
 use crate::core_state::Core;
+use crate::ids::WorkerId;
 use crate::lead::Desk;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::Arc;
 use crate::primitive::{WaitStrategy, thread};
-use crate::protocol::Baton;
+use crate::protocol::{Baton, Park, ThreadPark};
 use crate::sharder::Sharder;
 use crate::slots::Slots;
 use crate::timers::{Clock, MonotonicClock};
@@ -21,9 +22,6 @@ use crate::worker::{Settings, Shared};
 
 /// The default of [`Builder::period`].
 const PERIOD: Duration = Duration::from_millis(100);
-
-/// The default of [`Builder::idle_limit`].
-const IDLE_LIMIT: Duration = Duration::from_millis(100);
 
 /// Sets a [`Sharder`] up; from [`Sharder::builder`].
 ///
@@ -69,7 +67,7 @@ pub struct Builder<C: Controller> {
     period: Duration,
     balancer: Box<dyn Balancer>,
     wait: WaitStrategy,
-    idle_limit: Duration,
+    park: Box<dyn FnMut(WorkerId) -> Box<dyn Park> + Send>,
     clock: Box<dyn Clock + Send + Sync>,
     assignment: Option<Assignment>,
 }
@@ -83,7 +81,7 @@ impl<C: Controller> Builder<C> {
             period: PERIOD,
             balancer: Box::new(Greedy::new()),
             wait: WaitStrategy::default(),
-            idle_limit: IDLE_LIMIT,
+            park: Box::new(|_| Box::new(ThreadPark::new())),
             clock: Box::new(MonotonicClock::new()),
             assignment: None,
         }
@@ -131,11 +129,11 @@ impl<C: Controller> Builder<C> {
         self
     }
 
-    /// Sets the longest sleep: each shard gets a turn at least so often, give
-    /// or take the turns of the others. Default: 100 ms.
+    /// Sets what each worker sleeps in; called for each in [`build`](Self::build). Default: a
+    /// condition of the system.
     #[must_use]
-    pub fn idle_limit(mut self, limit: Duration) -> Self {
-        self.idle_limit = limit;
+    pub fn park<P: Park>(mut self, mut park: impl FnMut(WorkerId) -> P + Send + 'static) -> Self {
+        self.park = Box::new(move |worker| Box::new(park(worker)));
         self
     }
 
@@ -169,7 +167,7 @@ impl<C: Controller> Builder<C> {
             .assignment
             .unwrap_or_else(|| Assignment::round_robin(shards, workers));
         let slots = Slots::new(&self.controller, self.shards);
-        let (baton, members) = Baton::new(assignment.clone());
+        let (baton, members) = Baton::with_parks(assignment.clone(), self.park);
         let core = Arc::new(Core::new(baton, self.clock, assignment));
         let desk = Desk::new(self.balancer, workers, shards, core.clone());
         Ok(Sharder {
@@ -181,7 +179,6 @@ impl<C: Controller> Builder<C> {
                 settings: Settings {
                     period: self.period.into(),
                     wait: self.wait,
-                    idle_limit: self.idle_limit.into(),
                 },
             },
             members,
@@ -205,9 +202,6 @@ impl<C: Controller> Builder<C> {
         let workers = self.worker_count();
         if workers == 0 {
             return Err(BuildError::NoWorkers);
-        }
-        if self.idle_limit.is_zero() {
-            return Err(BuildError::NoIdleLimit);
         }
         if workers > MAX_WORKERS {
             return Err(BuildError::TooManyWorkers(workers));
@@ -238,7 +232,6 @@ impl<C: Controller> fmt::Debug for Builder<C> {
             .field("workers", &self.workers)
             .field("period", &self.period)
             .field("wait", &self.wait)
-            .field("idle_limit", &self.idle_limit)
             .finish_non_exhaustive()
     }
 }
@@ -255,8 +248,6 @@ pub enum BuildError {
     NoWorkers,
     /// More workers than [`MAX_WORKERS`].
     TooManyWorkers(usize),
-    /// The idle limit is zero: nobody could ever sleep.
-    NoIdleLimit,
     /// The first assignment has another shape.
     Assignment {
         /// Its shards, and those given.
@@ -275,7 +266,6 @@ impl fmt::Display for BuildError {
             Self::TooManyWorkers(n) => {
                 write!(f, "{n} workers are more than the most, {MAX_WORKERS}")
             }
-            Self::NoIdleLimit => f.write_str("the idle limit is zero: use WaitStrategy::Spin"),
             Self::Assignment { shards, workers } => write!(
                 f,
                 "the first assignment is for {} shards and {} workers; there are {} and {}",

@@ -17,18 +17,15 @@ use crate::timers::Instant;
 /// What a panic carried.
 pub type PanicPayload = Box<dyn Any + Send + 'static>;
 
-/// What a turn of a shard came to.
-///
-/// The difference is more than the next turn: a worker all of whose turns find
-/// nothing to do counts as unused and asks for no resharding. So a turn that
-/// worked says [`Again`](Self::Again), also when it knows that nothing is left.
+/// What a turn of a shard came to: when it gets the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It worked, or has more to do: its worker runs again at once.
+    /// After the other ready shards of its worker have had theirs.
     Again,
-    /// It found nothing to do. Its worker may park until it is notified.
+    /// Once it is woken. Until then it costs nothing.
     Idle,
-    /// It found nothing to do, and wants a turn at this instant at the latest.
+    /// At this instant or soon after it, never before; earlier if it is woken. An instant in
+    /// the past is as `Again`, [`Instant::MAX`] as `Idle`.
     At(Instant),
 }
 
@@ -36,7 +33,9 @@ pub enum Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PanicPolicy {
-    /// It goes on: the state is taken to be sound.
+    /// It goes on: the state is taken to be sound. It gets another turn at once. If that
+    /// panics too, the next one comes after a pause, which doubles from 10 µs to about
+    /// 100 ms with each turn that panics, or by a wake-up.
     Continue,
     /// It is not run any more; it keeps its place and its state is returned
     /// at the end.
@@ -94,7 +93,8 @@ pub trait Controller: Send + Sync + 'static {
     /// The figures of a shard in one window.
     type Load: Send + 'static;
 
-    /// Gives `shard` a turn.
+    /// Gives `shard` a turn. It gets one after it was acquired, when its last turn asked for
+    /// it, and after each wake-up, or several wake-ups.
     ///
     /// `load` is there while figures may be updated: from the start of an
     /// epoch until the worker has promised.
@@ -121,15 +121,20 @@ pub trait Controller: Send + Sync + 'static {
         let _ = (shard, load, out);
     }
 
-    /// Tells whether `shard` has something to do right now. Asked for every
-    /// shard of a worker about to park, after a fence that orders the answer
-    /// after the notifications of others: see [`WorkerCx::notify`].
-    fn is_ready(&self, shard: ShardId, state: &Self::Shard) -> bool {
-        let _ = (shard, state);
-        false
+    /// Tells the state of `shard` what a waker said: called before the turn that the wake-up
+    /// brings, once for each [`WorkerCx::wake`], in the order of one worker's calls while the
+    /// shard stays with its holder.
+    ///
+    /// `None` stands for any number of notes: the wake-up came by [`Handle::wake`]. Then the
+    /// turn looks at everything. So does the turn after [`on_acquire`](Self::on_acquire),
+    /// because notes are lost when a shard moves; this is not called for it.
+    ///
+    /// [`Handle::wake`]: crate::Handle::wake
+    fn on_wake(&self, shard: ShardId, state: &mut Self::Shard, note: Option<u32>) {
+        let _ = (shard, state, note);
     }
 
-    /// Called at the start of every turn of a worker.
+    /// Called before about every 16th turn of a worker, before it sleeps, and after it slept.
     /// A worker on which it panicked calls it no more.
     fn before_turn(&self, cx: &mut WorkerCx<'_>) {
         let _ = cx;

@@ -1,23 +1,30 @@
 //! What user code sees of the worker that runs it.
 
 use std::fmt;
+use std::vec::Vec;
 
 use crate::core_state::Core;
 use crate::ids::{ShardId, WorkerId};
-use crate::protocol::MemberView;
+use crate::primitive::sync::Arc;
+use crate::protocol::Member;
 use crate::timers::{Clock, Instant, Tick};
+
+/// The parts of a worker that calls of the user reach.
+pub(crate) struct Local {
+    pub(crate) member: Member,
+    pub(crate) core: Arc<Core>,
+    pub(crate) tick: Tick,
+    pub(crate) now: Instant,
+    /// Wake-ups of shards of this worker, to be handed over after the call.
+    pub(crate) notes: Vec<(ShardId, Option<u32>)>,
+}
 
 /// The worker that runs a call, and what it offers.
 ///
 /// All methods are cheap: none locks, and only those that wake a parked worker
 /// enter the system.
 pub struct WorkerCx<'a> {
-    pub(crate) member: MemberView<'a>,
-    pub(crate) core: &'a Core,
-    pub(crate) tick: &'a Tick,
-    pub(crate) now: Instant,
-    /// Whether a shard of this very worker was notified.
-    pub(crate) again: bool,
+    pub(crate) local: &'a mut Local,
 }
 
 impl WorkerCx<'_> {
@@ -25,41 +32,41 @@ impl WorkerCx<'_> {
     #[inline]
     #[must_use]
     pub fn worker(&self) -> WorkerId {
-        self.member.worker
+        self.local.member.worker()
     }
 
     /// Returns the epoch that the worker is in. It wraps.
     #[inline]
     #[must_use]
     pub fn epoch(&self) -> u32 {
-        self.member.epoch
+        self.local.member.epoch()
     }
 
     /// Returns the worker's tick, for the amortised timers of
-    /// [`timers`](crate::timers). Published about once per turn.
+    /// [`timers`](crate::timers). Published at each reading of the clock.
     #[inline]
     #[must_use]
     pub fn tick(&self) -> &Tick {
-        self.tick
+        &self.local.tick
     }
 
-    /// Returns the time of the worker's last reading of the clock: free, and
-    /// at most some turns old.
+    /// Returns the time of the worker's last reading of the clock: free, and at most 16 turns
+    /// old, or the last one if turns are long.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Instant {
-        self.now
+        self.local.now
     }
 
     /// Returns the clock, for a fresh reading.
     #[inline]
     #[must_use]
     pub fn clock(&self) -> &(dyn Clock + Send + Sync) {
-        &*self.core.clock
+        &*self.local.core.clock
     }
 
-    /// Tells whether this worker holds `shard`: then nobody else touches it
-    /// during this call, and a write for it needs no wake-up.
+    /// Returns `true` if this worker holds `shard`: no other thread touches it during this
+    /// call.
     ///
     /// # Panics
     ///
@@ -67,7 +74,7 @@ impl WorkerCx<'_> {
     #[inline]
     #[must_use]
     pub fn is_local(&self, shard: ShardId) -> bool {
-        self.member.local[shard.index()]
+        self.local.member.is_local(shard)
     }
 
     /// Returns who holds `shard`: a hint, old when it arrives.
@@ -77,70 +84,50 @@ impl WorkerCx<'_> {
     /// When there is no such shard.
     #[must_use]
     pub fn holder(&self, shard: ShardId) -> Option<WorkerId> {
-        self.member.baton.holder(shard)
+        self.local.core.baton.holder(shard)
     }
 
-    /// Makes sure that `shard` gets a turn after what the caller has written
-    /// for it, where [`is_ready`](crate::Controller::is_ready) sees that.
+    /// Makes `shard` ready: it gets a turn after this call, which sees what was written
+    /// before it, whichever worker holds the shard by then. Before that turn
+    /// [`on_wake`](crate::Controller::on_wake) gets `note`.
     ///
-    /// Costs a fence and two loads for a shard of another worker, and a system
-    /// call where that worker sleeps; nothing of it for a local shard.
+    /// For a shard of this worker it is a push to a vector, without an atomic operation.
     ///
     /// # Panics
     ///
     /// When there is no such shard.
     #[inline]
-    pub fn notify(&mut self, shard: ShardId) {
+    pub fn wake(&mut self, shard: ShardId, note: u32) {
         if self.is_local(shard) {
-            self.again = true;
+            self.local.notes.push((shard, Some(note)));
         } else {
-            self.member.baton.notify(shard);
+            self.local.member.wake(shard, Some(note));
         }
-    }
-
-    /// As [`notify`](Self::notify) for several shards, with one fence for all,
-    /// made also where there is none to notify.
-    ///
-    /// # Panics
-    ///
-    /// When there is no such shard.
-    #[inline]
-    pub fn fence_and_notify(&mut self, shards: impl IntoIterator<Item = ShardId>) {
-        let local = self.member.local;
-        let mut again = false;
-        self.member
-            .baton
-            .notify_each(shards.into_iter().filter(|shard| {
-                let here = local[shard.index()];
-                again |= here;
-                !here
-            }));
-        self.again |= again;
     }
 
     /// Asks for a resharding, as [`Handle::reshard`](crate::Handle::reshard).
     pub fn reshard(&self) {
-        self.member.baton.request();
+        self.local.core.baton.request();
     }
 
     /// Asks all workers to leave, as [`Handle::stop`](crate::Handle::stop).
     pub fn stop(&self) {
-        self.member.baton.stop();
+        self.local.core.baton.stop();
     }
 
     /// Tells whether all workers are to leave.
     #[inline]
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        self.member.baton.is_stopping()
+        self.local.core.baton.is_stopping()
     }
 }
 
 impl fmt::Debug for WorkerCx<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkerCx")
-            .field("member", &self.member)
-            .field("now", &self.now)
+            .field("member", &self.local.member)
+            .field("now", &self.local.now)
             .finish_non_exhaustive()
     }
 }

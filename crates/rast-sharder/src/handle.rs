@@ -65,28 +65,21 @@ impl Handle {
         self.core.baton.request();
     }
 
-    /// Makes sure that `shard` gets a turn after what the caller has written
-    /// for it, where [`is_ready`](crate::Controller::is_ready) sees that. Costs a
-    /// fence, two loads, and a system call where its worker sleeps.
+    /// Makes `shard` ready: it gets a turn after this call, which sees what was written
+    /// before it, whichever worker holds the shard by then. Before that turn
+    /// [`on_wake`](crate::Controller::on_wake) gets `None`.
+    ///
+    /// Before the run it does nothing, because every shard gets a turn at its start.
     ///
     /// # Panics
     ///
     /// When there is no such shard.
-    pub fn notify(&self, shard: ShardId) {
-        self.core.baton.notify(shard);
+    pub fn wake(&self, shard: ShardId) {
+        self.core.baton.wake(shard);
     }
 
-    /// As [`notify`](Self::notify) for several shards, with one fence for all.
-    ///
-    /// # Panics
-    ///
-    /// When there is no such shard.
-    pub fn notify_each(&self, shards: impl IntoIterator<Item = ShardId>) {
-        self.core.baton.notify_each(shards);
-    }
-
-    /// Wakes every worker that sleeps, also one that holds no shard: each takes a
-    /// turn, with [`before_turn`](crate::Controller::before_turn).
+    /// Wakes every worker that sleeps, also one that holds no shard: each calls
+    /// [`before_turn`](crate::Controller::before_turn).
     pub fn notify_all(&self) {
         self.core.baton.notify_all();
     }

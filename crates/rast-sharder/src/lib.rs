@@ -134,6 +134,8 @@ mod load;
 #[cfg(feature = "std")]
 mod panics;
 #[cfg(feature = "std")]
+mod ready;
+#[cfg(feature = "std")]
 mod sharder;
 #[cfg(feature = "std")]
 mod slots;
@@ -167,6 +169,8 @@ pub use ids::{ShardId, WorkerId};
 pub use load::{LoadReport, LoadView, ShardLoad, Traffic};
 #[cfg(feature = "std")]
 pub use panics::{Hook, PanicRecord};
+#[cfg(feature = "std")]
+pub use protocol::Park;
 #[cfg(feature = "std")]
 pub use sharder::{Outcome, RunCause, RunError, ShardExit, Sharder};
 #[cfg(feature = "std")]

@@ -25,8 +25,8 @@ pub(crate) const KEPT: usize = 256;
 pub enum Hook {
     /// [`Controller::process`](crate::Controller::process).
     Process,
-    /// [`Controller::is_ready`](crate::Controller::is_ready).
-    IsReady,
+    /// [`Controller::on_wake`](crate::Controller::on_wake).
+    OnWake,
     /// [`Controller::before_turn`](crate::Controller::before_turn).
     BeforeTurn,
     /// [`Controller::on_acquire`](crate::Controller::on_acquire).

@@ -16,6 +16,7 @@ use crate::ids::ShardId;
 use crate::panics::PanicRecord;
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
+use crate::ready::Alarm;
 use crate::timers::{Instant, Nanos};
 
 /// A shard's state.
@@ -24,6 +25,12 @@ pub(crate) struct Slot<S> {
     pub(crate) state: S,
     /// Set once the shard is retired.
     pub(crate) retired: Option<PanicRecord>,
+    /// Its deadline at the worker that holds it.
+    pub(crate) alarm: Alarm,
+    /// It was acquired and has had no turn since.
+    pub(crate) is_fresh: bool,
+    /// Turns in a row that ended by a panic.
+    pub(crate) panics_in_row: u32,
 }
 
 /// A shard's figures in the current window.
@@ -87,6 +94,9 @@ impl<S: Send, L: Send> Slots<S, L> {
                 slot: UnsafeCell::new(Slot {
                     state,
                     retired: None,
+                    alarm: Alarm::default(),
+                    is_fresh: true,
+                    panics_in_row: 0,
                 }),
                 measure: UnsafeCell::new(Measure {
                     load: controller.new_load(ShardId::from_index(at)),

@@ -16,10 +16,10 @@ use crate::timers::Nanos;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerStats {
-    /// Turns taken.
+    /// Turns that it gave to shards.
     pub turns: u64,
-    /// Turns in which a shard progressed or the protocol did.
-    pub busy_turns: u64,
+    /// Rounds of its loop: of at most 16 turns, or a look for work that found none.
+    pub rounds: u64,
     /// How often it slept.
     pub parks: u64,
     /// Shards held now.
@@ -81,9 +81,15 @@ impl Counter {
     /// Adds one, from the only thread that writes this counter.
     #[inline]
     pub(crate) fn bump(&self) {
+        self.increase(1);
+    }
+
+    /// Adds, from the only thread that writes this counter.
+    #[inline]
+    pub(crate) fn increase(&self, by: u64) {
         // Relaxed: only this thread writes the counter. [SO15]
         let n = self.0.load(Ordering::Relaxed);
-        self.set(n.wrapping_add(1));
+        self.set(n.wrapping_add(by));
     }
 
     /// Sets, from the only thread that writes this counter.
@@ -129,7 +135,7 @@ impl Totals {
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) turns: Counter,
-    pub(crate) busy_turns: Counter,
+    pub(crate) rounds: Counter,
     pub(crate) parks: Counter,
     pub(crate) shards: Counter,
 }
@@ -138,7 +144,7 @@ impl Tally {
     pub(crate) fn new() -> Self {
         Self {
             turns: Counter::new(),
-            busy_turns: Counter::new(),
+            rounds: Counter::new(),
             parks: Counter::new(),
             shards: Counter::new(),
         }
@@ -147,7 +153,7 @@ impl Tally {
     pub(crate) fn read(&self) -> WorkerStats {
         WorkerStats {
             turns: self.turns.get(),
-            busy_turns: self.busy_turns.get(),
+            rounds: self.rounds.get(),
             parks: self.parks.get(),
             shards: self.shards.get(),
         }

@@ -1,9 +1,13 @@
 //! The loop of a worker.
 //!
-//! One turn: look at stop and epoch, release and take shards, a turn of each
-//! held shard, promise or decide when it is time, and park when nothing
-//! happened. The order is that of `protocol/member.rs`; this file adds user
-//! code, time and counters.
+//! One round: look at stop and epoch, release and take shards, take wake-ups, give turns
+//! to ready shards, promise or decide when it is time, and wait when nothing happened.
+//! The order is that of `protocol/member.rs`; this file adds user code, time and
+//! counters.
+//!
+//! A round has at most [`TURNS`] turns, and fewer where turns are long, so that it takes about
+//! [`ROUND`] or one turn. What is done once a round costs a turn next to nothing, and waits no
+//! longer than that.
 
 use core::time::Duration;
 use std::vec::Vec;
@@ -11,22 +15,33 @@ use std::vec::Vec;
 use crate::alloc::RastAlloc;
 use crate::controller::{Controller, PanicPayload, PanicPolicy, Progress};
 use crate::core_state::{Core, CoreClock};
-use crate::cx::WorkerCx;
+use crate::cx::{Local, WorkerCx};
 use crate::ids::ShardId;
 use crate::lead::{Desk, Lead, Slice, publish};
 use crate::panics::{Hook, contain, discard, message};
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::Arc;
-use crate::primitive::{Backoff, Parker, WaitStrategy};
+use crate::primitive::{Backoff, WaitStrategy};
 use crate::protocol::{Member, Promise};
+use crate::ready::Ready;
 use crate::slots::Slots;
-use crate::timers::{Clock, Instant, Nanos, Tick, TimerConfig, WaitingTimer};
+use crate::stats::Tally;
+use crate::timers::{Clock, Nanos, Tick, TimerConfig, WaitingTimer};
 
-/// At most so many turns share a reading of the clock.
-const TURNS_PER_READING: u32 = 16;
+/// The most turns of a round. The clock is read once in so many.
+const TURNS: u32 = 16;
 
-/// Turns shorter than this share readings.
-const TURN_WORTH_READING: Nanos = Nanos::from_micros(20);
+/// Rounds that take longer get fewer turns.
+const ROUND: Nanos = Nanos::from_micros(20);
+
+/// The pause after a turn that panicked, when the one before did too. It doubles.
+const PAUSE: Nanos = Nanos::from_micros(10);
+
+/// The most doublings of [`PAUSE`].
+const PAUSE_DOUBLINGS: u32 = 13;
+
+/// Room for notes before the vector grows.
+const NOTES: usize = 256;
 
 /// A worker that sleeps longer lets others have the memory that it needs no more.
 ///
@@ -39,7 +54,6 @@ pub(crate) struct Settings {
     /// Zero: reshard on request only.
     pub(crate) period: Nanos,
     pub(crate) wait: WaitStrategy,
-    pub(crate) idle_limit: Nanos,
 }
 
 /// What the workers of one sharder share.
@@ -73,20 +87,19 @@ pub(crate) fn run_worker<C: Controller>(shared: Arc<Shared<C>>, member: Member) 
 
 struct Worker<'s, C: Controller> {
     shared: &'s Shared<C>,
-    member: Member,
-    tick: Tick,
-    now: Instant,
-    turns_since_reading: u32,
-    turns_per_reading: u32,
+    local: Local,
+    ready: Ready,
+    /// Turns, or rounds without one, since the clock was read.
+    since_reading: u32,
+    /// Turns of a round.
+    turns: u32,
     window: WaitingTimer<CoreClock>,
-    /// Whether anything happened in this window: a worker on which nothing
-    /// did does not ask for a resharding, so idle machines sleep.
+    /// Whether a shard worked in this window. A worker without work does not ask for a
+    /// resharding, so idle machines sleep.
     is_used: bool,
     lead: Option<Lead>,
     calls_before_turn: bool,
     backoff: Backoff,
-    /// The earliest turn that an idle shard asked for, in this turn.
-    next_at: Option<Instant>,
     /// Whether a sleep was a long one, and nothing has happened since.
     is_rested: bool,
 }
@@ -103,28 +116,30 @@ impl<'s, C: Controller> Worker<'s, C> {
         tick.publish(now);
         Self {
             shared,
-            member,
-            tick,
-            now,
-            turns_since_reading: 0,
-            turns_per_reading: 1,
+            local: Local {
+                member,
+                core: shared.core.clone(),
+                tick,
+                now,
+                notes: Vec::with_capacity(NOTES),
+            },
+            ready: Ready::new(shared.slots.len()),
+            since_reading: 0,
+            turns: TURNS,
             window: WaitingTimer::new(clock, period, TimerConfig::new()),
             is_used: false,
             lead: None,
             calls_before_turn: true,
             backoff: Backoff::new(),
-            next_at: None,
             is_rested: false,
         }
     }
 
     fn run(mut self) {
-        while !self.member.is_stopping() {
-            let progressed = self.turn();
-            let tally = &self.shared.core.tallies[self.member.worker().index()];
-            tally.turns.bump();
+        while !self.local.member.is_stopping() {
+            let progressed = self.round();
+            self.tally().rounds.bump();
             if progressed {
-                tally.busy_turns.bump();
                 self.backoff.reset();
                 self.is_rested = false;
             } else {
@@ -134,52 +149,102 @@ impl<'s, C: Controller> Worker<'s, C> {
         self.leave();
     }
 
-    /// Takes one turn; returns whether anything happened in it.
-    fn turn(&mut self) -> bool {
+    /// Works for one round; returns whether anything happened in it.
+    fn round(&mut self) -> bool {
         self.read_clock_when_due();
-        if self.member.look() {
+        if self.local.member.look() {
             self.switch();
         }
         let mut progressed = self.acquire();
-        progressed |= self.before_turn();
-        self.next_at = None;
-        for at in 0..self.member.held().len() {
-            if self.member.is_stopping() {
+        self.before_turn();
+        self.receive();
+        self.ring_alarms();
+        let mut turns = 0;
+        while turns < self.turns && !self.local.member.is_stopping() {
+            let Some(shard) = self.ready.pop() else {
                 break;
-            }
-            let shard = self.member.held()[at];
-            match self.process(shard) {
-                Progress::Again => progressed = true,
-                Progress::Idle => {}
-                Progress::At(at) if at <= self.now => progressed = true,
-                Progress::At(at) => {
-                    self.next_at = Some(self.next_at.map_or(at, |next| next.min(at)));
-                }
-            }
+            };
+            self.process(shard);
+            turns += 1;
         }
-        self.is_used |= progressed;
+        self.since_reading += turns.max(1);
+        self.tally().turns.increase(u64::from(turns));
+        progressed |= turns > 0;
         self.promise_when_due();
         progressed | self.decide()
     }
 
-    /// Reads the clock once per turn, or once in some short turns.
+    /// Reads the clock once in some turns.
     fn read_clock_when_due(&mut self) {
-        self.turns_since_reading += 1;
-        if self.turns_since_reading < self.turns_per_reading {
+        if self.since_reading < self.turns {
             return;
         }
-        let before = self.now;
+        let before = self.local.now;
         self.read_clock();
-        self.turns_per_reading = match self.now.saturating_since(before) < TURN_WORTH_READING {
-            true => (self.turns_per_reading * 2).min(TURNS_PER_READING),
-            false => (self.turns_per_reading / 2).max(1),
+        self.turns = match self.local.now.saturating_since(before) < ROUND {
+            true => (self.turns * 2).min(TURNS),
+            false => (self.turns / 2).max(1),
         };
     }
 
     fn read_clock(&mut self) {
-        self.now = self.shared.core.clock.now();
-        self.tick.publish(self.now);
-        self.turns_since_reading = 0;
+        self.local.now = self.shared.core.clock.now();
+        self.local.tick.publish(self.local.now);
+        self.since_reading = 0;
+    }
+
+    fn tally(&self) -> &'s Tally {
+        &self.shared.core.tallies[self.local.member.worker().index()]
+    }
+
+    /// Makes shards ready that were woken from elsewhere.
+    fn receive(&mut self) {
+        self.local.member.receive(&mut self.local.notes);
+        self.hand_over();
+    }
+
+    /// Hands over the notes of a call, or those that came.
+    #[inline]
+    fn hand_over(&mut self) {
+        if !self.local.notes.is_empty() {
+            self.hand_over_each();
+        }
+    }
+
+    fn hand_over_each(&mut self) {
+        let mut notes = core::mem::take(&mut self.local.notes);
+        for (shard, note) in notes.drain(..) {
+            debug_assert!(
+                self.local.member.is_local(shard),
+                "a note is handed over before its shard can leave"
+            );
+            self.ready.push(shard);
+            let shared = self.shared;
+            // SAFETY: `shard` is held, because nothing was released since the note was
+            // written, and no other borrow of its slot is live.
+            let slot = unsafe { shared.slots.slot(shard) };
+            if slot.retired.is_none() {
+                let state = &mut slot.state;
+                let told = contain(|| shared.controller.on_wake(shard, state, note));
+                if let Err(payload) = told {
+                    self.panicked(shard, Hook::OnWake, payload);
+                }
+            }
+        }
+        self.local.notes = notes;
+    }
+
+    /// Makes shards ready whose time has come.
+    fn ring_alarms(&mut self) {
+        for _ in 0..TURNS {
+            let Some(shard) = self.ready.pop_alarm(self.local.now) else {
+                break;
+            };
+            // SAFETY: the alarms are those of held shards, and no other borrow of the slot is
+            // live.
+            let slot = unsafe { self.shared.slots.slot(shard) };
+            self.ready.ring(shard, &mut slot.alarm, self.local.now);
+        }
     }
 
     /// Enters a new epoch: releases what leaves, opens windows for the rest.
@@ -189,14 +254,14 @@ impl<'s, C: Controller> Worker<'s, C> {
         self.release_leaving();
         self.window.reset();
         self.is_used = false;
-        for at in 0..self.member.held().len() {
-            self.restart_load(self.member.held()[at]);
+        for at in 0..self.local.member.held().len() {
+            self.restart_load(self.local.member.held()[at]);
         }
     }
 
     /// Takes the shards that have come free; returns whether there were any.
     fn acquire(&mut self) -> bool {
-        let taken = self.member.take();
+        let taken = self.local.member.take();
         if taken == 0 {
             return false;
         }
@@ -207,43 +272,52 @@ impl<'s, C: Controller> Worker<'s, C> {
     #[cold]
     fn acquire_slow(&mut self, taken: usize) {
         self.read_clock();
-        let first = self.member.held().len() - taken;
-        for at in first..self.member.held().len() {
-            let shard = self.member.held()[at];
+        let first = self.local.member.held().len() - taken;
+        for at in first..self.local.member.held().len() {
+            let shard = self.local.member.held()[at];
             self.restart_load(shard);
             self.hook(shard, Hook::OnAcquire, |controller, cx, state| {
                 controller.on_acquire(cx, shard, state);
             });
+            // SAFETY: the shard is held, and no other borrow of its slot is live.
+            let slot = unsafe { self.shared.slots.slot(shard) };
+            slot.is_fresh = true;
+            self.ready.push(shard);
         }
         self.count_shards();
     }
 
     fn release_leaving(&mut self) {
-        while let Some(&shard) = self.member.leaving().last() {
+        while let Some(&shard) = self.local.member.leaving().last() {
             self.hook(shard, Hook::OnRelease, |controller, cx, state| {
                 controller.on_release(cx, shard, state);
             });
-            self.member.release_next();
+            // SAFETY: the shard is held until the next call, and no other borrow of its slot
+            // is live.
+            let slot = unsafe { self.shared.slots.slot(shard) };
+            self.ready.remove(shard, &mut slot.alarm);
+            self.local.member.release_next();
         }
         self.count_shards();
     }
 
     fn count_shards(&self) {
-        let tally = &self.shared.core.tallies[self.member.worker().index()];
-        tally.shards.set(self.member.held().len() as u64);
+        self.tally()
+            .shards
+            .set(self.local.member.held().len() as u64);
     }
 
     /// Leaves for good.
     fn leave(&mut self) {
         self.read_clock();
         self.lead = None;
-        self.member.leave();
+        self.local.member.leave();
         self.release_leaving();
     }
 
     /// Opens a shard's window.
     fn restart_load(&mut self, shard: ShardId) {
-        let now = self.now;
+        let now = self.local.now;
         let shared = self.shared;
         // SAFETY: this worker holds the shard and, being at the start of the
         // epoch or about to promise only after this, has not promised in it;
@@ -262,35 +336,35 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
     }
 
-    fn before_turn(&mut self) -> bool {
+    fn before_turn(&mut self) {
         if !self.calls_before_turn {
-            return false;
+            return;
         }
         let shared = self.shared;
         let mut cx = self.cx();
         let called = contain(|| shared.controller.before_turn(&mut cx));
-        let again = cx.again;
+        self.hand_over();
         if let Err(payload) = called {
             self.calls_before_turn = false;
             let text = message(&*payload);
             discard(payload);
-            let worker = self.member.worker();
+            let worker = self.local.member.worker();
             shared.core.panicked(worker, None, Hook::BeforeTurn, text);
         }
-        again
     }
 
-    /// Gives a shard its turn.
-    #[inline]
-    fn process(&mut self, shard: ShardId) -> Progress {
+    /// Gives a shard a turn.
+    fn process(&mut self, shard: ShardId) {
         let shared = self.shared;
-        // SAFETY: `shard` is among the held, and no other borrow of its slot is
-        // live: user code has no way here.
+        // SAFETY: `shard` is held, as all in the queue whose flag is set, and no other borrow
+        // of its slot is live: user code has no way here.
         let slot = unsafe { shared.slots.slot(shard) };
         if slot.retired.is_some() {
-            return Progress::Idle;
+            return;
         }
-        let load = match self.member.is_open() {
+        self.is_used |= !core::mem::take(&mut slot.is_fresh);
+        slot.alarm.clear();
+        let load = match self.local.member.is_open() {
             true => {
                 // SAFETY: `shard` is held and this worker has not promised; no
                 // other borrow of the measure is live.
@@ -302,16 +376,40 @@ impl<'s, C: Controller> Worker<'s, C> {
         let state = &mut slot.state;
         let mut cx = self.cx();
         let called = contain(|| shared.controller.process(&mut cx, shard, state, load));
-        let again = cx.again;
         match called {
-            Ok(Progress::Again) => Progress::Again,
-            Ok(_) if again => Progress::Again,
-            Ok(progress) => progress,
-            Err(payload) => {
-                self.panicked(shard, Hook::Process, payload);
-                Progress::Again
+            Ok(progress) => {
+                slot.panics_in_row = 0;
+                match progress {
+                    Progress::Again => {
+                        self.is_used = true;
+                        self.ready.push(shard);
+                    }
+                    Progress::Idle => {}
+                    Progress::At(at) if at <= self.local.now => self.ready.push(shard),
+                    Progress::At(at) => self.ready.set_alarm(shard, &mut slot.alarm, at),
+                }
+            }
+            Err(payload) => self.turn_panicked(shard, payload),
+        }
+        self.hand_over();
+    }
+
+    /// Gives a shard whose turn panicked another one: at once, or after a pause if the one
+    /// before panicked as well.
+    #[cold]
+    fn turn_panicked(&mut self, shard: ShardId, payload: PanicPayload) {
+        self.panicked(shard, Hook::Process, payload);
+        // SAFETY: as in `process`, whose borrow has ended.
+        let slot = unsafe { self.shared.slots.slot(shard) };
+        match slot.panics_in_row.checked_sub(1) {
+            None => self.ready.push(shard),
+            Some(doublings) => {
+                let pause = PAUSE.as_nanos() << doublings.min(PAUSE_DOUBLINGS);
+                let at = self.local.now.saturating_add(Nanos::from_nanos(pause));
+                self.ready.set_alarm(shard, &mut slot.alarm, at);
             }
         }
+        slot.panics_in_row = slot.panics_in_row.saturating_add(1);
     }
 
     /// Calls a hook of a held shard, unless it is retired.
@@ -330,7 +428,9 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
         let state = &mut slot.state;
         let mut cx = self.cx();
-        if let Err(payload) = contain(|| call(&shared.controller, &mut cx, state)) {
+        let called = contain(|| call(&shared.controller, &mut cx, state));
+        self.hand_over();
+        if let Err(payload) = called {
             self.panicked(shard, hook, payload);
         }
     }
@@ -339,7 +439,7 @@ impl<'s, C: Controller> Worker<'s, C> {
     #[cold]
     fn panicked(&mut self, shard: ShardId, hook: Hook, payload: PanicPayload) {
         let shared = self.shared;
-        let worker = self.member.worker();
+        let worker = self.local.member.worker();
         let text = message(&*payload);
         let record = shared.core.panicked(worker, Some(shard), hook, text);
         // SAFETY: as in `hook`; the borrow of the call that panicked has ended
@@ -368,22 +468,19 @@ impl<'s, C: Controller> Worker<'s, C> {
 
     /// What user code sees.
     #[inline]
-    fn cx(&self) -> WorkerCx<'_> {
+    fn cx(&mut self) -> WorkerCx<'_> {
         WorkerCx {
-            member: self.member.view(),
-            core: &self.shared.core,
-            tick: &self.tick,
-            now: self.now,
-            again: false,
+            local: &mut self.local,
         }
     }
 
     /// Promises when the rules allow it and somebody wants a new epoch.
     fn promise_when_due(&mut self) {
-        if !self.member.may_promise() {
+        if !self.local.member.may_promise() {
             return;
         }
-        let is_due = self.member.is_wanted() || (self.is_used && self.window.check(&self.tick));
+        let is_due =
+            self.local.member.is_wanted() || (self.is_used && self.window.check(&self.local.tick));
         if is_due {
             self.promise();
         }
@@ -392,13 +489,13 @@ impl<'s, C: Controller> Worker<'s, C> {
     #[cold]
     fn promise(&mut self) {
         self.read_clock();
-        for &shard in self.member.held() {
+        for &shard in self.local.member.held() {
             // SAFETY: `shard` is held and the promise is still to come; no other
             // borrow of the measure is live.
             let measure = unsafe { self.shared.slots.measure(shard) };
-            measure.close(self.now);
+            measure.close(self.local.now);
         }
-        if let Promise::Lead(leader) = self.member.promise() {
+        if let Promise::Lead(leader) = self.local.member.promise() {
             self.lead = Some(Lead::new(leader, &self.shared.core));
         }
     }
@@ -417,18 +514,18 @@ impl<'s, C: Controller> Worker<'s, C> {
             unsafe {
                 lead.slice(
                     desk,
-                    &self.member,
+                    &self.local.member,
                     &shared.core,
                     &shared.controller,
                     &shared.slots,
-                    &self.tick,
+                    &self.local.tick,
                 )
             }
         });
         match slice {
             Slice::More(lead) => self.lead = Some(lead),
             Slice::Decided(leader, next) => {
-                publish(&mut self.member, &shared.core, leader, next);
+                publish(&mut self.local.member, &shared.core, leader, next);
             }
         }
         true
@@ -446,72 +543,50 @@ impl<'s, C: Controller> Worker<'s, C> {
     #[cold]
     fn park(&mut self) {
         self.read_clock();
-        let Some(limit) = self.sleep_limit() else {
+        let limit = self.sleep_limit();
+        if limit == Some(Duration::ZERO) {
             return;
-        };
-        let mut panics: Vec<(ShardId, PanicPayload)> = Vec::new();
-        let shared = self.shared;
-        let member = &self.member;
-        let is_rested = &mut self.is_rested;
-        let sleep = |parker: &Parker| *is_rested = sleep(parker, limit, *is_rested);
-        let slept = member.park(sleep, || {
-            member.held().iter().any(|&shard| {
-                // SAFETY: `shard` is held, and no other borrow of its slot is live.
-                let slot = unsafe { shared.slots.slot(shard) };
-                if slot.retired.is_some() {
-                    return false;
-                }
-                let state = &slot.state;
-                match contain(|| shared.controller.is_ready(shard, state)) {
-                    Ok(is_ready) => is_ready,
-                    Err(payload) => {
-                        panics.push((shard, payload));
-                        true
-                    }
-                }
-            })
-        });
-        if slept {
-            let tally = &shared.core.tallies[member.worker().index()];
-            tally.parks.bump();
         }
-        for (shard, payload) in panics {
-            self.panicked(shard, Hook::IsReady, payload);
+        let Local { member, notes, .. } = &mut self.local;
+        let parks = &self.shared.core.tallies[member.worker().index()].parks;
+        let is_rested = self.is_rested;
+        let mut came = Vec::new();
+        let slept = member.park(|park| {
+            parks.bump();
+            if is_rested {
+                RastAlloc::on_idle();
+            }
+            let limit = match is_rested {
+                true => limit,
+                false => Some(limit.map_or(LONG, |limit| limit.min(LONG))),
+            };
+            park.park(limit, &mut |shard| came.push(shard));
+            limit
+        });
+        for shard in came {
+            match member.is_local(shard) {
+                true => notes.push((shard, None)),
+                false => member.wake(shard, None),
+            }
+        }
+        self.hand_over();
+        // A sleep of `LONG` that nothing ended.
+        if let Some((Some(limit), false)) = slept {
+            self.is_rested |= limit >= LONG;
         }
         self.backoff.reset();
         self.read_clock();
     }
 
-    /// How long to sleep at most; `None` when a deadline has passed.
+    /// How long to sleep at most; `None` is no limit.
     fn sleep_limit(&self) -> Option<Duration> {
-        let mut limit = self.shared.settings.idle_limit;
-        if let Some(at) = self.next_at {
-            limit = limit.min(at.saturating_since(self.now));
+        let now = self.local.now;
+        let mut until = self.ready.next_alarm();
+        if self.is_used && self.local.member.may_promise() && !self.shared.settings.period.is_zero()
+        {
+            let window = self.window.deadline();
+            until = Some(until.map_or(window, |until| until.min(window)));
         }
-        if self.is_used && self.member.may_promise() && !self.shared.settings.period.is_zero() {
-            limit = limit.min(self.window.deadline().saturating_since(self.now));
-        }
-        match limit.is_zero() {
-            true => None,
-            false => Some(limit.into()),
-        }
+        until.map(|until| until.saturating_since(now).into())
     }
-}
-
-/// Sleeps until woken, or for `limit`; returns whether the worker is rested then.
-///
-/// After a while, or at once if it was rested before, it says to the allocator
-/// that it is idle: others may purge its heap until it takes or gives back a
-/// block. Where the program's memory is not that allocator's, that is nothing.
-fn sleep(parker: &Parker, mut limit: Duration, is_rested: bool) -> bool {
-    if !is_rested {
-        let first = limit.min(LONG);
-        if parker.park_timeout(first) || first == limit {
-            return false;
-        }
-        limit -= first;
-    }
-    RastAlloc::on_idle();
-    parker.park_timeout(limit);
-    true
 }

@@ -21,7 +21,7 @@ use rast_sharder::{
     LoadView, Outcome, PanicRecord, Progress, RunCause, RunError, ShardExit, ShardId, Sharder,
     Static, Stats, WorkerCx, WorkerId,
 };
-use support::{FOREVER, Rotate, Scripted, hooks};
+use support::{Rotate, Scripted, hooks};
 
 #[test]
 fn threads_may_share_what_they_must() {
@@ -49,10 +49,6 @@ fn what_cannot_run_is_refused_by_name() {
     let refused = |builder: Builder<Scripted>| builder.build().expect_err("it is refused");
     assert_eq!(refused(build(0)), BuildError::NoShards);
     assert_eq!(refused(build(1).workers(0)), BuildError::NoWorkers);
-    assert_eq!(
-        refused(build(1).idle_limit(Duration::ZERO)),
-        BuildError::NoIdleLimit
-    );
     assert_eq!(
         refused(build(70_000).workers(70_000)),
         BuildError::TooManyWorkers(70_000)
@@ -125,7 +121,7 @@ fn a_sharder_that_never_runs_drops_everything() {
     assert_eq!(Arc::strong_count(&token), 1);
     handle.stop();
     handle.reshard();
-    handle.notify(ShardId(0));
+    handle.wake(ShardId(0));
     assert!(handle.is_stopping());
 }
 
@@ -338,13 +334,10 @@ fn a_notification_wakes_the_worker_that_sleeps() {
                 cx.stop();
             }
             self.0[next.index()].fetch_add(mail, Ordering::Release);
-            cx.notify(next);
+            cx.wake(next, 0);
             Progress::Again
         }
         fn new_load(&self, _: ShardId) {}
-        fn is_ready(&self, shard: ShardId, _: &u64) -> bool {
-            self.0[shard.index()].load(Ordering::Relaxed) > 0
-        }
     }
     for wait in [WaitStrategy::Park, WaitStrategy::Adaptive] {
         let mail = Mail((0..4).map(|_| AtomicU64::new(0)).collect());
@@ -353,7 +346,6 @@ fn a_notification_wakes_the_worker_that_sleeps() {
             .shards(vec![0; 4])
             .workers(3)
             .wait(wait)
-            .idle_limit(FOREVER)
             .period(Duration::from_millis(1))
             .balancer(Rotate)
             .build()
@@ -376,7 +368,7 @@ fn a_shard_gets_the_turn_that_it_asked_for() {
     let builder = Sharder::builder(script)
         .shards(vec![0])
         .wait(WaitStrategy::Park);
-    let sharder = builder.idle_limit(FOREVER).build().expect("it builds");
+    let sharder = builder.build().expect("it builds");
     let outcome = sharder.run().expect("it runs");
     assert_eq!(outcome.shards[0].state, 5);
 }
@@ -463,7 +455,7 @@ fn the_period_is_asked_for_by_work_alone() {
     });
     // Worker 1 is idle and sleeps; it is woken to promise.
     let builder = Sharder::builder(script).shards(vec![0; 2]).workers(2);
-    let builder = builder.period(Duration::from_millis(1)).idle_limit(FOREVER);
+    let builder = builder.period(Duration::from_millis(1));
     let sharder = builder.balancer(Static).build().expect("it builds");
     let outcome = sharder.run().expect("it runs");
     assert!(outcome.report.stats.epochs >= 5);
@@ -485,13 +477,11 @@ fn a_fault_of_the_runtime_ends_the_run_and_loses_nothing() {
     let mut script = hooks();
     script.process = Box::new(|_, _, turns| {
         *turns += 1;
-        Progress::Idle
+        Progress::Again
     });
     let builder = Sharder::builder(script).shards(vec![7; 6]).workers(3);
     let builder = builder.clock(Broken(AtomicU64::new(0)));
-    let sharder = builder
-        .wait(WaitStrategy::Park)
-        .idle_limit(Duration::from_micros(10));
+    let sharder = builder.wait(WaitStrategy::Park);
     let error = sharder
         .build()
         .expect("it builds")

@@ -12,7 +12,7 @@
 use rast_sharder::primitive::cell::UnsafeCell;
 use rast_sharder::primitive::sync::Arc;
 use rast_sharder::primitive::sync::atomic::{AtomicU32, Ordering};
-use rast_sharder::primitive::{Parker, model, thread};
+use rast_sharder::primitive::{model, thread};
 use rast_sharder::protocol::{Baton, Member, Promise};
 use rast_sharder::{Assignment, ShardId, WorkerId};
 
@@ -127,7 +127,8 @@ fn until_stopped(mut member: Member, baton: &Baton, world: &World) {
         if has_message(&member) {
             baton.stop();
         } else if !progressed {
-            member.park(Parker::park, || has_message(&member));
+            member.park(|park| park.park(None, &mut |_| {}));
+            member.receive(&mut Vec::new());
         }
     }
     leave(member, world);
@@ -249,7 +250,7 @@ fn a_message_finds_its_shard_through_a_move() {
             })
             .collect();
         world.message.store(1, Ordering::Relaxed);
-        baton.notify(ShardId(0));
+        baton.wake(ShardId(0));
         for other in others {
             other.join().unwrap();
         }
@@ -267,7 +268,7 @@ fn a_message_wakes_a_parked_worker() {
         let (theirs, their_world) = (baton.clone(), world.clone());
         let other = thread::spawn(move || until_stopped(member, &theirs, &their_world));
         world.message.store(1, Ordering::Relaxed);
-        baton.notify(ShardId(0));
+        baton.wake(ShardId(0));
         other.join().unwrap();
         all_free(&baton, 1);
     });
@@ -303,7 +304,7 @@ fn until_moved(mut member: Member, baton: &Baton, world: &World) {
         if member.worker() == WorkerId(1) && member.is_local(ShardId(0)) {
             baton.stop();
         } else if !progressed {
-            member.park(Parker::park, || false);
+            member.park(|park| park.park(None, &mut |_| {}));
         }
     }
     leave(member, world);

@@ -52,7 +52,6 @@ fn memory_goes_back_while_workers_sleep() {
         .shards(vec![false; WORKERS])
         .workers(WORKERS)
         .wait(WaitStrategy::Park)
-        .idle_limit(Duration::from_secs(3600))
         .build()
         .unwrap();
     let handle = sharder.handle();

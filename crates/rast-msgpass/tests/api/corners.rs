@@ -91,7 +91,6 @@ fn a_waker_that_panics_delays_nobody() {
     let app = Ends::builder(Fine, Behind, Wait)
         .workers(3)
         .wait(rast_msgpass::primitive::WaitStrategy::Park)
-        .idle_ping(LONG * 10)
         .start()
         .unwrap();
     let mut out = app.egress::<Fine, u64>(0);
@@ -286,7 +285,6 @@ fn a_drain_wakes_workers_that_hold_nothing() {
         .workers(2)
         .balancer(Together)
         .period(std::time::Duration::ZERO)
-        .idle_ping(LONG * 10)
         .start()
         .unwrap();
     let into = app.ingress::<One, u8>();

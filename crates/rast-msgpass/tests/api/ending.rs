@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
 
+use rast_msgpass::timers::Nanos;
 use rast_msgpass::{BuildError, Cx, EdgeInfo, Egress, Ingress, Next, Process, Receive, graph};
 
 use crate::LONG;
@@ -231,7 +231,7 @@ fn destructors_that_panic_do_not_keep_a_graph_from_ending() {
 }
 
 #[test]
-fn an_idle_graph_still_pings() {
+fn a_graph_pings_when_it_was_asked_to() {
     struct Idle(Arc<AtomicU64>);
     graph! {
         graph Calm {
@@ -240,16 +240,13 @@ fn an_idle_graph_still_pings() {
         }
     }
     impl Process<Calm> for Idle {
-        fn ping(&mut self, _: &mut Cx<'_, Calm, Self>) -> Next {
+        fn ping(&mut self, cx: &mut Cx<'_, Calm, Self>) -> Next {
             self.0.fetch_add(1, SeqCst);
-            Next::Idle
+            Next::At(cx.now().saturating_add(Nanos::from_millis(1)))
         }
     }
     let pings = Arc::new(AtomicU64::new(0));
-    let app = Calm::builder(Idle(pings.clone()))
-        .idle_ping(Duration::from_millis(1))
-        .start()
-        .unwrap();
+    let app = Calm::builder(Idle(pings.clone())).start().unwrap();
     while pings.load(SeqCst) < 5 {
         std::thread::yield_now();
     }
@@ -285,9 +282,5 @@ fn a_graph_that_cannot_start_says_why() {
     assert!(matches!(
         build().batch(0).start().unwrap_err(),
         BuildError::NoBatch
-    ));
-    assert!(matches!(
-        build().idle_ping(Duration::ZERO).start().unwrap_err(),
-        BuildError::NoIdlePing
     ));
 }

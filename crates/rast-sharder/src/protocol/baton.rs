@@ -4,16 +4,18 @@
 //! worker is in `member.rs`.
 
 use std::boxed::Box;
+use std::fmt;
 use std::vec::Vec;
 
 use super::member::Member;
+use super::park::{Park, ThreadPark};
 use super::word::{FREE, Word, holder_in};
 use crate::assignment::Assignment;
 use crate::ids::{ShardId, WorkerId};
+use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
-use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use crate::primitive::{CachePadded, Parker, Unparker};
+use crate::primitive::sync::{Arc, Mutex};
 
 /// One of the two configurations.
 #[derive(Debug)]
@@ -25,12 +27,21 @@ pub(super) struct Page {
     pub(super) served: u32,
 }
 
-/// Where a worker sleeps.
-#[derive(Debug)]
+/// A wake-up on its way: the shard, and the waker's note.
+pub(super) type Mark = (ShardId, Option<u32>);
+
+/// Where a worker sleeps, and where its wake-ups arrive.
 pub(super) struct Seat {
-    /// 1 while its worker is about to park or is parked.
-    pub(super) parked: AtomicU32,
-    unparker: Unparker,
+    /// 1 while its worker is about to park or is parked, until a waker takes it.
+    pub(super) sleeping: AtomicU32,
+    pub(super) park: Box<dyn Park>,
+    pub(super) inbox: Mutex<Vec<Mark>>,
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat").finish_non_exhaustive()
+    }
 }
 
 /// The shared words of one sharder.
@@ -52,20 +63,29 @@ pub struct Baton {
 unsafe impl Sync for Baton {}
 
 impl Baton {
-    /// Makes the shared words for `first`, and the role of each worker.
+    /// Makes the shared words for `first`, and the role of each worker, which sleeps
+    /// on a condition.
+    pub fn new(first: Assignment) -> (Arc<Self>, Vec<Member>) {
+        Self::with_parks(first, |_| Box::new(ThreadPark::new()))
+    }
+
+    /// Makes the shared words for `first`, and the role of each worker, which sleeps
+    /// in what `park` returns for it.
     ///
     /// All shards are free at first; each worker takes its own in its first
     /// turn.
-    pub fn new(first: Assignment) -> (Arc<Self>, Vec<Member>) {
+    pub fn with_parks(
+        first: Assignment,
+        mut park: impl FnMut(WorkerId) -> Box<dyn Park>,
+    ) -> (Arc<Self>, Vec<Member>) {
         let workers = first.workers();
         let shards = first.shards();
-        let parkers: Vec<Parker> = (0..workers).map(|_| Parker::new()).collect();
-        let seats = parkers
-            .iter()
-            .map(|parker| {
+        let seats = (0..workers)
+            .map(|at| {
                 CachePadded::new(Seat {
-                    parked: AtomicU32::new(0),
-                    unparker: parker.unparker(),
+                    sleeping: AtomicU32::new(0),
+                    park: park(WorkerId::from_index(at)),
+                    inbox: Mutex::new(Vec::with_capacity(64)),
                 })
             })
             .collect();
@@ -89,12 +109,8 @@ impl Baton {
                 .collect(),
             seats,
         });
-        let members = parkers
-            .into_iter()
-            .enumerate()
-            .map(|(at, parker)| {
-                Member::new(baton.clone(), WorkerId::from_index(at), parker, &first)
-            })
+        let members = (0..workers)
+            .map(|at| Member::new(baton.clone(), WorkerId::from_index(at), &first))
             .collect();
         (baton, members)
     }
@@ -124,33 +140,41 @@ impl Baton {
         self.wake_all(None);
     }
 
-    /// Wakes the holder of `shard`, if it sleeps, after something was written
-    /// for the shard.
-    #[inline]
-    pub fn notify(&self, shard: ShardId) {
-        self.notify_each(core::iter::once(shard));
+    /// Makes `shard` ready at the worker that holds it. From any thread.
+    ///
+    /// What the caller wrote before is seen by the turn that follows.
+    pub fn wake(&self, shard: ShardId) {
+        self.mark((shard, None));
     }
 
-    /// Wakes the holders of several shards at the price of one fence.
-    ///
-    /// Either this fence comes before the one in a later `park` of whoever holds
-    /// the shard by then, and the scan behind that one sees what was written; or
-    /// that holder's fence comes first, and then the load below sees that holder
-    /// (or a later one, or none) and its parked seat. A shard that nobody holds
-    /// needs no wake-up: who takes it makes a turn of it before parking.
-    #[inline]
-    pub fn notify_each(&self, shards: impl IntoIterator<Item = ShardId>) {
-        // SeqCst: pairs with the fence in park; orders what was written for the
-        // shards before the loads of holders and seats below. [SO4]
-        fence(Ordering::SeqCst);
-        for shard in shards {
-            // Relaxed: the fence above orders it; the id is used to choose a seat
-            // and nothing is read through it. [HO1]
-            let holder = self.holders[shard.index()].load(Ordering::Relaxed);
-            if let Some(worker) = holder_in(holder) {
-                self.wake(worker);
-            }
+    /// Brings a mark to the worker that holds the shard.
+    pub(super) fn mark(&self, mark: Mark) {
+        let holder = &self.holders[mark.0.index()];
+        // Relaxed: a stale holder forwards the mark. [HO1]
+        let mut worker = holder_in(holder.load(Ordering::Relaxed));
+        if worker.is_none() {
+            worker = self.settle(mark.0);
         }
+        let Some(worker) = worker else {
+            return;
+        };
+        self.seats[worker.index()].inbox.lock().push(mark);
+        // SeqCst: pairs with the fence in park; either its look at the inbox sees the
+        // mark, or the load of its seat below sees it asleep. [SO4]
+        fence(Ordering::SeqCst);
+        self.rouse(worker);
+    }
+
+    /// Returns the holder of `shard` for a mark that found it moving; `None` drops the mark.
+    ///
+    /// All read-modify-writes of a holder word are in one order. If this one comes before
+    /// that of the worker that takes the shard next, that one synchronises with it and
+    /// sees, in the turn that an acquired shard gets, what the waker wrote. If it comes
+    /// after, it returns that worker.
+    pub(super) fn settle(&self, shard: ShardId) -> Option<WorkerId> {
+        // AcqRel: pairs with the swap in take. Release publishes what the waker wrote to the
+        // worker that takes the shard; a load would not, and could return an old value. [HO7]
+        holder_in(self.holders[shard.index()].fetch_add(0, Ordering::AcqRel))
     }
 
     /// Wakes all workers that sleep.
@@ -172,7 +196,7 @@ impl Baton {
         for at in 0..self.seats.len() {
             let worker = WorkerId::from_index(at);
             if Some(worker) != but {
-                self.wake(worker);
+                self.rouse(worker);
             }
         }
     }
@@ -180,11 +204,23 @@ impl Baton {
     /// Wakes `worker` if it sleeps. A SeqCst fence must stand between the write
     /// that it should see and this.
     #[inline]
-    pub(super) fn wake(&self, worker: WorkerId) {
+    pub(super) fn rouse(&self, worker: WorkerId) {
         let seat = &self.seats[worker.index()];
         // Relaxed: ordered by the fence that the caller has made. [SO6]
-        if seat.parked.load(Ordering::Relaxed) != 0 {
-            seat.unparker.unpark();
+        if seat.sleeping.load(Ordering::Relaxed) != 0 {
+            seat.rouse_slow();
+        }
+    }
+}
+
+impl Seat {
+    /// Ends the sleep of its worker, unless another waker does.
+    #[cold]
+    fn rouse_slow(&self) {
+        // Release: pairs with the Acquire in park; what the waker wrote is seen after the
+        // sleep. One of several wakers gets the 1 and makes the system call. [SO18]
+        if self.sleeping.swap(0, Ordering::Release) != 0 {
+            self.park.unpark();
         }
     }
 }

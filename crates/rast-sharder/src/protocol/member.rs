@@ -17,14 +17,14 @@
 //! nothing done → park
 //! ```
 
-use core::fmt;
+use core::{fmt, mem};
 use std::vec::Vec;
 
-use super::baton::Baton;
+use super::baton::{Baton, Mark};
+use super::park::Park;
 use super::word::{FREE, ONE_PROMISE, Word, held_by};
 use crate::assignment::Assignment;
 use crate::ids::{ShardId, WorkerId};
-use crate::primitive::Parker;
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{Ordering, fence};
 
@@ -63,7 +63,6 @@ enum Phase {
 /// The role of one worker.
 pub struct Member {
     baton: Arc<Baton>,
-    parker: Parker,
     worker: WorkerId,
     epoch: u32,
     phase: Phase,
@@ -78,43 +77,17 @@ pub struct Member {
     wanted: Vec<ShardId>,
     /// Held, not mine any more.
     leaving: Vec<ShardId>,
-}
-
-/// What of a member may be shown while its worker runs user code.
-#[derive(Clone, Copy)]
-pub struct MemberView<'a> {
-    /// The shared words.
-    pub baton: &'a Arc<Baton>,
-    /// Which worker.
-    pub worker: WorkerId,
-    /// The epoch that the worker is in.
-    pub epoch: u32,
-    /// By shard: whether this worker holds it.
-    pub local: &'a [bool],
-}
-
-impl fmt::Debug for MemberView<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemberView")
-            .field("worker", &self.worker)
-            .field("epoch", &self.epoch)
-            .finish_non_exhaustive()
-    }
+    /// Kept for its memory.
+    marks: Vec<Mark>,
 }
 
 impl Member {
-    pub(super) fn new(
-        baton: Arc<Baton>,
-        worker: WorkerId,
-        parker: Parker,
-        first: &Assignment,
-    ) -> Self {
+    pub(super) fn new(baton: Arc<Baton>, worker: WorkerId, first: &Assignment) -> Self {
         let shards = first.shards();
         let mut wanted = Vec::with_capacity(shards);
         wanted.extend(first.shards_of(worker));
         Self {
             baton,
-            parker,
             worker,
             epoch: 0,
             phase: Phase::Open,
@@ -124,6 +97,7 @@ impl Member {
             held: Vec::with_capacity(shards),
             wanted,
             leaving: Vec::with_capacity(shards),
+            marks: Vec::with_capacity(64),
         }
     }
 
@@ -149,15 +123,31 @@ impl Member {
         self.local[shard.index()]
     }
 
-    /// Returns what user code may see.
-    #[inline]
-    pub fn view(&self) -> MemberView<'_> {
-        MemberView {
-            baton: &self.baton,
-            worker: self.worker,
-            epoch: self.epoch,
-            local: &self.local,
+    /// Returns the shared words.
+    pub fn baton(&self) -> &Arc<Baton> {
+        &self.baton
+    }
+
+    /// Makes a shard of another worker ready there, with the waker's `note`.
+    pub fn wake(&mut self, shard: ShardId, note: Option<u32>) {
+        self.baton.mark((shard, note));
+    }
+
+    /// Takes the marks that came, and adds those of held shards to `notes`. Those of other
+    /// shards follow their shard.
+    pub fn receive(&mut self, notes: &mut Vec<(ShardId, Option<u32>)>) {
+        let mut inbox = self.baton.seats[self.worker.index()].inbox.lock();
+        mem::swap(&mut *inbox, &mut self.marks);
+        drop(inbox);
+        for at in 0..self.marks.len() {
+            let (shard, note) = self.marks[at];
+            if self.is_local(shard) {
+                notes.push((shard, note));
+            } else if self.baton.settle(shard).is_some() {
+                self.wake(shard, note);
+            }
         }
+        self.marks.clear();
     }
 
     /// Tells whether all workers are to leave.
@@ -256,7 +246,7 @@ impl Member {
         fence(Ordering::SeqCst);
         let owner = self.with_assignment(|assignment| assignment.owner(shard));
         if owner != self.worker {
-            self.baton.wake(owner);
+            self.baton.rouse(owner);
         }
     }
 
@@ -277,14 +267,14 @@ impl Member {
             // Acquire: pairs with the Release in release_next; the shard's state
             // as its last holder left it. [HO4]
             if holder.load(Ordering::Acquire) == FREE {
-                // A plain store is enough after the load: of two epochs' owners
-                // the older held the shard before the newer epoch was published
-                // (rule 3) and can take it no more, and in one epoch the page
-                // names one owner. So nobody else stores here while it is free.
+                // The word is free, and no other worker takes the shard: of two epochs'
+                // owners the older held it before the newer epoch was published (rule 3),
+                // and in one epoch the page names one owner.
                 //
-                // Relaxed: a later owner synchronises with this worker's own
-                // release of the shard; notifiers are ordered by fences. [HO5]
-                holder.store(held_by(self.worker), Ordering::Relaxed);
+                // AcqRel: a read-modify-write, which pairs with the one in settle: either
+                // that one returns this worker, or this one sees what the waker wrote
+                // before it. [HO5]
+                holder.swap(held_by(self.worker), Ordering::AcqRel);
                 self.local[shard.index()] = true;
                 self.held.push(shard);
                 self.wanted.swap_remove(at);
@@ -398,28 +388,27 @@ impl Member {
         self.baton.wake_all(Some(self.worker));
     }
 
-    /// Sleeps by `sleep`, which ends when somebody wakes this worker, unless
-    /// there is something to do. Returns whether it slept.
+    /// Sleeps by `sleep`, unless there is something to do. Returns what `sleep` returned and
+    /// whether a waker ended it, or `None` if it did not sleep.
     ///
-    /// `is_ready` is asked after the fence: whether a held shard has work.
     /// Blocking: the one place where a worker does.
-    pub fn park(&self, sleep: impl FnOnce(&Parker), is_ready: impl FnOnce() -> bool) -> bool {
+    pub fn park<R>(&self, sleep: impl FnOnce(&dyn Park) -> R) -> Option<(R, bool)> {
         debug_assert!(self.phase != Phase::Leading, "a leader does not sleep");
-        let parked = &self.baton.seats[self.worker.index()].parked;
+        let seat = &self.baton.seats[self.worker.index()];
         // Relaxed: the fence below orders it. [SO10]
-        parked.store(1, Ordering::Relaxed);
-        // SeqCst: pairs with the fences in notify_each, wake_all and
-        // release_next. Of two fences one is first: if this one, the other
-        // side's load of the seat sees it parked; if the other, the scan below
-        // sees what was written before it. [SO11]
+        seat.sleeping.store(1, Ordering::Relaxed);
+        // SeqCst: pairs with the fences in mark, wake_all and release_next. Of two
+        // fences one is first: if this one, the other side's load of the seat sees it
+        // asleep; if the other, the look below sees what was written before it. [SO11]
         fence(Ordering::SeqCst);
-        let sleeps = !self.has_news() && !is_ready();
-        if sleeps {
-            sleep(&self.parker);
-        }
-        // Relaxed: a late unpark costs one turn. [SO12]
-        parked.store(0, Ordering::Relaxed);
-        sleeps
+        let slept = match self.has_news() {
+            true => None,
+            false => Some(sleep(&*seat.park)),
+        };
+        // Acquire: pairs with the Release in rouse_slow; the next look at the inbox sees what
+        // the waker wrote. [SO12]
+        let is_woken = seat.sleeping.swap(0, Ordering::Acquire) == 0;
+        slept.map(|slept| (slept, is_woken))
     }
 
     /// Whether the protocol has something to do for this worker.
@@ -435,6 +424,13 @@ impl Member {
             return true;
         }
         if self.may_promise() && (word.promised() > 0 || self.is_requested()) {
+            return true;
+        }
+        if !self.baton.seats[self.worker.index()]
+            .inbox
+            .lock()
+            .is_empty()
+        {
             return true;
         }
         self.wanted.iter().any(|shard| {

@@ -39,8 +39,11 @@
 
 mod baton;
 mod member;
+mod park;
 mod word;
 
 pub use baton::Baton;
-pub use member::{Leader, Member, MemberView, Promise};
+pub use member::{Leader, Member, Promise};
+pub use park::Park;
+pub(crate) use park::ThreadPark;
 pub use word::{FREE, RUN_BIT, Word};

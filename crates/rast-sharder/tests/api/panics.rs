@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rast_sharder::primitive::WaitStrategy;
+use rast_sharder::timers::ManualClock;
 use rast_sharder::{
     Assignment, Balancer, Controller, Decision, Hook, LoadView, Outcome, PanicPolicy, Progress,
     ShardId, Sharder, WorkerCx,
@@ -19,21 +20,34 @@ fn go_wrong(shard: ShardId) {
 }
 
 /// Runs until shard 0 has had a hundred turns after ten epochs.
-fn run(mut script: Scripted) -> Outcome<Scripted> {
+fn run(script: Scripted) -> Outcome<Scripted> {
+    run_until(script, || true)
+}
+
+/// Runs until shard 0 has had a hundred turns after ten epochs, and `is_done`.
+fn run_until(
+    mut script: Scripted,
+    is_done: impl Fn() -> bool + Send + Sync + 'static,
+) -> Outcome<Scripted> {
     let inner = std::mem::replace(&mut script.process, Box::new(|_, _, _| Progress::Idle));
     let turns = AtomicU64::new(0);
     script.process = Box::new(move |cx, shard, state| {
         cx.reshard();
-        if shard.0 == 0 && cx.epoch() >= 10 && turns.fetch_add(1, Ordering::SeqCst) >= 100 {
+        let is_late = shard.0 == 0 && cx.epoch() >= 10;
+        if is_late && turns.fetch_add(1, Ordering::SeqCst) >= 100 && is_done() {
             cx.stop();
         }
-        inner(cx, shard, state)
+        let neighbour = ShardId((shard.0 + 1) % 4);
+        cx.wake(neighbour, shard.0);
+        match inner(cx, shard, state) {
+            Progress::Idle if shard.0 == 0 => Progress::Again,
+            progress => progress,
+        }
     });
     let sharder = Sharder::builder(script)
         .shards(vec![0; 4])
         .workers(2)
         .wait(WaitStrategy::Park)
-        .idle_limit(Duration::from_micros(50))
         .period(Duration::ZERO)
         .balancer(Rotate)
         .build()
@@ -86,13 +100,16 @@ fn a_panic_in_on_release_retires_the_shard_and_still_lets_it_go() {
 }
 
 #[test]
-fn a_panic_in_is_ready_retires_the_shard() {
+fn a_panic_in_on_wake_retires_the_shard() {
     let mut script = hooks();
-    script.is_ready = Box::new(|shard| {
+    let woken = Arc::new(AtomicU64::new(0));
+    let count = woken.clone();
+    script.on_wake = Box::new(move |shard, _| {
+        count.fetch_add(u64::from(shard == BAD), Ordering::SeqCst);
         go_wrong(shard);
-        false
     });
-    assert_retired(&run(script), Hook::IsReady);
+    let outcome = run_until(script, move || woken.load(Ordering::SeqCst) > 0);
+    assert_retired(&outcome, Hook::OnWake);
 }
 
 #[test]
@@ -155,6 +172,41 @@ fn a_policy_continues() {
     assert_eq!(outcome.report.stats.panics, 1);
     assert!(outcome.shards[1].retired.is_none());
     assert!(outcome.shards[1].state >= 1_005);
+}
+
+/// A shard that panics in every turn and is continued each time leaves its worker to
+/// others, and to sleep.
+#[test]
+fn a_panic_that_repeats_does_not_spin() {
+    const MOST: u64 = 10_000;
+    let panics = Arc::new(AtomicU64::new(0));
+    let mut script = hooks();
+    let count = panics.clone();
+    script.process = Box::new(move |cx, shard, _| {
+        if shard == BAD {
+            if count.fetch_add(1, Ordering::SeqCst) == MOST {
+                cx.stop();
+            }
+            go_wrong(shard);
+        }
+        Progress::Idle
+    });
+    script.on_panic = Box::new(|_, _| PanicPolicy::Continue);
+    let builder = Sharder::builder(script).shards(vec![0; 2]).workers(1);
+    let sharder = builder.wait(WaitStrategy::Park).clock(ManualClock::new());
+    let sharder = sharder.build().expect("it builds");
+    let handle = sharder.handle();
+    let stopper = std::thread::spawn(move || {
+        while handle.stats().workers[0].parks == 0 && !handle.is_stopping() {
+            std::thread::yield_now();
+        }
+        handle.stop();
+    });
+    let outcome = sharder.run().expect("panics of user code fail no run");
+    stopper.join().expect("the stopper ends");
+    let panics = panics.load(Ordering::SeqCst);
+    assert!(panics < MOST, "it panicked {panics} times without a pause");
+    assert!(outcome.shards[1].retired.is_none());
 }
 
 #[test]

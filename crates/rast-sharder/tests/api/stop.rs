@@ -7,7 +7,7 @@ use std::time::Duration;
 use rast_sharder::primitive::WaitStrategy;
 use rast_sharder::{Assignment, Balancer, Decision, Handle, LoadView, Progress, ShardId, Sharder};
 
-use crate::support::{FOREVER, Rotate, hooks};
+use crate::support::{Rotate, hooks};
 
 /// A small generator; its seed is in every message.
 fn next(seed: &mut u64) -> u64 {
@@ -66,7 +66,7 @@ enum From {
     Acquire,
     Release,
     BeforeTurn,
-    IsReady,
+    OnWake,
     Report,
     BalancerBegin,
     BalancerStep,
@@ -80,7 +80,7 @@ const ALL: [From; 11] = [
     From::Acquire,
     From::Release,
     From::BeforeTurn,
-    From::IsReady,
+    From::OnWake,
     From::Report,
     From::BalancerBegin,
     From::BalancerStep,
@@ -118,20 +118,18 @@ fn one_moment(mut seed: u64) {
 
     let mut script = hooks();
     let sleeps = from == From::AnotherThreadWhileAllSleep;
-    // This hook runs before a park, so nothing else may happen.
-    let naps = from == From::IsReady;
     let stop = stop_of(From::Process);
     script.process = Box::new(move |cx, shard, turns| {
         *turns += 1;
         stop();
-        if sleeps || naps {
+        if sleeps {
             return Progress::Idle;
         }
         cx.reshard();
         // Epochs need all workers, and there are more of them than cores.
         std::thread::yield_now();
         let neighbour = ShardId::from_index((shard.index() + 1) % shards);
-        cx.notify(neighbour);
+        cx.wake(neighbour, 0);
         Progress::Again
     });
     let stop = stop_of(From::Acquire);
@@ -140,11 +138,8 @@ fn one_moment(mut seed: u64) {
     script.on_release = Box::new(move |_, _| stop());
     let stop = stop_of(From::BeforeTurn);
     script.before_turn = Box::new(move |_| stop());
-    let stop = stop_of(From::IsReady);
-    script.is_ready = Box::new(move |_| {
-        stop();
-        naps
-    });
+    let stop = stop_of(From::OnWake);
+    script.on_wake = Box::new(move |_, _| stop());
     let stop = stop_of(From::Report);
     script.report = Box::new(move |_| stop());
 
@@ -161,9 +156,8 @@ fn one_moment(mut seed: u64) {
     let sharder = Sharder::builder(script)
         .shards(vec![0; shards])
         .workers(workers)
-        .wait(if naps { WaitStrategy::Park } else { wait })
+        .wait(wait)
         .period(Duration::ZERO)
-        .idle_limit(FOREVER)
         .balancer(balancer)
         .build()
         .expect("it builds");
@@ -180,7 +174,12 @@ fn one_moment(mut seed: u64) {
                     if sleeps && wait != WaitStrategy::Spin {
                         stats.workers.iter().all(|worker| worker.turns > 0)
                     } else {
-                        stats.workers.iter().map(|worker| worker.turns).sum::<u64>() >= events
+                        stats
+                            .workers
+                            .iter()
+                            .map(|worker| worker.rounds)
+                            .sum::<u64>()
+                            >= events
                     }
                 };
                 while !is_due(&handle) {

@@ -1,14 +1,9 @@
 //! A controller whose hooks are closures, and balancers for tests.
 
-use std::time::Duration;
-
 use rast_sharder::{
     Assignment, Balancer, Controller, Decision, LoadReport, LoadView, PanicPayload, PanicPolicy,
     Progress, ShardId, WorkerCx, WorkerId,
 };
-
-/// Longer than any test.
-pub(crate) const FOREVER: Duration = Duration::from_secs(3_600);
 
 type Process = dyn Fn(&mut WorkerCx<'_>, ShardId, &mut u64) -> Progress + Send + Sync;
 type Hook = dyn Fn(&mut WorkerCx<'_>, ShardId) + Send + Sync;
@@ -21,7 +16,7 @@ pub(crate) struct Scripted {
     pub(crate) on_release: Box<Hook>,
     pub(crate) before_turn: Box<dyn Fn(&mut WorkerCx<'_>) + Send + Sync>,
     pub(crate) on_panic: Box<OnPanic>,
-    pub(crate) is_ready: Box<dyn Fn(ShardId) -> bool + Send + Sync>,
+    pub(crate) on_wake: Box<dyn Fn(ShardId, Option<u32>) + Send + Sync>,
     pub(crate) report: Box<dyn Fn(ShardId) + Send + Sync>,
     pub(crate) restart_load: Box<dyn Fn(ShardId) + Send + Sync>,
 }
@@ -34,7 +29,7 @@ pub(crate) fn hooks() -> Scripted {
         on_release: Box::new(|_, _| {}),
         before_turn: Box::new(|_| {}),
         on_panic: Box::new(|_, _| PanicPolicy::Retire),
-        is_ready: Box::new(|_| false),
+        on_wake: Box::new(|_, _| {}),
         report: Box::new(|_| {}),
         restart_load: Box::new(|_| {}),
     }
@@ -64,8 +59,8 @@ impl Controller for Scripted {
         (self.report)(shard);
     }
 
-    fn is_ready(&self, shard: ShardId, _: &u64) -> bool {
-        (self.is_ready)(shard)
+    fn on_wake(&self, shard: ShardId, _: &mut u64, note: Option<u32>) {
+        (self.on_wake)(shard, note);
     }
 
     fn before_turn(&self, cx: &mut WorkerCx<'_>) {

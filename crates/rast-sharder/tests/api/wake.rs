@@ -9,7 +9,7 @@ use std::time::Duration;
 use rast_sharder::primitive::WaitStrategy;
 use rast_sharder::{Controller, Progress, ShardId, Sharder, WorkerCx};
 
-use crate::support::{FOREVER, Rotate};
+use crate::support::Rotate;
 
 const SHARDS: usize = 5;
 const ROUNDS: u64 = 200;
@@ -53,7 +53,9 @@ impl Controller for Shared {
             for other in others.clone() {
                 self.0.mail[other.index()].fetch_add(mail, Ordering::Release);
             }
-            cx.fence_and_notify(others);
+            for other in others {
+                cx.wake(other, 0);
+            }
         } else {
             let taken = self.0.taken.lock().unwrap();
             taken.send(shard).expect("somebody listens");
@@ -62,10 +64,6 @@ impl Controller for Shared {
     }
 
     fn new_load(&self, _: ShardId) {}
-
-    fn is_ready(&self, shard: ShardId, (): &()) -> bool {
-        self.0.mail[shard.index()].load(Ordering::Relaxed) > 0
-    }
 }
 
 #[test]
@@ -77,7 +75,6 @@ fn messages_from_outside_wake_sleepers_through_moves() {
             .shards(vec![(); SHARDS])
             .workers(3)
             .wait(wait)
-            .idle_limit(FOREVER)
             .period(Duration::from_micros(200))
             .balancer(Rotate)
             .build()
@@ -86,7 +83,7 @@ fn messages_from_outside_wake_sleepers_through_moves() {
         let outside = std::thread::spawn(move || {
             for round in 0..ROUNDS {
                 fan_out.mail[0].fetch_add(1, Ordering::Release);
-                handle.notify(ShardId(0));
+                handle.wake(ShardId(0));
                 if round % 8 == 0 {
                     handle.reshard();
                 }

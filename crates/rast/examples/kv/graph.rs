@@ -54,14 +54,16 @@ pub(crate) struct Partition {
 
 impl Process<Kv> for Partition {
     fn ping(&mut self, cx: &mut Cx<'_, Kv, Self>) -> Next {
-        let Some(deadline) = self.store.next_deadline() else {
-            return Next::Idle;
-        };
         let now = cx.now();
+        let latest = now.saturating_add(IDLE_PING.into());
+        let Some(deadline) = self.store.next_deadline() else {
+            return Next::At(latest);
+        };
         if deadline <= now && self.store.expire_some(now, EXPIRED_PER_PING) == EXPIRED_PER_PING {
             return Next::Again;
         }
-        self.store.next_deadline().map_or(Next::Idle, Next::At)
+        let next = self.store.next_deadline();
+        Next::At(next.map_or(latest, |next| next.min(latest)))
     }
 }
 
@@ -101,7 +103,6 @@ pub(crate) fn start(shared: &Shared) -> Result<Running, String> {
     let handle = Kv::builder((0..PARTITIONS).map(partition))
         .workers(settings.workers)
         .period(settings.reshard)
-        .idle_ping(IDLE_PING)
         // A partition that panicked may be half changed: it must answer no more.
         .on_panic(OnPanic::Stop)
         .start()

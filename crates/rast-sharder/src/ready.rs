@@ -1,0 +1,176 @@
+//! The shards of one worker that want a turn, and those that wait for a time.
+//!
+//! Nothing here is shared: a push is a push, and what is idle costs nothing.
+//!
+//! 1. A shard is in the queue once. A second wake-up before its turn adds its note and
+//!    no turn.
+//! 2. The queue is first in, first out: a ready shard runs within one pass over those
+//!    that were ready before it.
+//! 3. A shard that left takes its flag with it. Its old entry is skipped.
+
+use std::collections::VecDeque;
+use std::vec::Vec;
+
+use crate::ids::ShardId;
+use crate::timers::{DeadlineStore, Handle, HeapStore, Instant};
+
+/// A shard's deadline at its worker. Kept beside the shard's state, so that a turn finds it
+/// without a look at a table.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm {
+    /// When the shard wants a turn.
+    at: Option<Instant>,
+    /// Its entry in the store, which may come earlier and is looked at again then: a
+    /// deadline that is put off in every turn costs a comparison.
+    armed: Option<(Instant, Handle)>,
+}
+
+impl Alarm {
+    /// Forgets the deadline of a shard that gets a turn.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.at = None;
+    }
+}
+
+/// What one worker is to do.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    queue: VecDeque<ShardId>,
+    /// By shard: whether it is in the queue.
+    queued: Vec<bool>,
+    alarms: HeapStore<ShardId>,
+}
+
+impl Ready {
+    pub(crate) fn new(shards: usize) -> Self {
+        Self {
+            queue: VecDeque::with_capacity(shards),
+            queued: std::vec![false; shards],
+            alarms: HeapStore::new(),
+        }
+    }
+
+    /// Puts a shard that the worker holds into the queue, if it is not there.
+    #[inline]
+    pub(crate) fn push(&mut self, shard: ShardId) {
+        let queued = &mut self.queued[shard.index()];
+        if !*queued {
+            *queued = true;
+            self.queue.push_back(shard);
+        }
+    }
+
+    /// Takes the shard that has waited for the longest time.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<ShardId> {
+        loop {
+            let shard = self.queue.pop_front()?;
+            let queued = &mut self.queued[shard.index()];
+            if core::mem::take(queued) {
+                return Some(shard);
+            }
+        }
+    }
+
+    /// Asks for a turn of `shard` at `at`.
+    pub(crate) fn set_alarm(&mut self, shard: ShardId, alarm: &mut Alarm, at: Instant) {
+        alarm.at = Some(at);
+        match alarm.armed {
+            Some((armed, _)) if armed <= at => return,
+            Some((_, handle)) => {
+                self.alarms.cancel(handle);
+            }
+            None => {}
+        }
+        alarm.armed = Some((at, self.alarms.insert(at, shard)));
+    }
+
+    /// Forgets all about a shard that leaves.
+    pub(crate) fn remove(&mut self, shard: ShardId, alarm: &mut Alarm) {
+        self.queued[shard.index()] = false;
+        alarm.at = None;
+        if let Some((_, handle)) = alarm.armed.take() {
+            self.alarms.cancel(handle);
+        }
+    }
+
+    /// Takes a shard whose entry has come.
+    pub(crate) fn pop_alarm(&mut self, now: Instant) -> Option<ShardId> {
+        Some(self.alarms.pop_due(now)?.value)
+    }
+
+    /// Makes a shard ready whose entry came, if its deadline has come as well.
+    pub(crate) fn ring(&mut self, shard: ShardId, alarm: &mut Alarm, now: Instant) {
+        alarm.armed = None;
+        match alarm.at {
+            Some(at) if at <= now => self.push(shard),
+            Some(at) => self.set_alarm(shard, alarm, at),
+            None => {}
+        }
+    }
+
+    /// Returns when to look at the deadlines next.
+    pub(crate) fn next_alarm(&self) -> Option<Instant> {
+        self.alarms.next_deadline()
+    }
+}
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use super::*;
+
+    const SHARD: ShardId = ShardId(1);
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn a_shard_is_queued_once_and_in_order() {
+        let mut ready = Ready::new(3);
+        for shard in [2, 0, 2, 1, 0] {
+            ready.push(ShardId(shard));
+        }
+        let order = core::iter::from_fn(|| ready.pop()).map(|shard| shard.0);
+        assert_eq!(order.collect::<Vec<_>>(), [2, 0, 1]);
+    }
+
+    #[test]
+    fn a_shard_that_left_and_came_back_has_one_turn() {
+        let mut ready = Ready::new(3);
+        let mut alarm = Alarm::default();
+        ready.push(SHARD);
+        ready.set_alarm(SHARD, &mut alarm, at(5));
+        ready.remove(SHARD, &mut alarm);
+        assert_eq!((ready.pop(), ready.next_alarm()), (None, None));
+        ready.push(SHARD);
+        ready.remove(SHARD, &mut alarm);
+        ready.push(SHARD);
+        assert_eq!((ready.pop(), ready.pop()), (Some(SHARD), None));
+    }
+
+    #[test]
+    fn the_latest_deadline_counts() {
+        let mut ready = Ready::new(3);
+        let mut alarm = Alarm::default();
+        // Put off: the early entry finds the late deadline.
+        ready.set_alarm(SHARD, &mut alarm, at(5));
+        ready.set_alarm(SHARD, &mut alarm, at(9));
+        assert_eq!(ready.pop_alarm(at(4)), None);
+        assert_eq!(ready.pop_alarm(at(5)), Some(SHARD));
+        ready.ring(SHARD, &mut alarm, at(5));
+        assert_eq!((ready.pop(), ready.next_alarm()), (None, Some(at(9))));
+        // Brought forward.
+        ready.set_alarm(SHARD, &mut alarm, at(7));
+        assert_eq!(ready.pop_alarm(at(7)), Some(SHARD));
+        ready.ring(SHARD, &mut alarm, at(7));
+        assert_eq!((ready.pop(), ready.next_alarm()), (Some(SHARD), None));
+        // Given up.
+        ready.set_alarm(SHARD, &mut alarm, at(8));
+        alarm.clear();
+        assert_eq!(ready.pop_alarm(at(8)), Some(SHARD));
+        ready.ring(SHARD, &mut alarm, at(8));
+        assert_eq!((ready.pop(), ready.next_alarm()), (None, None));
+    }
+}
