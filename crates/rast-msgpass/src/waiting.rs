@@ -113,8 +113,6 @@ impl Waiting {
     }
 }
 
-
-
 /// When a receiver returns slots, and when it looks for senders that wait.
 ///
 /// Slots return in quarters of the capacity, and when a chunk ends. A look that
@@ -170,6 +168,13 @@ impl Pace {
         self.held > 0
     }
 
+    /// Returns the number of slots to return.
+    #[inline]
+    #[must_use]
+    pub fn give(&mut self) -> usize {
+        core::mem::take(&mut self.held) as usize
+    }
+
     /// The slots were returned; returns whether the look must be fenced.
     #[inline]
     #[must_use]
@@ -212,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_pace_looks_before_a_full_queue_is_taken() {
-        for capacity in [1, 2, 4, 64, 1024] {
+        for capacity in [1_usize, 2, 4, 64, 1024] {
             for burst in [1, capacity.div_ceil(2), capacity] {
                 let mut pace = Pace::new(capacity, burst);
                 // A sender waits with this many behind the head.
