@@ -255,6 +255,21 @@ fn waiting_list_loses_nobody() {
     });
 }
 
+/// Who takes a list sees all that is in it, though nothing else orders the two.
+#[test]
+fn waiting_list_keeps_its_words() {
+    model::model(|| {
+        let waiting = Arc::new(Waiting::new(2, 1));
+        waiting.enter(0, 0);
+        let theirs = Arc::clone(&waiting);
+        let sender = thread::spawn(move || theirs.enter(1, 0));
+        let mut found = Vec::new();
+        waiting.look(0, false, |sender| found.push(sender));
+        assert!(found == [0] || found == [1, 0]);
+        sender.join().unwrap();
+    });
+}
+
 /// What a door accepts is taken out once, and not more than fits is accepted.
 #[test]
 fn door_is_bounded_and_loses_nothing() {
