@@ -67,7 +67,7 @@ impl<T> ExactSizeIterator for Messages<'_, T> {}
 
 /// The sender's end of an edge with inboxes.
 pub(crate) struct Outbox<T> {
-    inboxes: Arc<[Producer<T>]>,
+    inboxes: Arc<Box<[Producer<T>]>>,
     /// The sender's number, which goes with each message.
     tag: u32,
     entries: Vec<Entry<T>>,
@@ -82,7 +82,7 @@ pub(crate) struct Outbox<T> {
 }
 
 impl<T> Outbox<T> {
-    pub(crate) fn new(inboxes: Arc<[Producer<T>]>, tag: usize) -> Self {
+    pub(crate) fn new(inboxes: Arc<Box<[Producer<T>]>>, tag: usize) -> Self {
         let none = Chain {
             target: NONE,
             first: NONE,

@@ -382,7 +382,7 @@ fn by_receiver<T>(
 ) -> (Vec<Outbox<T>>, Vec<(bounded::Consumer<T>, Pace)>) {
     let (producers, consumers): (Vec<_>, Vec<_>) =
         (0..receivers).map(|_| bounded::queue(capacity)).unzip();
-    let producers: Arc<[_]> = producers.into();
+    let producers = Arc::new(producers.into_boxed_slice());
     let outbox = |sender| Outbox::new(Arc::clone(&producers), sender);
     let with_pace = |inbox: bounded::Consumer<T>| {
         let pace = Pace::new(inbox.capacity(), 1);
