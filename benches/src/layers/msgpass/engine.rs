@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use rast::msgpass::{Builder, Cx, Next, Process, Receive, graph};
+use rast::msgpass::{Cx, Next, Process, Receive, graph};
 
 use crate::harness::Scenario;
 use crate::workers::Sample;
@@ -90,14 +90,11 @@ macro_rules! ping_pong {
                 fn receive(&mut self, _: u64, _: &mut Cx<'_, Table, Self>) {}
             }
 
-            pub(super) fn run(
-                ops: u64,
-                setting: impl FnOnce(Builder<Table>) -> Builder<Table>,
-            ) -> Sample {
+            pub(super) fn run(ops: u64) -> Sample {
                 measured(ops, |span| {
                     let idle = (0..$idle).map(|_| Idler);
                     let builder = Table::builder(Left { left: ops, span }, Right, idle);
-                    setting(builder).start().expect("a valid graph")
+                    builder.workers(1).start().expect("a valid graph")
                 })
             }
         }
@@ -119,7 +116,7 @@ macro_rules! through {
                 graph Fan {
                     processors { hub: Hub, spoke: [Spoke; $replicas] }
                     edges {
-                        hub -> spoke: u64 [burst = 64, cap = 64];
+                        hub -> spoke: u64 [burst = 64, cap = 256];
                         spoke -> hub: u64 [unbounded, cap = 256];
                     }
                 }
@@ -189,7 +186,7 @@ fn memory() -> f64 {
     pages.unwrap_or(f64::NAN) * 4096.0
 }
 
-/// Messages of 16 bytes from many to many, by random keys, 16 a turn.
+/// Messages of 16 bytes from many to many, by random keys, 2 a turn.
 macro_rules! square {
     ($module:ident, $side:expr, $cap:expr) => {
         mod $module {
@@ -197,12 +194,12 @@ macro_rules! square {
             use std::sync::Arc;
             use std::sync::atomic::{AtomicU64, Ordering};
 
-            const TURN: usize = 16;
+            const TURN: usize = 2;
 
             graph! {
                 graph Square {
                     processors { sender: [Sender; $side], receiver: [Receiver; $side] }
-                    edges { sender -> receiver: [u64; 2] [burst = 16, cap = $cap]; }
+                    edges { sender -> receiver: [u64; 2] [burst = 2, cap = $cap]; }
                 }
             }
 
@@ -283,7 +280,7 @@ macro_rules! square {
 }
 
 square!(square_64, 64, 2048);
-square!(square_1000, 1000, 32_768);
+square!(square_1000, 1000, 2048);
 
 mod idle {
     use super::*;
@@ -398,9 +395,8 @@ mod tokio_rival {
 
 /// The scenarios.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    let one = |graph: Builder<_>| graph.workers(1);
     let pong = Scenario::new(LAYER, "ping-pong on one worker", 2_000_000, 1000)
-        .ours("rast graph", move |ops| beside_one::run(ops, one));
+        .ours("rast graph", beside_one::run);
     let beside = Scenario::new(
         LAYER,
         "ping-pong beside 100,000 idle shards",
@@ -408,18 +404,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         100,
     )
     .at_most(7)
-    .ours("rast graph, 100,000 idle", |ops| {
-        beside_many::run(ops, |graph| graph.workers(1))
-    })
-    .ours("rast graph, one idle", |ops| {
-        beside_one::run(ops, |graph| graph.workers(1))
-    });
+    .ours("rast graph, 100,000 idle", beside_many::run)
+    .ours("rast graph, one idle", beside_one::run);
     let through = Scenario::new(LAYER, "by key through replicas and back", 1_000_000, 1000)
         .ours("rast graph, 64 replicas", through_64::run)
         .ours("rast graph, 1,000 replicas", through_1000::run)
-        .ours("rast graph, ping-pong", |ops| {
-            beside_one::run(ops, |graph| graph.workers(1))
-        });
+        .ours("rast graph, ping-pong", beside_one::run);
     let square = Scenario::new(LAYER, "many to many, one worker", 4_000_000, 64_000)
         .ours("rast graph, 64 to 64", |ops| square_64::run(ops, 1))
         .ours("rast graph, 1,000 to 1,000", |ops| square_1000::run(ops, 1));
