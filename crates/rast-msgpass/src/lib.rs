@@ -106,11 +106,11 @@
 //!
 //! # Platforms
 //!
-//! Wherever std has threads; tested on Linux x86-64. This crate has no
-//! unsafe code.
+//! Wherever std has threads; tested on Linux x86-64. This crate has one unsafe
+//! operation, the cast of an outlet to the type that stands beside it.
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[cfg(feature = "std")]
 mod builder;
@@ -126,6 +126,9 @@ mod credit;
 mod cx;
 #[cfg(feature = "std")]
 mod egress;
+#[cfg(feature = "std")]
+#[expect(unsafe_code, reason = "one cast, checked by the type")]
+mod erased;
 #[cfg(feature = "std")]
 mod graph;
 #[cfg(feature = "std")]

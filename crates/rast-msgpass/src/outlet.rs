@@ -23,8 +23,6 @@
 //!    answers: twice the credit. Near that only the answers of the target
 //!    itself are handled, so that one request per answer always fits.
 
-use std::any::Any;
-
 use crate::credit::{Credit, Owed};
 use crate::egress::Lane;
 use crate::graph::{EdgeInfo, EdgeKind};
@@ -53,7 +51,7 @@ pub(crate) const KEEPS: News = 4;
 pub(crate) const REMOTE: News = 8;
 
 /// An outlet whose message type is not known.
-pub(crate) trait Outlet: Any + Send {
+pub(crate) trait Outlet: Send {
     /// Returns whether the sender may not run.
     fn gates(&self) -> bool;
     /// Returns whether the sender may not run for want of room, which the
@@ -317,11 +315,15 @@ impl<M: Send + 'static> Out<M> {
             if let Err(message) = rings.put(index, message) {
                 return self.lose(message);
             }
+            if self.is_noted && self.credit.is_none() && !rings.is_low() {
+                return 0;
+            }
             return self.news();
         }
         self.put_otherwise(index, message)
     }
 
+    #[inline(never)]
     fn put_otherwise(&mut self, index: usize, message: M) -> News {
         if let Some(owed) = &mut self.owed
             && !owed.pay(index)
@@ -342,7 +344,7 @@ impl<M: Send + 'static> Out<M> {
         self.news()
     }
 
-    #[inline]
+    #[inline(never)]
     fn news(&mut self) -> News {
         let first = if self.is_noted { 0 } else { FIRST };
         self.is_noted = true;

@@ -64,22 +64,33 @@ impl<T> Rings<T> {
             target.is_written = true;
             self.written.push(index as u32);
         }
-        if !target.spill.is_empty() {
-            target.spill.push_back(message);
+        if target.is_low {
+            self.put_slow(index, message);
             return Ok(());
         }
         match target.ring.stage(message) {
             Ok(()) => {
-                if !target.is_low && !target.ring.has_room(self.burst) {
+                if !target.ring.has_room(self.burst) {
                     self.note_low(index);
                 }
             }
-            Err(Full(message)) => {
-                target.spill.push_back(message);
-                self.note_low(index);
-            }
+            Err(Full(message)) => self.put_slow(index, message),
         }
         Ok(())
+    }
+
+    /// Puts a message behind those that found no room.
+    #[cold]
+    fn put_slow(&mut self, index: usize, message: T) {
+        let target = &mut self.targets[index];
+        let message = match target.spill.is_empty() {
+            true => target.ring.stage(message).err(),
+            false => Some(Full(message)),
+        };
+        if let Some(Full(message)) = message {
+            target.spill.push_back(message);
+        }
+        self.note_low(index);
     }
 
     #[cold]
