@@ -87,8 +87,11 @@
 //! - Handlers of one instance run one after the other, each seeing what the
 //!   earlier ones wrote, whatever threads they are on.
 //! - After [`Builder::start`] a message allocates nothing, except in unbounded
-//!   edges and at ingress. Edges are single-producer rings owned by their
-//!   ends: no lock and no atomic read-modify-write.
+//!   edges and at ingress. Edges of up to [`PAIRS_MAX`] pairs of instances are
+//!   single-producer rings owned by their ends: no lock and no atomic
+//!   read-modify-write. Others have one inbox per receiver: one read-modify-write
+//!   for each chunk of a pair.
+//! - What a message costs does not depend on the size of the graph.
 //! - A message does not wait for a timeout: who sends wakes the receiver, who
 //!   makes room wakes the sender. The arguments stand in
 //!   `docs/algorithms/msgpass.md` of the repository, the models in
