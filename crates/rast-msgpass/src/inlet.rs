@@ -285,7 +285,6 @@ where
                             return true;
                         };
                         all.taken += 1;
-                        all.handled += 1;
                         if pace.take() {
                             ring.release();
                             place.wake_sender(input, pace.release(), cx);
@@ -342,6 +341,9 @@ where
                     core.note_all();
                 }
             }
+        }
+        if let Source::Rings(_) = &self.source {
+            all.handled = all.taken;
         }
         if let Some(load) = load {
             load.add(all.taken as u64);

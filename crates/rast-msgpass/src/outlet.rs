@@ -106,6 +106,8 @@ pub(crate) enum Receivers {
 pub(crate) struct Out<M> {
     way: Way<M>,
     is_bounded: bool,
+    /// It is bounded, and no answers are expected.
+    is_plain: bool,
     /// It was reported as written since the last flush.
     is_noted: bool,
     burst: usize,
@@ -151,6 +153,7 @@ impl<M: Send + 'static> Out<M> {
         Self {
             way,
             is_bounded: matches!(info.kind, EdgeKind::Bounded),
+            is_plain: matches!(info.kind, EdgeKind::Bounded) && parts.credit.is_none(),
             is_noted: false,
             burst: info.burst,
             invocation: 0,
@@ -244,6 +247,25 @@ impl<M: Send + 'static> Out<M> {
 
     #[inline]
     pub(crate) fn send(&mut self, index: usize, message: M, invocation: u64) -> News {
+        if self.is_plain
+            && self.invocation == invocation
+            && self.used < self.burst
+            && let Way::Rings(rings) = &mut self.way
+        {
+            return match rings.put_fast(index, message) {
+                Ok(()) => {
+                    self.used += 1;
+                    self.uncounted += 1;
+                    0
+                }
+                Err(message) => self.send_slow(index, message, invocation),
+            };
+        }
+        self.send_slow(index, message, invocation)
+    }
+
+    #[inline(never)]
+    fn send_slow(&mut self, index: usize, message: M, invocation: u64) -> News {
         if self.is_bounded && !self.count_burst(invocation) {
             self.burst_fault();
         }
