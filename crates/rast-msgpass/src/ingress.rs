@@ -23,6 +23,7 @@ use core::time::Duration;
 use std::error::Error;
 use std::time::Instant;
 
+use crate::credit::replica_of;
 use crate::graph::{Edge, Graph, Ingress, Node, Replicated};
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
@@ -172,12 +173,12 @@ impl<M> Door<M> {
         self.queue.pop()
     }
 
-    /// Frees `places`, and wakes those who wait for room.
+    /// Frees `places`, and wakes as many of those who wait for room.
     pub fn release(&self, places: usize) {
         if places > 0 {
             // Release: pairs with the Acquire in is_spent; that these messages entered the graph is counted above. [IN3]
             self.count.fetch_sub(places, Ordering::Release);
-            self.room.notify_all();
+            self.room.notify_some(places);
         }
     }
 
@@ -316,14 +317,14 @@ impl<G: Graph + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
         }
     }
 
-    /// Chooses the replica for a key: equal keys get the same one.
-    /// It is the remainder of `key` by the number of replicas.
+    /// Chooses the replica for a key: equal keys get the same one, that of
+    /// [`replica_of`](crate::replica_of).
     #[must_use]
     pub fn key(&self, key: u64) -> IngressPort<'_, M>
     where
         G: Replicated<P>,
     {
-        self.port((key % self.replicas() as u64) as usize)
+        self.port(replica_of(key, self.replicas()))
     }
 
     /// Chooses the replica with this index.
@@ -463,6 +464,46 @@ mod tests {
 
     use super::*;
     use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn room_for_one_wakes_one() {
+        const WAITERS: usize = 8;
+        let door = Door::new(1);
+        door.try_send(0).expect("there is room for one");
+        let tried = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for number in 1..=WAITERS {
+                let (door, tried) = (&door, &tried);
+                scope.spawn(move || {
+                    // As `send_until` does, with a count of the wake-ups.
+                    let mut message = number;
+                    loop {
+                        let key = door.room.prepare();
+                        tried.fetch_add(1, Ordering::SeqCst);
+                        message = match door.try_send(message) {
+                            Err(TrySendError::Full(back)) => back,
+                            other => {
+                                door.room.cancel(key);
+                                return other.expect("the door is open");
+                            }
+                        };
+                        door.room.wait(key);
+                    }
+                });
+            }
+            while tried.load(Ordering::SeqCst) < WAITERS {
+                std::thread::yield_now();
+            }
+            for _ in 0..=WAITERS {
+                while door.pop().is_none() {
+                    std::thread::yield_now();
+                }
+                door.release(1);
+            }
+        });
+        // Each looked once before it slept, and once after its own wake-up.
+        assert!(tried.load(Ordering::SeqCst) <= 2 * WAITERS);
+    }
 
     #[test]
     fn a_send_ends_at_its_deadline_however_often_it_is_woken() {

@@ -87,8 +87,11 @@
 //! - Handlers of one instance run one after the other, each seeing what the
 //!   earlier ones wrote, whatever threads they are on.
 //! - After [`Builder::start`] a message allocates nothing, except in unbounded
-//!   edges and at ingress. Edges are single-producer rings owned by their
-//!   ends: no lock and no atomic read-modify-write.
+//!   edges and at ingress. Edges of up to [`PAIRS_MAX`] pairs of instances are
+//!   single-producer rings owned by their ends: no lock and no atomic
+//!   read-modify-write. Others have one inbox per receiver: one read-modify-write
+//!   for each chunk of a pair.
+//! - What a message costs does not depend on the size of the graph.
 //! - A message does not wait for a timeout: who sends wakes the receiver, who
 //!   makes room wakes the sender. The arguments stand in
 //!   `docs/algorithms/msgpass.md` of the repository, the models in
@@ -106,11 +109,11 @@
 //!
 //! # Platforms
 //!
-//! Wherever std has threads; tested on Linux x86-64. This crate has no
-//! unsafe code.
+//! Wherever std has threads; tested on Linux x86-64. This crate has one unsafe
+//! operation, the cast of an outlet to the type that stands beside it.
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[cfg(feature = "std")]
 mod builder;
@@ -121,9 +124,14 @@ mod check;
 #[cfg(feature = "std")]
 mod counter;
 #[cfg(feature = "std")]
+mod credit;
+#[cfg(feature = "std")]
 mod cx;
 #[cfg(feature = "std")]
 mod egress;
+#[cfg(feature = "std")]
+#[expect(unsafe_code, reason = "one cast, checked by the type")]
+mod erased;
 #[cfg(feature = "std")]
 mod graph;
 #[cfg(feature = "std")]
@@ -135,7 +143,11 @@ mod inlet;
 #[cfg(feature = "std")]
 mod instance;
 #[cfg(feature = "std")]
+mod load;
+#[cfg(feature = "std")]
 mod macros;
+#[cfg(feature = "std")]
+mod outbox;
 #[cfg(feature = "std")]
 mod outlet;
 #[cfg(feature = "std")]
@@ -147,21 +159,28 @@ mod process;
 #[cfg(feature = "std")]
 mod report;
 #[cfg(feature = "std")]
+mod rings;
+#[cfg(feature = "std")]
 mod runtime;
 #[cfg(feature = "std")]
 mod shared;
+#[cfg(feature = "std")]
+mod waiting;
 #[cfg(feature = "std")]
 mod wiring;
 
 #[cfg(feature = "std")]
 pub use builder::{BuildError, Builder};
 #[cfg(feature = "std")]
+pub use credit::replica_of;
+#[cfg(feature = "std")]
 pub use cx::{All, Chosen, Cx, Port};
 #[cfg(feature = "std")]
 pub use egress::{EgressReceiver, RecvError, RecvTimeoutError, TryRecvError};
 #[cfg(feature = "std")]
 pub use graph::{
-    Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node, ProcessorInfo, Replicated, Single,
+    Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node, PAIRS_MAX, ProcessorInfo,
+    Replicated, Single,
 };
 #[cfg(feature = "std")]
 pub use handle::{Handle, Stopper};
@@ -193,9 +212,10 @@ pub mod __private {
     pub use crate::calm::Calm;
     pub use crate::check::{Key, Spec, check, edge_info, find, processor_info};
     pub use crate::counter::Counter;
-    pub use crate::egress::{EgressReceiver, Lane, Wake, may_gate};
+    pub use crate::egress::{EgressReceiver, Lane, Wake};
     pub use crate::graph::{At, connecting, incoming, outgoing};
     pub use crate::ingress::Door;
     pub use crate::picture::{dot, mermaid};
+    pub use crate::waiting::{Pace, Waiting};
     pub use crate::wiring::{Given, Wiring};
 }

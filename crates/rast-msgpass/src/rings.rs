@@ -1,0 +1,211 @@
+//! Sending by a ring per receiver.
+//!
+//! Messages are staged in the ring of their receiver and published together,
+//! one store and one wake-up per receiver. A target that has less room than
+//! the burst is noted when that is seen, so no step looks at all targets.
+
+use std::collections::VecDeque;
+
+use crate::queue::{Full, spsc::Producer};
+
+/// The sender's end of one ring.
+struct Target<T> {
+    ring: Producer<T>,
+    /// What found no room, in order: on an unbounded edge alone.
+    spill: VecDeque<T>,
+    /// Bits: see below.
+    state: u8,
+}
+
+/// In the list of targets that got something.
+const WRITTEN: u8 = 1;
+/// In the list of targets with less room than the burst, or with a spill.
+const LOW: u8 = 2;
+/// The receiver outside has gone.
+const CLOSED: u8 = 4;
+
+/// The sender's ends of all rings of an edge.
+pub(crate) struct Rings<T> {
+    targets: Vec<Target<T>>,
+    /// The room that every target of a bounded edge needs; zero if none.
+    burst: usize,
+    written: Vec<u32>,
+    low: Vec<u32>,
+}
+
+impl<T> Rings<T> {
+    pub(crate) fn new(rings: Vec<Producer<T>>, burst: usize) -> Self {
+        let target = |ring| Target {
+            ring,
+            spill: VecDeque::new(),
+            state: 0,
+        };
+        Self {
+            written: Vec::with_capacity(rings.len()),
+            low: Vec::with_capacity(rings.len()),
+            targets: rings.into_iter().map(target).collect(),
+            burst,
+        }
+    }
+
+    pub(crate) fn targets(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Stages a message for a target that got one before since the last flush,
+    /// and has room for a burst after it; otherwise gives it back.
+    #[inline]
+    pub(crate) fn put_fast(&mut self, index: usize, message: T) -> Result<(), T> {
+        match self.targets.get_mut(index) {
+            Some(target) if target.state == WRITTEN && target.ring.has_room(self.burst + 1) => {
+                target.ring.stage(message).map_err(Full::into_inner)
+            }
+            _ => Err(message),
+        }
+    }
+
+    /// Stages a message; gives it back if its receiver has gone.
+    ///
+    /// What finds no room waits in the spill.
+    pub(crate) fn put(&mut self, index: usize, message: T) -> Result<(), T> {
+        let target = &mut self.targets[index];
+        if target.state & CLOSED != 0 {
+            return Err(message);
+        }
+        if target.state & WRITTEN == 0 {
+            target.state |= WRITTEN;
+            self.written.push(index as u32);
+        }
+        if target.state & LOW != 0 {
+            self.put_slow(index, message);
+            return Ok(());
+        }
+        match target.ring.stage(message) {
+            Ok(()) => {
+                if !target.ring.has_room(self.burst) {
+                    self.note_low(index);
+                }
+            }
+            Err(Full(message)) => self.put_slow(index, message),
+        }
+        Ok(())
+    }
+
+    /// Puts a message behind those that found no room.
+    #[cold]
+    fn put_slow(&mut self, index: usize, message: T) {
+        let target = &mut self.targets[index];
+        let message = match target.spill.is_empty() {
+            true => target.ring.stage(message).err(),
+            false => Some(Full(message)),
+        };
+        if let Some(Full(message)) = message {
+            target.spill.push_back(message);
+        }
+        self.note_low(index);
+    }
+
+    #[cold]
+    fn note_low(&mut self, index: usize) {
+        if self.targets[index].state & LOW == 0 {
+            self.targets[index].state |= LOW;
+            self.low.push(index as u32);
+        }
+    }
+
+    /// Returns whether a target lacks room, as far as was seen.
+    #[inline]
+    pub(crate) fn is_low(&self) -> bool {
+        !self.low.is_empty()
+    }
+
+    /// Looks again at the targets that lacked room, and refills their rings
+    /// from their spills. Messages whose receiver has gone go to `lost`.
+    pub(crate) fn look(&mut self, mut lost: impl FnMut(T)) {
+        let (targets, written, burst) = (&mut self.targets, &mut self.written, self.burst);
+        self.low.retain(|&index| {
+            let target = &mut targets[index as usize];
+            if target.ring.is_closed() {
+                target.state |= CLOSED;
+                target.spill.drain(..).for_each(&mut lost);
+            }
+            while let Some(message) = target.spill.pop_front() {
+                if let Err(Full(message)) = target.ring.stage(message) {
+                    target.spill.push_front(message);
+                    break;
+                }
+                if target.state & WRITTEN == 0 {
+                    target.state |= WRITTEN;
+                    written.push(index);
+                }
+            }
+            let is_low = !target.spill.is_empty() || !target.ring.has_room(burst);
+            target.state &= !LOW;
+            if is_low && target.state & CLOSED == 0 {
+                target.state |= LOW;
+            }
+            target.state & LOW != 0
+        });
+    }
+
+    /// Returns a target that lacks room.
+    pub(crate) fn first_low(&self) -> Option<usize> {
+        self.low.first().map(|&index| index as usize)
+    }
+
+    /// Publishes what was staged, and calls `each` with every target that got
+    /// something.
+    #[inline]
+    pub(crate) fn flush(&mut self, mut each: impl FnMut(usize)) {
+        while let Some(index) = self.written.pop() {
+            let index = index as usize;
+            let target = &mut self.targets[index];
+            target.state &= !WRITTEN;
+            target.ring.publish();
+            each(index);
+        }
+    }
+
+    /// Looks whether the receivers outside that were just written to have gone.
+    pub(crate) fn note_closed(&mut self) {
+        for &index in &self.written {
+            let target = &mut self.targets[index as usize];
+            if target.ring.is_closed() {
+                target.state |= CLOSED;
+            }
+        }
+    }
+
+    /// The room of a target, by a fresh look.
+    pub(crate) fn room(&self, index: usize) -> usize {
+        let target = &self.targets[index];
+        match (target.state & CLOSED != 0, target.spill.is_empty()) {
+            (true, _) => usize::MAX,
+            (false, true) => target.ring.room(),
+            (false, false) => 0,
+        }
+    }
+
+    /// Returns whether a target has room for one message.
+    pub(crate) fn has_room(&self, index: usize) -> bool {
+        let target = &self.targets[index];
+        target.state & CLOSED != 0 || (target.spill.is_empty() && target.ring.has_room(1))
+    }
+
+    /// Gives up what was spilled, at the end; returns how many messages lie in
+    /// rings whose receivers have gone.
+    pub(crate) fn abandon(&mut self, mut lost: impl FnMut(T)) -> usize {
+        let mut left = 0;
+        for target in &mut self.targets {
+            // One by one: a panic of `lost` loses that message and no other.
+            while let Some(message) = target.spill.pop_front() {
+                lost(message);
+            }
+            target.ring.publish();
+            if target.ring.is_closed() {
+                left += target.ring.len();
+            }
+        }
+        left
+    }
+}
