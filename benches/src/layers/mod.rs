@@ -1,8 +1,8 @@
 //! The scenarios, one file per layer, lowest first.
 
 pub(crate) mod alloc;
-mod executor;
 mod conflate;
+mod executor;
 mod msgpass;
 mod primitive;
 mod queue;
