@@ -151,6 +151,11 @@ impl Assignment {
             .count()
     }
 
+    /// Gives `shard` to `worker`.
+    pub(crate) fn place(&mut self, shard: ShardId, worker: WorkerId) {
+        self.owners[shard.index()] = worker;
+    }
+
     /// Tells whether it can follow `other`: the same shards, the same workers.
     pub(crate) fn fits(&self, other: &Self) -> bool {
         self.shards() == other.shards() && self.workers == other.workers

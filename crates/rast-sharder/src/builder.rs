@@ -9,8 +9,9 @@ use crate::assignment::{Assignment, MAX_WORKERS};
 use crate::balance::{Balancer, Greedy};
 use crate::controller::Controller;
 use crate::core_state::Core;
-use crate::ids::WorkerId;
+use crate::ids::{ShardId, WorkerId};
 use crate::lead::Desk;
+use crate::load::LoadView;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::Arc;
 use crate::primitive::{WaitStrategy, thread};
@@ -70,6 +71,7 @@ pub struct Builder<C: Controller> {
     park: Box<dyn FnMut(WorkerId) -> Box<dyn Park> + Send>,
     clock: Box<dyn Clock + Send + Sync>,
     assignment: Option<Assignment>,
+    pins: Vec<(ShardId, WorkerId)>,
 }
 
 impl<C: Controller> Builder<C> {
@@ -84,6 +86,7 @@ impl<C: Controller> Builder<C> {
             park: Box::new(|_| Box::new(ThreadPark::new())),
             clock: Box::new(MonotonicClock::new()),
             assignment: None,
+            pins: Vec::new(),
         }
     }
 
@@ -153,6 +156,14 @@ impl<C: Controller> Builder<C> {
         self
     }
 
+    /// Keeps `shard` at `worker` from the start to the end: the first assignment and those
+    /// of the balancer do not move it. [`LoadView::pinned`] tells the balancer.
+    #[must_use]
+    pub fn pin(mut self, shard: ShardId, worker: WorkerId) -> Self {
+        self.pins.push((shard, worker));
+        self
+    }
+
     /// Makes the sharder. No thread is started yet. Calls
     /// [`new_load`](Controller::new_load) for each shard.
     ///
@@ -163,13 +174,18 @@ impl<C: Controller> Builder<C> {
         self.check()?;
         let shards = self.shards.len();
         let workers = self.worker_count();
-        let assignment = self
+        let mut assignment = self
             .assignment
             .unwrap_or_else(|| Assignment::round_robin(shards, workers));
+        let mut view = LoadView::new(workers, shards);
+        for (shard, worker) in self.pins {
+            assignment.place(shard, worker);
+            view.pin(shard, worker);
+        }
         let slots = Slots::new(&self.controller, self.shards);
         let (baton, members) = Baton::with_parks(assignment.clone(), self.park);
         let core = Arc::new(Core::new(baton, self.clock, assignment));
-        let desk = Desk::new(self.balancer, workers, shards, core.clone());
+        let desk = Desk::new(self.balancer, view, core.clone());
         Ok(Sharder {
             shared: Shared {
                 controller: self.controller,
@@ -205,6 +221,13 @@ impl<C: Controller> Builder<C> {
         }
         if workers > MAX_WORKERS {
             return Err(BuildError::TooManyWorkers(workers));
+        }
+        if let Some(&(shard, worker)) = self
+            .pins
+            .iter()
+            .find(|(shard, worker)| shard.index() >= shards || worker.index() >= workers)
+        {
+            return Err(BuildError::Pin { shard, worker });
         }
         match &self.assignment {
             Some(first) if first.shards() != shards || first.workers() != workers => {
@@ -248,6 +271,13 @@ pub enum BuildError {
     NoWorkers,
     /// More workers than [`MAX_WORKERS`].
     TooManyWorkers(usize),
+    /// There is no such shard to pin, or no such worker.
+    Pin {
+        /// The shard.
+        shard: ShardId,
+        /// The worker.
+        worker: WorkerId,
+    },
     /// The first assignment has another shape.
     Assignment {
         /// Its shards, and those given.
@@ -265,6 +295,12 @@ impl fmt::Display for BuildError {
             Self::NoWorkers => f.write_str("a sharder needs at least one worker"),
             Self::TooManyWorkers(n) => {
                 write!(f, "{n} workers are more than the most, {MAX_WORKERS}")
+            }
+            Self::Pin { shard, worker } => {
+                write!(
+                    f,
+                    "{shard} cannot be pinned to {worker}: one of them does not exist"
+                )
             }
             Self::Assignment { shards, workers } => write!(
                 f,

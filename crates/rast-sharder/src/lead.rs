@@ -45,15 +45,10 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub(crate) fn new(
-        balancer: Box<dyn Balancer>,
-        workers: usize,
-        shards: usize,
-        core: Arc<Core>,
-    ) -> Self {
+    pub(crate) fn new(balancer: Box<dyn Balancer>, view: LoadView, core: Arc<Core>) -> Self {
         Self {
             balancer,
-            view: LoadView::new(workers, shards),
+            view,
             timer: StartFinishTimer::new(CoreClock(core), TimerConfig::new()),
         }
     }
@@ -159,8 +154,11 @@ impl Lead {
                             current.shards(),
                             current.workers(),
                         ))),
-                        Ok(Decision::Adopt(next)) if next == *current => Some(Ok(None)),
-                        Ok(Decision::Adopt(next)) => Some(Ok(Some(next))),
+                        Ok(Decision::Adopt(mut next)) => {
+                            let pins = desk.view.pins();
+                            pins.for_each(|(shard, worker)| next.place(shard, worker));
+                            Some(Ok((next != *current).then_some(next)))
+                        }
                         Err(payload) => Some(Err(panicked(core, member, payload))),
                     }
                 });

@@ -9,7 +9,7 @@
 
 use std::vec::Vec;
 
-use crate::ids::ShardId;
+use crate::ids::{ShardId, WorkerId};
 use crate::timers::Nanos;
 
 /// The messages that one shard took from another, per second.
@@ -49,6 +49,8 @@ pub struct LoadView {
     workers: usize,
     loads: Vec<ShardLoad>,
     traffic: Vec<Traffic>,
+    /// Empty if no shard is pinned.
+    pins: Vec<Option<WorkerId>>,
 }
 
 impl LoadView {
@@ -59,6 +61,7 @@ impl LoadView {
             workers,
             loads: std::vec![ShardLoad::default(); shards],
             traffic: Vec::new(),
+            pins: Vec::new(),
         }
     }
 
@@ -105,6 +108,32 @@ impl LoadView {
     #[must_use]
     pub fn traffic(&self) -> &[Traffic] {
         &self.traffic
+    }
+
+    /// Returns the worker that `shard` is pinned to. It stays there, whatever is decided.
+    #[must_use]
+    pub fn pinned(&self, shard: ShardId) -> Option<WorkerId> {
+        self.pins.get(shard.index()).copied().flatten()
+    }
+
+    /// Goes through the pinned shards, by number.
+    pub fn pins(&self) -> impl Iterator<Item = (ShardId, WorkerId)> + '_ {
+        let pins = self.pins.iter().enumerate();
+        pins.filter_map(|(at, worker)| Some((ShardId::from_index(at), (*worker)?)))
+    }
+
+    /// Pins a shard to a worker: for balancers under test.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such shard or worker.
+    pub fn pin(&mut self, shard: ShardId, worker: WorkerId) {
+        assert!(
+            worker.index() < self.workers,
+            "a shard is pinned to a worker that exists"
+        );
+        self.pins.resize(self.loads.len(), None);
+        self.pins[shard.index()] = Some(worker);
     }
 
     /// Sets the load of a shard: for balancers under test.

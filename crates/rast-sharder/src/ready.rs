@@ -61,6 +61,12 @@ impl Ready {
         }
     }
 
+    /// Returns `false` if a shard wants a turn now; may return `false` if none does.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Takes the shard that has waited for the longest time.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<ShardId> {

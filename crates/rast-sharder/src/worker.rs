@@ -99,6 +99,8 @@ struct Worker<'s, C: Controller> {
     is_used: bool,
     lead: Option<Lead>,
     calls_before_turn: bool,
+    /// Kept for its memory.
+    came: Vec<ShardId>,
     backoff: Backoff,
     /// Whether a sleep was a long one, and nothing has happened since.
     is_rested: bool,
@@ -130,6 +132,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             is_used: false,
             lead: None,
             calls_before_turn: true,
+            came: Vec::new(),
             backoff: Backoff::new(),
             is_rested: false,
         }
@@ -159,6 +162,9 @@ impl<'s, C: Controller> Worker<'s, C> {
         self.before_turn();
         self.receive();
         self.ring_alarms();
+        if !self.ready.is_empty() {
+            self.poll();
+        }
         let mut turns = 0;
         while turns < self.turns && !self.local.member.is_stopping() {
             let Some(shard) = self.ready.pop() else {
@@ -547,10 +553,10 @@ impl<'s, C: Controller> Worker<'s, C> {
         if limit == Some(Duration::ZERO) {
             return;
         }
-        let Local { member, notes, .. } = &mut self.local;
+        let member = &self.local.member;
         let parks = &self.shared.core.tallies[member.worker().index()].parks;
         let is_rested = self.is_rested;
-        let mut came = Vec::new();
+        let came = &mut self.came;
         let slept = member.park(|park| {
             parks.bump();
             if is_rested {
@@ -563,19 +569,33 @@ impl<'s, C: Controller> Worker<'s, C> {
             park.park(limit, &mut |shard| came.push(shard));
             limit
         });
-        for shard in came {
-            match member.is_local(shard) {
-                true => notes.push((shard, None)),
-                false => member.wake(shard, None),
-            }
-        }
-        self.hand_over();
+        self.take_what_came();
         // A sleep of `LONG` that nothing ended.
         if let Some((Some(limit), false)) = slept {
             self.is_rested |= limit >= LONG;
         }
         self.backoff.reset();
         self.read_clock();
+    }
+
+    /// Looks at what the worker sleeps in.
+    fn poll(&mut self) {
+        let came = &mut self.came;
+        let park = self.local.member.seat_park();
+        park.poll(&mut |shard| came.push(shard));
+        self.take_what_came();
+    }
+
+    /// Makes the shards ready for which something came to what the worker sleeps in.
+    fn take_what_came(&mut self) {
+        let Local { member, notes, .. } = &mut self.local;
+        for shard in self.came.drain(..) {
+            match member.is_local(shard) {
+                true => notes.push((shard, None)),
+                false => member.wake(shard, None),
+            }
+        }
+        self.hand_over();
     }
 
     /// How long to sleep at most; `None` is no limit.

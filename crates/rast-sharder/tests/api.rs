@@ -3,6 +3,8 @@
 
 #[path = "api/panics.rs"]
 mod panics;
+#[path = "api/pins.rs"]
+mod pins;
 #[path = "api/stop.rs"]
 mod stop;
 #[path = "api/support.rs"]

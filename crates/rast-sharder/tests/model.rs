@@ -218,3 +218,22 @@ fn a_shard_that_is_never_measured_does_not_hold_up_the_others() {
     let moved = now.shards_of(WorkerId(1)).count();
     assert!((3..=4).contains(&moved), "{moved} of 7 moved");
 }
+
+#[test]
+fn pinned_shards_attract_those_that_talk_to_them() {
+    // Shards 0 and 1 are pinned; 2 talks to 1, 3 to 0.
+    let now = Assignment::round_robin(4, 2);
+    let traffic = [(1, 2, 1e6), (2, 1, 1e6), (0, 3, 1e6), (3, 0, 1e6)];
+    let mut view = view_of(2, &[0.2; 4], &traffic);
+    view.pin(ShardId(0), WorkerId(0));
+    view.pin(ShardId(1), WorkerId(1));
+    let next = decide(&mut Greedy::new(), &view, &now, 2);
+    let owners = [0, 1, 1, 0].map(WorkerId);
+    assert_eq!(next.owners(), owners);
+    // What is pinned may fill its worker.
+    let mut view = view_of(2, &[0.9, 0.1, 0.1, 0.1], &[]);
+    view.pin(ShardId(0), WorkerId(1));
+    let now = Assignment::new([1, 0, 1, 1].map(WorkerId).to_vec(), 2).expect("they exist");
+    let next = decide(&mut Greedy::new(), &view, &now, 2);
+    assert_eq!(next.owners(), [1, 0, 0, 0].map(WorkerId));
+}

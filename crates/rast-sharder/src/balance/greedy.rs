@@ -16,7 +16,8 @@
 //!    deals new labels each time and moves half of everything.
 //! 4. The result is adopted only if it is better by more than a margin, the
 //!    charge of its moves, and the noise that the loads themselves show.
-//! 5. Loads are rates over each shard's own window, smoothed (`rates.rs`).
+//! 5. A group with pinned shards holds them from the start and keeps its worker.
+//! 6. Loads are rates over each shard's own window, smoothed (`rates.rs`).
 
 use std::vec::Vec;
 
@@ -193,7 +194,7 @@ impl Balancer for Greedy {
         if !all_known || current.workers() < 2 || current.shards() != view.shards() {
             return;
         }
-        let plan = Plan::new(&self.rates, self.penalty, self.charge, current);
+        let plan = Plan::new(&self.rates, self.penalty, self.charge, current, view);
         let costs = plan.costs(&self.rates.loads, current.owners());
         if costs.iter().any(|&cost| cost > LEAST_BUSY) {
             self.plan = Some(plan);
@@ -229,6 +230,9 @@ struct Plan {
     group: Vec<u16>,
     /// Loads of the groups.
     sums: Vec<f64>,
+    /// The shards that are in the group of their worker from the start. Such a group keeps
+    /// its number.
+    pins: Vec<(ShardId, WorkerId)>,
     /// Shards without a group, the heaviest first.
     waiting: Vec<u32>,
     /// The group being filled, if any.
@@ -245,13 +249,26 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(rates: &Rates, penalty: Nanos, charge: f64, current: &Assignment) -> Self {
+    fn new(
+        rates: &Rates,
+        penalty: Nanos,
+        charge: f64,
+        current: &Assignment,
+        view: &LoadView,
+    ) -> Self {
         let shards = current.shards();
         let workers = current.workers();
         let average = rates.loads.iter().sum::<f64>() / workers as f64;
         let least = average * LEAST_SHARE;
+        let mut group = std::vec![NOWHERE; shards];
+        let mut sums = std::vec![0.0; workers];
+        for (shard, worker) in view.pins() {
+            group[shard.index()] = worker.0;
+            sums[worker.index()] += rates.loads[shard.index()];
+        }
         let mut waiting: Vec<u32> = (0..shards as u32)
             .filter(|&shard| rates.loads[shard as usize] > least)
+            .filter(|&shard| group[shard as usize] == NOWHERE)
             .collect();
         let load = |shard: &u32| rates.loads[*shard as usize];
         waiting.sort_by(|a, b| load(b).total_cmp(&load(a)).then(a.cmp(b)));
@@ -277,8 +294,9 @@ impl Plan {
         Self {
             average,
             stay: charge * average / shards as f64,
-            group: std::vec![NOWHERE; shards],
-            sums: std::vec![0.0; workers],
+            group,
+            sums,
+            pins: view.pins().collect(),
             waiting,
             filling: None,
             filled: std::vec![false; workers],
@@ -300,7 +318,9 @@ impl Plan {
             let Some(group) = self.filling.or_else(|| self.next_group(current)) else {
                 return self.place_left_over(loads);
             };
-            self.filling = Some(group);
+            if self.filling.is_none() {
+                self.begin_filling(group);
+            }
             if let Some(at) = self.choose(group, loads, current) {
                 self.put(at, group, loads);
                 return;
@@ -308,6 +328,17 @@ impl Plan {
             self.filling = None;
             self.filled[usize::from(group)] = true;
             self.passing.clear();
+        }
+    }
+
+    /// Counts the ties to what is pinned there.
+    fn begin_filling(&mut self, group: u16) {
+        self.filling = Some(group);
+        for at in 0..self.pins.len() {
+            let (shard, worker) = self.pins[at];
+            if worker.0 == group {
+                self.pass(shard.0);
+            }
         }
     }
 
@@ -362,6 +393,11 @@ impl Plan {
         let shard = self.waiting.remove(at);
         self.group[shard as usize] = group;
         self.sums[usize::from(group)] += loads[shard as usize];
+        self.pass(shard);
+    }
+
+    /// Adds the ties of a shard of the group being filled.
+    fn pass(&mut self, shard: u32) {
         let from = self.starts[shard as usize] as usize;
         let to = self.starts[shard as usize + 1] as usize;
         for &(other, cost) in &self.ties[from..to] {
@@ -386,6 +422,10 @@ impl Plan {
         let workers = current.workers();
         let mut label = std::vec![NOWHERE; workers];
         let mut taken = std::vec![false; workers];
+        for &(_, worker) in &self.pins {
+            label[worker.index()] = worker.0;
+            taken[worker.index()] = true;
+        }
         for ((group, owner), _) in overlaps {
             if label[usize::from(group)] == NOWHERE && !taken[usize::from(owner)] {
                 label[usize::from(group)] = owner;

@@ -21,7 +21,8 @@ pub enum Decision {
     /// The current assignment stays.
     Keep,
     /// This assignment follows. It must cover the same shards and workers as
-    /// the current one, else it is refused and reported.
+    /// the current one, else it is refused and reported. Pinned shards stay where
+    /// they are, whatever it says of them.
     Adopt(Assignment),
 }
 

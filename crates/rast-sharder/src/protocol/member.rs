@@ -388,6 +388,11 @@ impl Member {
         self.baton.wake_all(Some(self.worker));
     }
 
+    /// Returns what this worker sleeps in.
+    pub fn seat_park(&self) -> &dyn Park {
+        &*self.baton.seats[self.worker.index()].park
+    }
+
     /// Sleeps by `sleep`, unless there is something to do. Returns what `sleep` returned and
     /// whether a waker ended it, or `None` if it did not sleep.
     ///
