@@ -68,6 +68,8 @@ impl Load {
 
 /// An instance whose processor type is not known.
 pub(crate) trait AnyInstance: Send {
+    /// Takes note of what a waker said.
+    fn on_wake(&mut self, note: Option<u32>);
     /// Runs the instance once.
     fn turn(&mut self, cx: &mut WorkerCx<'_>, load: Option<&mut Load>) -> Progress;
     /// Gives up everything that still waits.
@@ -82,6 +84,8 @@ pub(crate) struct Instance<G, P> {
     settings: Settings,
     next: Next,
     last_ping: Option<Instant>,
+    /// Woken without a note since the last ping.
+    is_called: bool,
     /// The inlet that comes first, and per inlet the ring that does.
     first: usize,
     first_rings: Vec<usize>,
@@ -115,6 +119,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             settings,
             next: Next::Again,
             last_ping: None,
+            is_called: false,
             first: 0,
             wakes: Vec::with_capacity(receivers + senders),
         }
@@ -131,7 +136,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         match self.next {
             Next::Again => Some(last),
             Next::Idle => None,
-            Next::At(at) => Some(at),
+            Next::Woken(_) if self.is_called => Some(last),
+            Next::At(at) | Next::Woken(at) => Some(at),
         }
     }
 
@@ -146,6 +152,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.core.sender = 0;
         self.core.stats().pings.add(1);
         self.last_ping = Some(now);
+        self.is_called = false;
         let (processor, core) = (&mut self.processor, &mut self.core);
         match contain(|| processor.ping(&mut Cx::new(core))) {
             Ok(next) => self.next = next,
@@ -266,12 +273,27 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if let Some(load) = load {
             load.timer.start(cx.tick());
         }
-        if pings {
+        let comes_first = pings && !matches!(self.next, Next::Woken(_));
+        if comes_first {
             self.ping(now);
             // What it sent to a processor of this worker wants a turn soon.
             found.worked = self.wake(cx) || self.next == Next::Again;
         }
         self.drain_inlets(cx, load, found);
+        if matches!(self.next, Next::Woken(_))
+            && (found.worked || self.is_called || (pings && !comes_first))
+            && !self.core.retired
+            && !self.core.shared.calm.is_asked()
+        {
+            if self.core.allow(None) > 0 {
+                self.ping(now);
+                self.wake(cx);
+            } else {
+                // There is a ping once there is room.
+                self.is_called = true;
+                found.gated = true;
+            }
+        }
         if let (Some(load), Some(before)) = (load, before) {
             load.timer.finish(cx.tick());
             let busy = load.timer.sum().saturating_sub(before);
@@ -332,6 +354,10 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
 }
 
 impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
+    fn on_wake(&mut self, note: Option<u32>) {
+        self.is_called |= note.is_none();
+    }
+
     fn turn(&mut self, cx: &mut WorkerCx<'_>, mut load: Option<&mut Load>) -> Progress {
         for out in &mut self.core.outs {
             out.refill();

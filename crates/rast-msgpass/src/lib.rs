@@ -162,6 +162,7 @@ pub use egress::{EgressReceiver, RecvError, RecvTimeoutError, TryRecvError};
 #[cfg(feature = "std")]
 pub use graph::{
     Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node, ProcessorInfo, Replicated, Single,
+    shard_of,
 };
 #[cfg(feature = "std")]
 pub use handle::{Handle, Stopper};

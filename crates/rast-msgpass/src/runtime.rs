@@ -45,8 +45,13 @@ impl Controller for Runtime {
         }
     }
 
-    fn on_acquire(&self, _: &mut WorkerCx<'_>, _: ShardId, _: &mut Self::Shard) {
+    fn on_wake(&self, _: ShardId, instance: &mut Self::Shard, note: Option<u32>) {
+        instance.on_wake(note);
+    }
+
+    fn on_acquire(&self, _: &mut WorkerCx<'_>, _: ShardId, instance: &mut Self::Shard) {
         self.shared.enter_thread();
+        instance.on_wake(None);
     }
 
     fn before_turn(&self, cx: &mut WorkerCx<'_>) {
