@@ -152,7 +152,7 @@ fn field<'a>(line: &'a str, name: &str) -> &'a str {
 
 #[test]
 fn the_list_of_clients_is_true() {
-    let kv = Kv::start(&["--io-threads", "2"]);
+    let kv = Kv::start(&["--workers", "2"]);
     let mut one = kv.connect();
     one.send(
         b"CLIENT SETNAME one\r\nCLIENT SETINFO LIB-NAME lib\r\nCLIENT SETINFO lib-ver 1.2\r\n",
@@ -205,7 +205,7 @@ fn the_list_of_clients_is_true() {
 
 #[test]
 fn killed_clients_are_closed_by_their_own_threads() {
-    let kv = Kv::start(&["--io-threads", "2"]);
+    let kv = Kv::start(&["--workers", "2"]);
     let mut asking = kv.connect();
     asking.send(b"CLIENT ID\r\n");
     asking.expect(":1\r\n");
