@@ -11,9 +11,10 @@ use std::vec::Vec;
 
 use crate::ids::{ShardId, WorkerId};
 
-/// The most workers that a sharder can have: worker ids plus one must fit the
-/// low 16 bits of a holder word, and so must the count of promises.
-pub const MAX_WORKERS: usize = u16::MAX as usize;
+/// The most workers that a sharder can have: each has a place for the wake-ups of each
+/// other. Worker ids plus one fit the low 16 bits of a holder word, and so does the count
+/// of promises.
+pub const MAX_WORKERS: usize = 4_096;
 
 /// One owner for each shard.
 ///

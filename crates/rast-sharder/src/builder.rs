@@ -15,7 +15,7 @@ use crate::load::LoadView;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::Arc;
 use crate::primitive::{WaitStrategy, thread};
-use crate::protocol::{Baton, Park, ThreadPark};
+use crate::protocol::{Baton, MAX_SHARDS, Park, ThreadPark};
 use crate::sharder::Sharder;
 use crate::slots::Slots;
 use crate::timers::{Clock, MonotonicClock};
@@ -183,7 +183,8 @@ impl<C: Controller> Builder<C> {
             view.pin(shard, worker);
         }
         let slots = Slots::new(&self.controller, self.shards);
-        let (baton, members) = Baton::with_parks(assignment.clone(), self.park);
+        let sleeps = self.wait != WaitStrategy::Spin;
+        let (baton, members) = Baton::with_parks(assignment.clone(), sleeps, self.park);
         let core = Arc::new(Core::new(baton, self.clock, assignment));
         let desk = Desk::new(self.balancer, view, core.clone());
         Ok(Sharder {
@@ -212,7 +213,7 @@ impl<C: Controller> Builder<C> {
         if shards == 0 {
             return Err(BuildError::NoShards);
         }
-        if u32::try_from(shards).is_err() {
+        if shards > MAX_SHARDS {
             return Err(BuildError::TooManyShards(shards));
         }
         let workers = self.worker_count();
@@ -265,7 +266,7 @@ impl<C: Controller> fmt::Debug for Builder<C> {
 pub enum BuildError {
     /// No shards were given.
     NoShards,
-    /// More shards than 32-bit numbers.
+    /// More than 2³¹ shards.
     TooManyShards(usize),
     /// Zero workers were asked for.
     NoWorkers,
@@ -291,7 +292,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoShards => f.write_str("a sharder needs at least one shard"),
-            Self::TooManyShards(n) => write!(f, "{n} shards are more than a 32-bit number counts"),
+            Self::TooManyShards(n) => write!(f, "{n} shards are more than the most, {MAX_SHARDS}"),
             Self::NoWorkers => f.write_str("a sharder needs at least one worker"),
             Self::TooManyWorkers(n) => {
                 write!(f, "{n} workers are more than the most, {MAX_WORKERS}")

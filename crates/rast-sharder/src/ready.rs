@@ -4,8 +4,10 @@
 //!
 //! 1. A shard is in the queue once. A second wake-up before its turn adds its note and
 //!    no turn.
-//! 2. The queue is first in, first out: a ready shard runs within one pass over those
-//!    that were ready before it.
+//! 2. A queue is first in, first out: a ready shard runs within one pass over those that
+//!    were ready before it. Shards that another worker woke during the round have a queue of
+//!    their own, and the two take turns: one that answers a message is not behind all that
+//!    are busy, and holds each of those up for one turn.
 //! 3. A shard that left takes its flag with it. Its old entry is skipped.
 
 use std::collections::VecDeque;
@@ -13,6 +15,9 @@ use std::vec::Vec;
 
 use crate::ids::ShardId;
 use crate::timers::{DeadlineStore, Handle, HeapStore, Instant};
+
+/// Room for ready shards before a queue grows.
+const QUEUE: usize = 1_024;
 
 /// A shard's deadline at its worker. Kept beside the shard's state, so that a turn finds it
 /// without a look at a table.
@@ -37,7 +42,13 @@ impl Alarm {
 #[derive(Debug)]
 pub(crate) struct Ready {
     queue: VecDeque<ShardId>,
-    /// By shard: whether it is in the queue.
+    /// Shards that other workers woke.
+    woken: VecDeque<ShardId>,
+    /// Which queue the next push goes to.
+    prefers: bool,
+    /// Which queue is first at the next pop.
+    woken_first: bool,
+    /// By shard: whether it is in a queue.
     queued: Vec<bool>,
     alarms: HeapStore<ShardId>,
 }
@@ -45,7 +56,10 @@ pub(crate) struct Ready {
 impl Ready {
     pub(crate) fn new(shards: usize) -> Self {
         Self {
-            queue: VecDeque::with_capacity(shards),
+            queue: VecDeque::with_capacity(shards.min(QUEUE)),
+            woken: VecDeque::with_capacity(shards.min(QUEUE)),
+            prefers: false,
+            woken_first: true,
             queued: std::vec![false; shards],
             alarms: HeapStore::new(),
         }
@@ -57,21 +71,40 @@ impl Ready {
         let queued = &mut self.queued[shard.index()];
         if !*queued {
             *queued = true;
-            self.queue.push_back(shard);
+            match self.prefers {
+                true => self.woken.push_back(shard),
+                false => self.queue.push_back(shard),
+            }
         }
     }
 
-    /// Returns `false` if a shard wants a turn now; may return `false` if none does.
+    /// Returns `true` if no shard wants a turn now.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.queue.is_empty() && self.woken.is_empty()
     }
 
-    /// Takes the shard that has waited for the longest time.
+    /// Says whether the shards pushed from now on were woken by other workers.
+    #[inline]
+    pub(crate) fn prefer(&mut self, prefers: bool) {
+        self.prefers = prefers;
+    }
+
+    /// Takes a shard from the queues, in turns.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<ShardId> {
         loop {
-            let shard = self.queue.pop_front()?;
+            let shard = match self.woken_first && !self.woken.is_empty() {
+                true => {
+                    self.woken_first = false;
+                    self.woken.pop_front()
+                }
+                false => {
+                    self.woken_first = true;
+                    self.queue.pop_front().or_else(|| self.woken.pop_front())
+                }
+            };
+            let shard = shard?;
             let queued = &mut self.queued[shard.index()];
             if core::mem::take(queued) {
                 return Some(shard);
@@ -140,6 +173,21 @@ mod tests {
         }
         let order = core::iter::from_fn(|| ready.pop()).map(|shard| shard.0);
         assert_eq!(order.collect::<Vec<_>>(), [2, 0, 1]);
+    }
+
+    #[test]
+    fn a_woken_shard_is_behind_one_other() {
+        let mut ready = Ready::new(9);
+        for shard in 0..4 {
+            ready.push(ShardId(shard));
+        }
+        ready.prefer(true);
+        for shard in [2, 7, 8] {
+            ready.push(ShardId(shard));
+        }
+        ready.prefer(false);
+        let order = core::iter::from_fn(|| ready.pop()).map(|shard| shard.0);
+        assert_eq!(order.collect::<Vec<_>>(), [7, 0, 8, 1, 2, 3]);
     }
 
     #[test]

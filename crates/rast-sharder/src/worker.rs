@@ -40,6 +40,9 @@ const PAUSE: Nanos = Nanos::from_micros(10);
 /// The most doublings of [`PAUSE`].
 const PAUSE_DOUBLINGS: u32 = 13;
 
+/// The most rings that are looked at between two turns; all are before each round.
+const RINGS: usize = 8;
+
 /// Room for notes before the vector grows.
 const NOTES: usize = 256;
 
@@ -160,7 +163,9 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
         let mut progressed = self.acquire();
         self.before_turn();
-        self.receive();
+        self.local.member.receive_bits(&mut self.local.notes);
+        self.local.member.receive(usize::MAX, &mut self.local.notes);
+        self.hand_over();
         self.ring_alarms();
         if !self.ready.is_empty() {
             self.poll();
@@ -172,7 +177,9 @@ impl<'s, C: Controller> Worker<'s, C> {
             };
             self.process(shard);
             turns += 1;
+            self.receive();
         }
+        self.local.member.flush();
         self.since_reading += turns.max(1);
         self.tally().turns.increase(u64::from(turns));
         progressed |= turns > 0;
@@ -203,10 +210,15 @@ impl<'s, C: Controller> Worker<'s, C> {
         &self.shared.core.tallies[self.local.member.worker().index()]
     }
 
-    /// Makes shards ready that were woken from elsewhere.
+    /// Makes shards ready that other workers woke.
+    #[inline]
     fn receive(&mut self) {
-        self.local.member.receive(&mut self.local.notes);
-        self.hand_over();
+        self.local.member.receive(RINGS, &mut self.local.notes);
+        if !self.local.notes.is_empty() {
+            self.ready.prefer(true);
+            self.hand_over_each();
+            self.ready.prefer(false);
+        }
     }
 
     /// Hands over the notes of a call, or those that came.
@@ -553,7 +565,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         if limit == Some(Duration::ZERO) {
             return;
         }
-        let member = &self.local.member;
+        let member = &mut self.local.member;
         let parks = &self.shared.core.tallies[member.worker().index()].parks;
         let is_rested = self.is_rested;
         let came = &mut self.came;
@@ -592,7 +604,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         for shard in self.came.drain(..) {
             match member.is_local(shard) {
                 true => notes.push((shard, None)),
-                false => member.wake(shard, None),
+                false => self.shared.core.baton.wake(shard),
             }
         }
         self.hand_over();

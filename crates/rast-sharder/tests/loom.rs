@@ -94,6 +94,16 @@ fn turn(member: &mut Member, world: &World, promises: bool) -> bool {
     progressed
 }
 
+/// What a worker does when nothing happened. Returns what it was woken for.
+fn sleep(member: &mut Member) -> Vec<(ShardId, Option<u32>)> {
+    member.flush();
+    member.park(|park| park.park(None, &mut |_| {}));
+    let mut notes = Vec::new();
+    member.receive_bits(&mut notes);
+    member.receive(usize::MAX, &mut notes);
+    notes
+}
+
 fn leave_shards(member: &mut Member, world: &World) {
     while let Some(&shard) = member.leaving().last() {
         world.touch(shard);
@@ -127,8 +137,7 @@ fn until_stopped(mut member: Member, baton: &Baton, world: &World) {
         if has_message(&member) {
             baton.stop();
         } else if !progressed {
-            member.park(|park| park.park(None, &mut |_| {}));
-            member.receive(&mut Vec::new());
+            sleep(&mut member);
         }
     }
     leave(member, world);
@@ -304,8 +313,186 @@ fn until_moved(mut member: Member, baton: &Baton, world: &World) {
         if member.worker() == WorkerId(1) && member.is_local(ShardId(0)) {
             baton.stop();
         } else if !progressed {
-            member.park(|park| park.park(None, &mut |_| {}));
+            sleep(&mut member);
         }
     }
     leave(member, world);
+}
+
+/// Workers at the start of an epoch that they have not seen yet.
+fn about_to_move(
+    owners_now: &[u16],
+    owners_next: &[u16],
+    workers: usize,
+) -> (Arc<Baton>, Vec<Member>) {
+    let (baton, mut members) = Baton::new(owners(owners_now, workers));
+    for member in &mut members {
+        member.take();
+    }
+    for member in &mut members {
+        if let Promise::Lead(leader) = member.promise() {
+            member.publish(leader, Some(&owners(owners_next, workers)));
+        }
+    }
+    (baton, members)
+}
+
+/// A worker that promises nothing, and runs until it is stopped. The holder of shard 0 looks
+/// for the message when it takes the shard and when it is woken for it, and stops all.
+fn until_message(mut member: Member, baton: &Baton, world: &World) {
+    let mut notes = Vec::new();
+    while !member.is_stopping() {
+        let mut progressed = member.look();
+        leave_shards(&mut member, world);
+        let taken = member.take();
+        member.receive_bits(&mut notes);
+        member.receive(usize::MAX, &mut notes);
+        progressed |= taken > 0 || !notes.is_empty();
+        if progressed && world.message.load(Ordering::Relaxed) != 0 && member.is_local(ShardId(0)) {
+            baton.stop();
+        } else if !progressed {
+            notes = sleep(&mut member);
+            continue;
+        }
+        notes.clear();
+    }
+    leave(member, world);
+}
+
+/// Another worker's wake-up finds a shard that moves meanwhile.
+#[test]
+fn a_note_finds_its_shard_through_a_move() {
+    model::model(|| {
+        let (baton, mut members) = about_to_move(&[0], &[1], 3);
+        let world = World::new(owners(&[1], 3));
+        let mut waker = members.pop().unwrap();
+        let others: Vec<_> = members
+            .into_iter()
+            .map(|member| {
+                let (baton, world) = (baton.clone(), world.clone());
+                thread::spawn(move || until_message(member, &baton, &world))
+            })
+            .collect();
+        world.message.store(1, Ordering::Relaxed);
+        waker.wake(ShardId(0), 7);
+        waker.flush();
+        for other in others {
+            other.join().unwrap();
+        }
+        drop(waker);
+        all_free(&baton, 1);
+    });
+}
+
+/// As above, from a thread that is no worker.
+#[test]
+fn a_wake_up_finds_its_shard_through_a_move() {
+    model::model(|| {
+        let (baton, members) = about_to_move(&[0], &[1], 2);
+        let world = World::new(owners(&[1], 2));
+        let others: Vec<_> = members
+            .into_iter()
+            .map(|member| {
+                let (baton, world) = (baton.clone(), world.clone());
+                thread::spawn(move || until_message(member, &baton, &world))
+            })
+            .collect();
+        world.message.store(1, Ordering::Relaxed);
+        baton.wake(ShardId(0));
+        for other in others {
+            other.join().unwrap();
+        }
+        all_free(&baton, 1);
+    });
+}
+
+/// A ring holds two marks here. A worker wakes more shards than that, and sleeps.
+#[test]
+fn a_full_ring_loses_no_mark() {
+    const SHARDS: usize = 4;
+    model::model(|| {
+        let (baton, mut members) = Baton::new(owners(&[1; SHARDS], 2));
+        for member in &mut members {
+            member.take();
+        }
+        let world = World::new(owners(&[1; SHARDS], 2));
+        let mut receiver = members.pop().unwrap();
+        let mut waker = members.pop().unwrap();
+        let (theirs, their_world) = (baton.clone(), world.clone());
+        let other = thread::spawn(move || {
+            let mut told = 0_u32;
+            while told != (1 << SHARDS) - 1 {
+                for (shard, note) in sleep(&mut receiver) {
+                    assert!(note.is_none_or(|note| note == shard.0 + 10));
+                    told |= 1 << shard.0;
+                    their_world.touch(shard);
+                }
+            }
+            theirs.stop();
+            drop(receiver);
+        });
+        for shard in (0..SHARDS).map(ShardId::from_index) {
+            world.touch(shard);
+            waker.wake(shard, shard.0 + 10);
+        }
+        while !waker.is_stopping() {
+            sleep(&mut waker);
+        }
+        drop(waker);
+        other.join().unwrap();
+        all_free(&baton, SHARDS);
+    });
+}
+
+/// Two threads wake a shard each, whose bits are in one word.
+#[test]
+fn bits_of_one_word_are_all_seen() {
+    model::model(|| {
+        let (baton, mut members) = Baton::new(owners(&[0, 0], 1));
+        let world = World::new(owners(&[0, 0], 1));
+        let mut member = members.pop().unwrap();
+        member.take();
+        let wakers: Vec<_> = [0, 1]
+            .map(|shard| {
+                let (baton, world) = (baton.clone(), world.clone());
+                thread::spawn(move || {
+                    world.touch(ShardId(shard));
+                    baton.wake(ShardId(shard));
+                })
+            })
+            .into();
+        let mut told = 0;
+        while told != 3 {
+            for (shard, _) in sleep(&mut member) {
+                told |= 1 << shard.0;
+                world.touch(shard);
+            }
+        }
+        for waker in wakers {
+            waker.join().unwrap();
+        }
+    });
+}
+
+/// A worker that is awake finds every bit once its waker has returned, also when it cleared
+/// the flag meanwhile.
+#[test]
+fn a_worker_that_is_awake_sees_all_bits() {
+    model::model(|| {
+        let (baton, mut members) = Baton::new(owners(&[0, 0], 1));
+        let mut member = members.pop().unwrap();
+        member.take();
+        let wakers = [0, 1].map(|shard| {
+            let baton = baton.clone();
+            thread::spawn(move || baton.wake(ShardId(shard)))
+        });
+        let mut notes = Vec::new();
+        member.receive_bits(&mut notes);
+        for waker in wakers {
+            waker.join().unwrap();
+        }
+        member.receive_bits(&mut notes);
+        let told = notes.iter().fold(0, |told, (shard, _)| told | 1 << shard.0);
+        assert_eq!(told, 3);
+    });
 }

@@ -7,6 +7,7 @@ use std::boxed::Box;
 use std::fmt;
 use std::vec::Vec;
 
+use super::inbox::Inbox;
 use super::member::Member;
 use super::park::{Park, ThreadPark};
 use super::word::{FREE, Word, holder_in};
@@ -14,8 +15,8 @@ use crate::assignment::Assignment;
 use crate::ids::{ShardId, WorkerId};
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
+use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use crate::primitive::sync::{Arc, Mutex};
 
 /// One of the two configurations.
 #[derive(Debug)]
@@ -27,15 +28,11 @@ pub(super) struct Page {
     pub(super) served: u32,
 }
 
-/// A wake-up on its way: the shard, and the waker's note.
-pub(super) type Mark = (ShardId, Option<u32>);
-
-/// Where a worker sleeps, and where its wake-ups arrive.
+/// Where a worker sleeps.
 pub(super) struct Seat {
     /// 1 while its worker is about to park or is parked, until a waker takes it.
     pub(super) sleeping: AtomicU32,
     pub(super) park: Box<dyn Park>,
-    pub(super) inbox: Mutex<Vec<Mark>>,
 }
 
 impl fmt::Debug for Seat {
@@ -53,6 +50,10 @@ pub struct Baton {
     pub(super) pages: [UnsafeCell<Page>; 2],
     pub(super) holders: Box<[CachePadded<AtomicU32>]>,
     pub(super) seats: Box<[CachePadded<Seat>]>,
+    /// By worker: what is on its way to it.
+    pub(super) inboxes: Box<[Inbox]>,
+    /// Whether workers sleep at all. If not, nothing fences for their sake.
+    pub(super) sleeps: bool,
 }
 
 // SAFETY: the cells in it are the pages. A page is written by the leader alone,
@@ -66,16 +67,17 @@ impl Baton {
     /// Makes the shared words for `first`, and the role of each worker, which sleeps
     /// on a condition.
     pub fn new(first: Assignment) -> (Arc<Self>, Vec<Member>) {
-        Self::with_parks(first, |_| Box::new(ThreadPark::new()))
+        Self::with_parks(first, true, |_| Box::new(ThreadPark::new()))
     }
 
     /// Makes the shared words for `first`, and the role of each worker, which sleeps
-    /// in what `park` returns for it.
+    /// in what `park` returns for it, or never.
     ///
     /// All shards are free at first; each worker takes its own in its first
     /// turn.
     pub fn with_parks(
         first: Assignment,
+        sleeps: bool,
         mut park: impl FnMut(WorkerId) -> Box<dyn Park>,
     ) -> (Arc<Self>, Vec<Member>) {
         let workers = first.workers();
@@ -85,7 +87,6 @@ impl Baton {
                 CachePadded::new(Seat {
                     sleeping: AtomicU32::new(0),
                     park: park(WorkerId::from_index(at)),
-                    inbox: Mutex::new(Vec::with_capacity(64)),
                 })
             })
             .collect();
@@ -108,6 +109,8 @@ impl Baton {
                 .map(|_| CachePadded::new(AtomicU32::new(FREE)))
                 .collect(),
             seats,
+            inboxes: (0..workers).map(|_| Inbox::new(workers, shards)).collect(),
+            sleeps,
         });
         let members = (0..workers)
             .map(|at| Member::new(baton.clone(), WorkerId::from_index(at), &first))
@@ -144,24 +147,25 @@ impl Baton {
     ///
     /// What the caller wrote before is seen by the turn that follows.
     pub fn wake(&self, shard: ShardId) {
-        self.mark((shard, None));
+        if let Some(worker) = self.target(shard) {
+            self.set_bit(worker, shard);
+        }
     }
 
-    /// Brings a mark to the worker that holds the shard.
-    pub(super) fn mark(&self, mark: Mark) {
-        let holder = &self.holders[mark.0.index()];
-        // Relaxed: a stale holder forwards the mark. [HO1]
-        let mut worker = holder_in(holder.load(Ordering::Relaxed));
-        if worker.is_none() {
-            worker = self.settle(mark.0);
+    /// Returns the worker that a wake-up of `shard` is for; `None` drops it.
+    #[inline]
+    pub(super) fn target(&self, shard: ShardId) -> Option<WorkerId> {
+        // Relaxed: a worker that holds the shard no more forwards the wake-up. [HO1]
+        match holder_in(self.holders[shard.index()].load(Ordering::Relaxed)) {
+            None => self.settle(shard),
+            holder => holder,
         }
-        let Some(worker) = worker else {
-            return;
-        };
-        self.seats[worker.index()].inbox.lock().push(mark);
-        // SeqCst: pairs with the fence in park; either its look at the inbox sees the
-        // mark, or the load of its seat below sees it asleep. [SO4]
-        fence(Ordering::SeqCst);
+    }
+
+    /// Brings a wake-up without a note to `worker`.
+    pub(super) fn set_bit(&self, worker: WorkerId, shard: ShardId) {
+        // It fences between the bit and the look at the seat.
+        self.inboxes[worker.index()].set_bit(shard);
         self.rouse(worker);
     }
 
@@ -171,6 +175,7 @@ impl Baton {
     /// that of the worker that takes the shard next, that one synchronises with it and
     /// sees, in the turn that an acquired shard gets, what the waker wrote. If it comes
     /// after, it returns that worker.
+    #[cold]
     pub(super) fn settle(&self, shard: ShardId) -> Option<WorkerId> {
         // AcqRel: pairs with the swap in take. Release publishes what the waker wrote to the
         // worker that takes the shard; a load would not, and could return an old value. [HO7]
@@ -201,12 +206,12 @@ impl Baton {
         }
     }
 
-    /// Wakes `worker` if it sleeps. A SeqCst fence must stand between the write
-    /// that it should see and this.
+    /// Wakes `worker` if it sleeps. Certain only if a SeqCst fence is between the write that it
+    /// should see and this.
     #[inline]
     pub(super) fn rouse(&self, worker: WorkerId) {
         let seat = &self.seats[worker.index()];
-        // Relaxed: ordered by the fence that the caller has made. [SO6]
+        // Relaxed: ordered by the caller's fence, or a guess. [SO6]
         if seat.sleeping.load(Ordering::Relaxed) != 0 {
             seat.rouse_slow();
         }

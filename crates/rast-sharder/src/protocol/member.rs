@@ -17,10 +17,12 @@
 //! nothing done → park
 //! ```
 
-use core::{fmt, mem};
+use core::fmt;
+use std::boxed::Box;
 use std::vec::Vec;
 
-use super::baton::{Baton, Mark};
+use super::baton::Baton;
+use super::inbox::{Mark, Outbox};
 use super::park::Park;
 use super::word::{FREE, ONE_PROMISE, Word, held_by};
 use crate::assignment::Assignment;
@@ -77,15 +79,22 @@ pub struct Member {
     wanted: Vec<ShardId>,
     /// Held, not mine any more.
     leaving: Vec<ShardId>,
-    /// Kept for its memory.
-    marks: Vec<Mark>,
+    /// By sending worker: how many of its marks were taken.
+    heads: Box<[u32]>,
+    /// The sending worker whose marks are looked at next.
+    next_ring: usize,
+    /// By target, as far as one was marked.
+    outboxes: Vec<Outbox>,
+    /// Targets that were marked since the last flush.
+    marked: Vec<WorkerId>,
+    /// Targets for which marks are kept.
+    keeping: Vec<WorkerId>,
 }
 
 impl Member {
     pub(super) fn new(baton: Arc<Baton>, worker: WorkerId, first: &Assignment) -> Self {
-        let shards = first.shards();
-        let mut wanted = Vec::with_capacity(shards);
-        wanted.extend(first.shards_of(worker));
+        let (shards, workers) = (first.shards(), first.workers());
+        let wanted: Vec<_> = first.shards_of(worker).collect();
         Self {
             baton,
             worker,
@@ -94,10 +103,14 @@ impl Member {
             served: 0,
             promised_seen: false,
             local: std::vec![false; shards],
-            held: Vec::with_capacity(shards),
+            held: Vec::with_capacity(wanted.len()),
             wanted,
-            leaving: Vec::with_capacity(shards),
-            marks: Vec::with_capacity(64),
+            leaving: Vec::new(),
+            heads: std::vec![0; workers].into(),
+            next_ring: 0,
+            outboxes: Vec::new(),
+            marked: Vec::new(),
+            keeping: Vec::new(),
         }
     }
 
@@ -128,26 +141,139 @@ impl Member {
         &self.baton
     }
 
-    /// Makes a shard of another worker ready there, with the waker's `note`.
-    pub fn wake(&mut self, shard: ShardId, note: Option<u32>) {
-        self.baton.mark((shard, note));
+    /// Makes a shard of another worker ready there, with the waker's `note`. It is certain to
+    /// wake a worker that sleeps once [`flush`](Self::flush) was called.
+    #[inline]
+    pub fn wake(&mut self, shard: ShardId, note: u32) {
+        if let Some(worker) = self.baton.target(shard) {
+            self.mark(worker, (shard, note));
+        }
     }
 
-    /// Takes the marks that came, and adds those of held shards to `notes`. Those of other
-    /// shards follow their shard.
-    pub fn receive(&mut self, notes: &mut Vec<(ShardId, Option<u32>)>) {
-        let mut inbox = self.baton.seats[self.worker.index()].inbox.lock();
-        mem::swap(&mut *inbox, &mut self.marks);
-        drop(inbox);
-        for at in 0..self.marks.len() {
-            let (shard, note) = self.marks[at];
-            if self.is_local(shard) {
-                notes.push((shard, note));
-            } else if self.baton.settle(shard).is_some() {
-                self.wake(shard, note);
+    /// Puts a mark into the ring to `to`, or keeps it.
+    fn mark(&mut self, to: WorkerId, mark: Mark) {
+        if self.outboxes.len() <= to.index() {
+            self.outboxes.resize_with(to.index() + 1, Outbox::default);
+        }
+        let ring = self.baton.inboxes[to.index()].ring(self.worker);
+        let outbox = &mut self.outboxes[to.index()];
+        if !outbox.kept.is_empty() || !outbox.put(ring, mark) {
+            self.keep(to, mark);
+        }
+        if !self.baton.sleeps {
+            return;
+        }
+        let outbox = &mut self.outboxes[to.index()];
+        if !outbox.is_marked {
+            outbox.is_marked = true;
+            self.marked.push(to);
+        }
+        // A guess without a fence, which wakes nearly all sleepers at once.
+        self.baton.rouse(to);
+    }
+
+    #[cold]
+    fn keep(&mut self, to: WorkerId, mark: Mark) {
+        let outbox = &mut self.outboxes[to.index()];
+        if outbox.kept.is_empty() {
+            self.keeping.push(to);
+        }
+        if outbox.keep(mark) {
+            self.give_up_rings();
+        }
+    }
+
+    /// Wakes the workers that sleep on marks, and puts kept marks into rings that have room.
+    ///
+    /// Called at the end of each round, so before this worker sleeps.
+    #[inline]
+    pub fn flush(&mut self) {
+        if !self.keeping.is_empty() {
+            self.put_kept();
+        }
+        if !self.marked.is_empty() {
+            self.rouse_marked();
+        }
+    }
+
+    #[cold]
+    fn put_kept(&mut self) {
+        let Self {
+            baton,
+            worker,
+            outboxes,
+            marked,
+            keeping,
+            ..
+        } = self;
+        keeping.retain(|&to| {
+            let outbox = &mut outboxes[to.index()];
+            let is_done = outbox.put_kept(baton.inboxes[to.index()].ring(*worker));
+            if baton.sleeps && !outbox.is_marked {
+                outbox.is_marked = true;
+                marked.push(to);
+            }
+            !is_done
+        });
+    }
+
+    fn rouse_marked(&mut self) {
+        // SeqCst: pairs with the fence in park; either its look at the rings sees the marks,
+        // or the loads of the seats below see it asleep. [SO4]
+        fence(Ordering::SeqCst);
+        for to in self.marked.drain(..) {
+            self.outboxes[to.index()].is_marked = false;
+            self.baton.rouse(to);
+        }
+    }
+
+    /// Makes bits of all marks that are kept.
+    #[cold]
+    fn give_up_rings(&mut self) {
+        for to in self.keeping.drain(..) {
+            for (shard, _) in self.outboxes[to.index()].kept.drain(..) {
+                self.baton.set_bit(to, shard);
             }
         }
-        self.marks.clear();
+    }
+
+    /// Takes marks of at most `rings` other workers, and adds those of held shards to `notes`.
+    /// Those of other shards follow their shard.
+    #[inline]
+    pub fn receive(&mut self, rings: usize, notes: &mut Vec<(ShardId, Option<u32>)>) {
+        let workers = self.heads.len();
+        for _ in 0..rings.min(workers) {
+            self.next_ring += 1;
+            if self.next_ring >= workers {
+                self.next_ring = 0;
+            }
+            let from = self.next_ring;
+            let mut astray = Vec::new();
+            let (local, head) = (&self.local, &mut self.heads[from]);
+            let inbox = &self.baton.inboxes[self.worker.index()];
+            inbox.take_marks(from, head, |(shard, note)| match local[shard.index()] {
+                true => notes.push((shard, Some(note))),
+                false => astray.push((shard, note)),
+            });
+            for mark in astray {
+                if let Some(worker) = self.baton.settle(mark.0) {
+                    self.mark(worker, mark);
+                }
+            }
+        }
+    }
+
+    /// As [`receive`](Self::receive), for wake-ups without a note.
+    #[inline]
+    pub fn receive_bits(&mut self, notes: &mut Vec<(ShardId, Option<u32>)>) {
+        let (baton, local) = (&self.baton, &self.local);
+        baton.inboxes[self.worker.index()].take_bits(|shard| {
+            if local[shard.index()] {
+                notes.push((shard, None));
+            } else if let Some(worker) = baton.settle(shard) {
+                baton.set_bit(worker, shard);
+            }
+        });
     }
 
     /// Tells whether all workers are to leave.
@@ -238,9 +364,10 @@ impl Member {
             return;
         };
         self.local[shard.index()] = false;
-        // Release: pairs with the Acquire in take; the shard's state as this
-        // worker leaves it. [HO3]
-        self.baton.holders[shard.index()].store(FREE, Ordering::Release);
+        // Release: pairs with the AcqRel in take; the shard's state as this
+        // worker leaves it. A swap, so that all writes to the word but the first are
+        // read-modify-writes, in one order. [HO3]
+        self.baton.holders[shard.index()].swap(FREE, Ordering::Release);
         // SeqCst: pairs with the fence in park; either the new owner's scan sees
         // the shard free, or the load of its seat sees it parked. [SO7]
         fence(Ordering::SeqCst);
@@ -264,15 +391,15 @@ impl Member {
         while at < self.wanted.len() {
             let shard = self.wanted[at];
             let holder = &self.baton.holders[shard.index()];
-            // Acquire: pairs with the Release in release_next; the shard's state
-            // as its last holder left it. [HO4]
-            if holder.load(Ordering::Acquire) == FREE {
+            // Relaxed: the swap below acquires. [HO4]
+            if holder.load(Ordering::Relaxed) == FREE {
                 // The word is free, and no other worker takes the shard: of two epochs'
                 // owners the older held it before the newer epoch was published (rule 3),
                 // and in one epoch the page names one owner.
                 //
-                // AcqRel: a read-modify-write, which pairs with the one in settle: either
-                // that one returns this worker, or this one sees what the waker wrote
+                // AcqRel: Acquire pairs with the Release in release_next; the shard's state as
+                // its last holder left it. And it pairs with the read-modify-write in settle:
+                // either that one returns this worker, or this one sees what the waker wrote
                 // before it. [HO5]
                 holder.swap(held_by(self.worker), Ordering::AcqRel);
                 self.local[shard.index()] = true;
@@ -397,12 +524,14 @@ impl Member {
     /// whether a waker ended it, or `None` if it did not sleep.
     ///
     /// Blocking: the one place where a worker does.
-    pub fn park<R>(&self, sleep: impl FnOnce(&dyn Park) -> R) -> Option<(R, bool)> {
+    pub fn park<R>(&mut self, sleep: impl FnOnce(&dyn Park) -> R) -> Option<(R, bool)> {
         debug_assert!(self.phase != Phase::Leading, "a leader does not sleep");
+        debug_assert!(self.marked.is_empty(), "a flush comes before a sleep");
+        self.give_up_rings();
         let seat = &self.baton.seats[self.worker.index()];
-        // Relaxed: the fence below orders it. [SO10]
-        seat.sleeping.store(1, Ordering::Relaxed);
-        // SeqCst: pairs with the fences in mark, wake_all and release_next. Of two
+        // Relaxed: the fence below orders it. A swap, in one order with those of wakers. [SO10]
+        seat.sleeping.swap(1, Ordering::Relaxed);
+        // SeqCst: pairs with those in rouse_marked, set_bit, wake_all and release_next. Of two
         // fences one is first: if this one, the other side's load of the seat sees it
         // asleep; if the other, the look below sees what was written before it. [SO11]
         fence(Ordering::SeqCst);
@@ -431,11 +560,7 @@ impl Member {
         if self.may_promise() && (word.promised() > 0 || self.is_requested()) {
             return true;
         }
-        if !self.baton.seats[self.worker.index()]
-            .inbox
-            .lock()
-            .is_empty()
-        {
+        if !self.baton.inboxes[self.worker.index()].is_empty(&self.heads) {
             return true;
         }
         self.wanted.iter().any(|shard| {

@@ -8,6 +8,7 @@
 //!
 //!   pages    [ epoch even ] [ epoch odd ]   an Assignment each
 //!   seat     parked + unparker              one line per worker
+//!   inbox    rings and bits: see `inbox.rs` one per worker
 //!   stop, requests                          one line each
 //! ```
 //!
@@ -16,8 +17,9 @@
 //! | word | each member once per epoch (promise), the leader (publish) | all members, each turn |
 //! | page of the epoch | nobody | members of that epoch |
 //! | other page | the leader, once all have promised | nobody |
-//! | holder | the worker that the page names; its holder, to free it | that worker; whoever notifies |
-//! | seat | its worker | whoever wakes |
+//! | holder | the worker that the page names; its holder, to free it | that worker; who wakes the shard |
+//! | seat | its worker; who wakes it | who wakes it |
+//! | inbox | who wakes a shard | its worker |
 //! | stop, requests | anybody | all members |
 //!
 //! Rules:
@@ -38,11 +40,13 @@
 //! threads and no time, so that loom can drive it: `tests/loom.rs`.
 
 mod baton;
+mod inbox;
 mod member;
 mod park;
 mod word;
 
 pub use baton::Baton;
+pub(crate) use inbox::MAX_SHARDS;
 pub use member::{Leader, Member, Promise};
 pub use park::Park;
 pub(crate) use park::ThreadPark;

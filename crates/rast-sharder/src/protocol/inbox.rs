@@ -1,0 +1,330 @@
+//! The wake-ups that are on their way to one worker.
+//!
+//! ```text
+//!   ring of a sending worker, made at its first mark        bits, for other threads
+//!                                                            and for what fits no ring
+//!   slot   63   62            32 31             0           ┌ flag ┐ ┌ words ──────────┐
+//!          ┌───┬────────────────┬────────────────┐          │ 0, 1 │ │ a bit per shard │
+//!          │lap│ shard          │ note           │          └──────┘ └─────────────────┘
+//!          └───┴────────────────┴────────────────┘          one group per 4,096 shards
+//!   head   how many were taken, own line
+//! ```
+//!
+//! | field | written by | read by |
+//! | --- | --- | --- |
+//! | slot | the sending worker, when `head` says that it is free | the receiving worker |
+//! | head | the receiving worker | the sending worker, when the ring seems full |
+//! | words | any thread, to set a bit; the receiving worker, to take all | the receiving worker |
+//! | flag | any thread, after its bit; the receiving worker, before it takes | the receiving worker |
+//!
+//! A slot changes its lap bit each time it is written, so one load shows whether it is new,
+//! and a mark is one store.
+
+use std::boxed::Box;
+use std::collections::VecDeque;
+
+use crate::ids::{ShardId, WorkerId};
+use crate::primitive::CachePadded;
+use crate::primitive::sync::OnceLock;
+use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// The slots of a ring: a power of two.
+const SLOTS: usize = if cfg!(rast_loom) { 2 } else { 64 };
+
+/// The bits of a slot that name the shard.
+const SHARD_BITS: u32 = 31;
+
+/// The most shards: their numbers fit a slot.
+pub(crate) const MAX_SHARDS: usize = 1 << SHARD_BITS;
+
+/// The bits of a word.
+const WORD: usize = u64::BITS as usize;
+
+/// The shards of a group.
+const GROUP: usize = 64 * WORD;
+
+/// So many marks are kept for a full ring; then they become bits.
+const KEPT: usize = if cfg!(rast_loom) { 2 } else { 256 };
+
+const _: () = assert!(SLOTS.is_power_of_two(), "positions wrap");
+
+/// A wake-up on its way: the shard, and the waker's note.
+pub(super) type Mark = (ShardId, u32);
+
+/// The marks of one worker for another.
+#[derive(Debug)]
+pub(super) struct Ring {
+    head: CachePadded<AtomicU32>,
+    slots: [AtomicU64; SLOTS],
+}
+
+impl Ring {
+    fn new() -> Self {
+        Self {
+            head: CachePadded::new(AtomicU32::new(0)),
+            slots: core::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    fn slot(&self, position: u32) -> &AtomicU64 {
+        &self.slots[position as usize % SLOTS]
+    }
+
+    /// Takes the mark at `head`, if there is one.
+    #[inline]
+    fn get(&self, head: u32) -> Option<Mark> {
+        // Acquire: pairs with the Release in Outbox::put; what the waker wrote before. [WK1]
+        let slot = self.slot(head).load(Ordering::Acquire);
+        if slot >> 63 != lap(head) {
+            return None;
+        }
+        let shard = (slot >> 32) as u32 & (MAX_SHARDS as u32 - 1);
+        Some((ShardId(shard), slot as u32))
+    }
+
+    fn is_empty(&self, head: u32) -> bool {
+        // Relaxed: ordered by the fence in park; the next round loads it again. [WK2]
+        self.slot(head).load(Ordering::Relaxed) >> 63 != lap(head)
+    }
+}
+
+/// The lap bit of a position: 1 in the first lap, because slots are made with 0.
+const fn lap(position: u32) -> u64 {
+    !(position as u64 / SLOTS as u64) & 1
+}
+
+/// A sending worker's own half of a ring, and the marks that found it full.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    tail: u32,
+    /// `Ring::head` as last seen.
+    head: u32,
+    pub(super) kept: VecDeque<Mark>,
+    /// The target may sleep on what was put since the last flush.
+    pub(super) is_marked: bool,
+}
+
+impl Outbox {
+    /// Puts a mark into the ring, unless it is full.
+    #[inline]
+    pub(super) fn put(&mut self, ring: &Ring, (shard, note): Mark) -> bool {
+        if self.tail.wrapping_sub(self.head) == SLOTS as u32 {
+            // Relaxed: the receiver stores it after its load of the slot, which has Acquire:
+            // that load cannot see what is stored here next. [WK3]
+            self.head = ring.head.load(Ordering::Relaxed);
+            if self.tail.wrapping_sub(self.head) == SLOTS as u32 {
+                return false;
+            }
+        }
+        let mark = lap(self.tail) << 63 | u64::from(shard.0) << 32 | u64::from(note);
+        // Release: pairs with the Acquire in Ring::get; publishes what the waker wrote. [WK4]
+        ring.slot(self.tail).store(mark, Ordering::Release);
+        self.tail = self.tail.wrapping_add(1);
+        true
+    }
+
+    /// Keeps a mark that found the ring full; returns `true` if it is time to give up rings.
+    pub(super) fn keep(&mut self, mark: Mark) -> bool {
+        self.kept.push_back(mark);
+        self.kept.len() > KEPT
+    }
+
+    /// Puts what was kept into the ring; returns `true` if that is all.
+    pub(super) fn put_kept(&mut self, ring: &Ring) -> bool {
+        while let Some(&mark) = self.kept.front() {
+            if !self.put(ring, mark) {
+                return false;
+            }
+            self.kept.pop_front();
+        }
+        true
+    }
+}
+
+/// The bits of up to [`GROUP`] shards.
+#[derive(Debug)]
+struct Group {
+    /// A bit may be set.
+    flag: AtomicU32,
+    words: Box<[AtomicU64]>,
+}
+
+/// All that is on its way to one worker.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    /// By sending worker. The cell publishes the memory of a ring; the slots publish marks.
+    rings: Box<[OnceLock<Box<Ring>>]>,
+    groups: Box<[CachePadded<Group>]>,
+}
+
+impl Inbox {
+    pub(super) fn new(workers: usize, shards: usize) -> Self {
+        let group = |first: usize| {
+            let words = (shards - first).min(GROUP).div_ceil(WORD);
+            CachePadded::new(Group {
+                flag: AtomicU32::new(0),
+                words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            })
+        };
+        let ring = |_| match cfg!(rast_loom) {
+            // loom does not see what the cell publishes.
+            true => OnceLock::from(Box::new(Ring::new())),
+            false => OnceLock::new(),
+        };
+        Self {
+            rings: (0..workers).map(ring).collect(),
+            groups: (0..shards).step_by(GROUP).map(group).collect(),
+        }
+    }
+
+    /// Returns the ring of a sending worker.
+    #[inline]
+    pub(super) fn ring(&self, from: WorkerId) -> &Ring {
+        self.rings[from.index()].get_or_init(|| Box::new(Ring::new()))
+    }
+
+    /// Takes the marks of a sending worker, from `head` on.
+    #[inline]
+    pub(super) fn take_marks(&self, from: usize, head: &mut u32, mut each: impl FnMut(Mark)) {
+        let Some(ring) = self.rings[from].get() else {
+            return;
+        };
+        let first = *head;
+        while let Some(mark) = ring.get(*head) {
+            *head = head.wrapping_add(1);
+            each(mark);
+        }
+        if *head != first {
+            // Relaxed: see Outbox::put. [WK5]
+            ring.head.store(*head, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the bit of a shard. A SeqCst fence is between the bit and what the caller loads
+    /// next.
+    pub(super) fn set_bit(&self, shard: ShardId) {
+        let group = &self.groups[shard.index() / GROUP];
+        let bit = shard.index() % GROUP;
+        // Release: pairs with the Acquire in take_bits; publishes what the waker wrote. It is
+        // a read-modify-write, so that one that sets another bit does the same for it. [WK6]
+        group.words[bit / WORD].fetch_or(1 << (bit % WORD), Ordering::Release);
+        // SeqCst: pairs with the fences in take_bits and in park. If the one in take_bits is
+        // first, the flag below is set after it was cleared; if this one, the bit is seen. [WK7]
+        fence(Ordering::SeqCst);
+        // Relaxed: see above. [WK8]
+        group.flag.store(1, Ordering::Relaxed);
+    }
+
+    /// Takes all bits.
+    #[inline]
+    pub(super) fn take_bits(&self, mut each: impl FnMut(ShardId)) {
+        for (at, group) in self.groups.iter().enumerate() {
+            // Relaxed: the fence below orders it. [WK9]
+            if group.flag.load(Ordering::Relaxed) != 0 {
+                group.take_slow(at * GROUP, &mut each);
+            }
+        }
+    }
+
+    /// Returns `true` if no mark and no bit is to be taken. A SeqCst fence is between the
+    /// worker's word that it sleeps and this.
+    pub(super) fn is_empty(&self, heads: &[u32]) -> bool {
+        let has_mark = |(ring, &head): (&OnceLock<Box<Ring>>, _)| {
+            ring.get().is_some_and(|ring| !ring.is_empty(head))
+        };
+        let no_mark = !self.rings.iter().zip(heads).any(has_mark);
+        // All groups, so that each with a bit is flagged.
+        self.groups.iter().filter(|group| group.has_bit()).count() == 0 && no_mark
+    }
+}
+
+impl Group {
+    /// Looks for a bit without regard to the flag, which a waker sets after its fence, and
+    /// then flags the group.
+    fn has_bit(&self) -> bool {
+        let has_bit = self.words.iter().any(|word| {
+            // Relaxed: ordered by the fence in park. [WK10]
+            word.load(Ordering::Relaxed) != 0
+        });
+        if has_bit {
+            // Relaxed: for this worker's own next look. [WK15]
+            self.flag.store(1, Ordering::Relaxed);
+        }
+        has_bit
+    }
+
+    #[cold]
+    fn take_slow(&self, first: usize, each: &mut impl FnMut(ShardId)) {
+        // Relaxed: the fence below orders it. [WK11]
+        self.flag.store(0, Ordering::Relaxed);
+        // SeqCst: pairs with the fence in set_bit; see there. [WK12]
+        fence(Ordering::SeqCst);
+        for (at, word) in self.words.iter().enumerate() {
+            // Relaxed: a look, so that a word without bits costs no read-modify-write. [WK13]
+            if word.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            // Acquire: pairs with the Release in set_bit; what the wakers wrote. [WK14]
+            let mut bits = word.swap(0, Ordering::Acquire);
+            while bits != 0 {
+                each(ShardId::from_index(
+                    first + at * WORD + bits.trailing_zeros() as usize,
+                ));
+                bits &= bits - 1;
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn a_ring_keeps_order_over_its_laps_and_refuses_when_full() {
+        let ring = Ring::new();
+        let near_wrap = u32::MAX - 100;
+        // As after many laps: every slot holds the lap before.
+        let mut outbox = Outbox {
+            tail: near_wrap - near_wrap % SLOTS as u32,
+            ..Outbox::default()
+        };
+        outbox.head = outbox.tail;
+        let mut head = outbox.head;
+        for slot in &ring.slots {
+            slot.store((lap(head) ^ 1) << 63, Ordering::Relaxed);
+        }
+        ring.head.store(head, Ordering::Relaxed);
+        let (mut next, mut seen) = (0, 0);
+        for _ in 0..10 {
+            while outbox.put(&ring, (ShardId(MAX_SHARDS as u32 - 1), next)) {
+                next += 1;
+            }
+            assert_eq!(next - seen, SLOTS as u32);
+            while let Some((shard, note)) = ring.get(head) {
+                assert_eq!((shard, note), (ShardId(MAX_SHARDS as u32 - 1), seen));
+                seen += 1;
+                head = head.wrapping_add(1);
+            }
+            ring.head.store(head, Ordering::Relaxed);
+        }
+        assert_eq!(seen, 10 * SLOTS as u32);
+    }
+
+    #[test]
+    fn bits_are_taken_once_from_all_groups() {
+        let inbox = Inbox::new(1, 2 * GROUP + 1);
+        let set = [0, 63, 64, GROUP - 1, GROUP, 2 * GROUP].map(ShardId::from_index);
+        for shard in set.iter().rev() {
+            inbox.set_bit(*shard);
+            inbox.set_bit(*shard);
+        }
+        assert!(!inbox.is_empty(&[0]));
+        let mut taken = Vec::new();
+        inbox.take_bits(|shard| taken.push(shard));
+        assert_eq!(taken, set);
+        assert!(inbox.is_empty(&[0]));
+        inbox.take_bits(|_| panic!("they were taken"));
+    }
+}
