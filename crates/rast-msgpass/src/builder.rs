@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::any::Any;
 use std::io;
 
-use crate::graph::{EdgeInfo, Graph, Node, shard_of};
+use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node, shard_of};
 use crate::handle::{Handle, Run};
 use crate::instance::Settings;
 use crate::primitive::sync::Arc;
@@ -74,6 +74,14 @@ pub enum BuildError {
         /// The number given.
         given: usize,
     },
+    /// An inbox holds less than one burst of each of its senders and one message
+    /// more, so that they could hold each other up.
+    Inbox {
+        /// The edge.
+        edge: &'static EdgeInfo,
+        /// The least capacity.
+        least: usize,
+    },
     /// `workers(0)`.
     NoWorkers,
     /// `batch(0)`.
@@ -94,6 +102,12 @@ impl fmt::Display for BuildError {
             } => write!(
                 f,
                 "processor `{processor}` is declared with {declared} replicas and was given {given}"
+            ),
+            Self::Inbox { edge, least } => write!(
+                f,
+                "the edge {edge} has an inbox per receiver with room for {}; \
+                 its senders need {least} at least",
+                edge.capacity
             ),
             Self::NoWorkers => f.write_str("a graph needs one worker at least"),
             Self::NoBatch => f.write_str("a batch holds one message at least"),
@@ -267,6 +281,17 @@ impl<G: Graph> Builder<G> {
                 declared: G::PROCESSORS[node].replicas,
                 given,
             });
+        }
+        for edge in G::EDGES {
+            let (EdgeKind::Bounded, false, End::Processor(from)) =
+                (edge.kind, edge.by_pair, edge.from)
+            else {
+                continue;
+            };
+            let least = G::PROCESSORS[from].replicas * edge.burst + 1;
+            if edge.capacity < least {
+                return Err(BuildError::Inbox { edge, least });
+            }
         }
         if self.workers == Some(0) {
             return Err(BuildError::NoWorkers);

@@ -5,12 +5,13 @@
 //! left; what remains, if anything, holds a cycle, and the message shows it.
 //! The text is put together byte by byte: a constant cannot allocate.
 
-use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node, ProcessorInfo};
+use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node, PAIRS_MAX, ProcessorInfo};
 
 /// Index of the sender, index of the receiver, message as written.
 pub type Key = (usize, usize, &'static str);
 
-/// Messages that an edge holds unless it says otherwise.
+/// Messages that a queue of an edge holds unless the edge says otherwise; an
+/// inbox at least two bursts of each of its senders.
 const CAPACITY: usize = 256;
 
 /// What the attributes of an edge said.
@@ -92,15 +93,22 @@ pub const fn processor_info(
 
 /// Makes the entry of an edge.
 pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: Spec) -> EdgeInfo {
+    let senders = replicas::<G>(<G as Node<F>>::END);
+    let by_pair = senders * replicas::<G>(<G as Node<T>>::END) <= PAIRS_MAX;
     let info = EdgeInfo {
         from: <G as Node<F>>::END,
         to: <G as Node<T>>::END,
         from_type: <G as Node<F>>::TYPE_NAME,
         to_type: <G as Node<T>>::TYPE_NAME,
         message,
-        capacity: match spec.capacity {
-            Some(capacity) => capacity,
-            None => CAPACITY,
+        by_pair,
+        capacity: match (spec.capacity, spec.burst) {
+            (Some(capacity), _) => capacity,
+            (None, Some(burst)) if !by_pair && 2 * senders * burst > CAPACITY => {
+                2 * senders * burst
+            }
+            (None, None) if !by_pair && 2 * senders > CAPACITY => 2 * senders,
+            (None, _) => CAPACITY,
         },
         burst: match spec.burst {
             Some(burst) => burst,
@@ -132,6 +140,15 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
         fault::<G>(&info, "has `lanes`, which only edges to egress have");
     }
     info
+}
+
+/// Returns how many instances an end has; 1 for the doors, which have queues of
+/// their own.
+const fn replicas<G: Graph>(end: End) -> usize {
+    match end {
+        End::Processor(index) => G::PROCESSORS[index].replicas,
+        End::Ingress | End::Egress => 1,
+    }
 }
 
 /// Finds an edge by its key.

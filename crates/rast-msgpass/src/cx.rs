@@ -7,12 +7,14 @@ use core::any::Any;
 use core::fmt;
 use core::marker::PhantomData;
 
-use crate::graph::{Edge, Egress, Graph, Node, Replicated, Single};
-use crate::outlet::{Out, Outlet, Spare};
+use crate::credit::replica_of;
+use crate::graph::{Edge, Egress, End, Graph, Node, Replicated, Single};
+use crate::outlet::{FIRST, GATES, KEEPS, News, Out, Outlet, REMOTE};
 use crate::panics;
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
 use crate::report::PanicRecord;
+use crate::sharder::WorkerCx;
 use crate::shared::{OnPanic, Shared, Stats};
 use crate::timers::{Clock, Instant, MonotonicClock};
 
@@ -33,13 +35,16 @@ pub(crate) struct Core {
     pub(crate) node: usize,
     pub(crate) replica: usize,
     pub(crate) outs: Vec<Box<dyn Outlet>>,
+    /// The outlets that were written since the last flush.
+    pub(crate) written: Vec<u32>,
     /// The number of the invocation under way: a burst is counted per one.
     pub(crate) invocation: u64,
     /// The replica that sent the message in hand.
     pub(crate) sender: usize,
-    /// An invocation went past its burst: the room that others were admitted
-    /// for may be gone, so the batch ends and looks anew.
-    pub(crate) overdrawn: bool,
+    /// An outlet gated the instance when it was last looked at.
+    pub(crate) is_gated: bool,
+    /// An outlet keeps messages that found no room.
+    pub(crate) keeps: bool,
     pub(crate) stop: bool,
     pub(crate) retired: bool,
 }
@@ -49,43 +54,98 @@ impl Core {
         &self.shared.stats[self.shard]
     }
 
-    /// Returns how many invocations are sure to find room; `answering` says
-    /// whose answers are to be handled by them, if they are answers.
-    pub(crate) fn allow(&mut self, answering: Option<Answering>) -> usize {
-        let mut least = usize::MAX;
-        for index in 0..self.outs.len() {
-            let mut allow = self.outs[index].allow();
-            if allow == 0
-                && let Some(answering) = answering
-            {
-                allow = self.allow_answering(index, answering);
-            }
-            least = least.min(allow);
-        }
-        least
+    /// Returns whether no further message may be handled.
+    #[inline]
+    pub(crate) fn is_paused(&self) -> bool {
+        self.is_gated || self.retired
     }
 
-    /// Tells whether the instance may not run, by a fresh look.
-    pub(crate) fn is_gated(&self, answering: Option<Answering>) -> bool {
-        self.outs.iter().enumerate().any(|(index, out)| {
-            out.is_gated()
-                && answering.is_none_or(|answering| self.allow_answering(index, answering) == 0)
+    /// Takes note of what an outlet has to tell.
+    #[inline]
+    pub(crate) fn note(&mut self, out: usize, news: News) {
+        if news == 0 {
+            return;
+        }
+        if news & FIRST != 0 {
+            self.written.push(out as u32);
+        }
+        self.is_gated |= news & GATES != 0;
+        self.keeps |= news & KEEPS != 0;
+    }
+
+    /// Takes every outlet for written: a panic may have kept one from telling.
+    #[cold]
+    pub(crate) fn note_all(&mut self) {
+        self.written.clear();
+        self.written.extend(0..self.outs.len() as u32);
+        self.is_gated |= self.outs.iter().any(|out| out.gates());
+    }
+
+    /// Publishes what was sent; returns whether any of it left this thread.
+    #[inline]
+    pub(crate) fn flush(&mut self, cx: &mut WorkerCx<'_>) -> bool {
+        let mut is_remote = false;
+        while let Some(out) = self.written.pop() {
+            let news = self.outs[out as usize].flush(cx);
+            is_remote |= news & REMOTE != 0;
+            self.is_gated |= news & GATES != 0;
+            self.keeps |= news & KEEPS != 0;
+        }
+        is_remote
+    }
+
+    /// Looks again at the outlets that gate the instance, or keep messages.
+    #[cold]
+    pub(crate) fn look(&mut self) {
+        self.is_gated = false;
+        self.keeps = false;
+        for out in 0..self.outs.len() {
+            if self.outs[out].lacks_room() || self.outs[out].gates() || self.outs[out].keeps() {
+                let news = self.outs[out].look();
+                self.note(out, news);
+            }
+        }
+    }
+
+    /// Returns whether an outlet gates the instance, as far as was seen.
+    #[inline]
+    pub(crate) fn outs_gate(&self) -> bool {
+        self.outs.iter().any(|out| out.gates())
+    }
+
+    /// Asks to be woken when there is room again; `look` must follow.
+    #[cold]
+    pub(crate) fn wait(&mut self, cx: &mut WorkerCx<'_>) {
+        for out in &mut self.outs {
+            out.wait(cx);
+        }
+    }
+
+    /// Returns whether an answer may be handled although the instance is gated:
+    /// to handle answers is what brings credit back, so it does not wait for
+    /// credit, and may ask beyond its own.
+    pub(crate) fn may_answer(&self, answering: Answering) -> bool {
+        let Answering { out: own, target } = answering;
+        let is_at_limit = self.outs[own].is_at_limit(target);
+        self.outs.iter().enumerate().all(|(index, out)| {
+            let beside = (index == own).then_some(target);
+            // At its limit, its own answers alone bring this target back, whatever the others owe.
+            !out.lacks_room() && (is_at_limit || !out.is_other_at_limit(beside))
         })
     }
 
-    /// Returns how many answers may be handled as far as one outlet goes, which
-    /// may ask beyond its credit then: to handle answers is what brings credit
-    /// back, so it must not wait for credit.
-    fn allow_answering(&self, index: usize, answering: Answering) -> usize {
-        let Answering { out, target } = answering;
-        if self.outs[out].is_at_limit(target) {
-            // Its own answers alone bring this target back, whatever the others owe.
-            return self.outs[index].allow_answering(Spare::All).min(1);
+    /// Counts an answer, or a waiver, of a target of the outlet of requests.
+    #[inline]
+    pub(crate) fn answered<M>(
+        &mut self,
+        requests: Option<usize>,
+        target: usize,
+        answer: Option<M>,
+    ) -> Option<M> {
+        if let Some(out) = requests {
+            self.outs[out].answered(target);
         }
-        match index == out {
-            true => self.outs[index].allow_answering(Spare::One(target)),
-            false => self.outs[index].allow_answering(Spare::None),
-        }
+        answer
     }
 
     fn out<M: Send + 'static>(&mut self, index: usize) -> &mut Out<M> {
@@ -155,7 +215,7 @@ impl Core {
 /// impl Process<Store> for Shard {}
 /// impl Receive<Store, Front, Add> for Shard {
 ///     fn receive(&mut self, Add(number): Add, cx: &mut Cx<'_, Store, Self>) {
-///         assert_eq!(cx.replica() as u64, number % 4);
+///         assert_eq!(cx.replica(), rast_msgpass::replica_of(number, 4));
 ///         self.0 += number;
 ///     }
 /// }
@@ -334,8 +394,8 @@ impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
         self.choose(Choice::At(0)).waive::<M>();
     }
 
-    /// Chooses the replica for a key: equal keys get the same one.
-    /// It is the remainder of `key` by the number of replicas.
+    /// Chooses the replica for a key: equal keys get the same one, that of
+    /// [`replica_of`](crate::replica_of).
     pub fn key(self, key: u64) -> Chosen<'a, G, P, To>
     where
         G: Replicated<To>,
@@ -405,7 +465,15 @@ impl<G: Graph, P, To> Chosen<'_, G, P, To> {
     fn index<M: Edge<G, P, To>>(&mut self) -> usize {
         match self.choice {
             Choice::At(index) => index,
-            Choice::Key(key) => (key % self.core.out_ref::<M>(M::OUT).targets() as u64) as usize,
+            Choice::Key(key) => {
+                let replicas = const {
+                    match M::INFO.to {
+                        End::Processor(to) => G::PROCESSORS[to].replicas,
+                        End::Ingress | End::Egress => 1,
+                    }
+                };
+                replica_of(key, replicas)
+            }
             Choice::Any => self.core.out::<M>(M::OUT).any(),
         }
     }
@@ -419,7 +487,8 @@ impl<G: Graph, P, To> Chosen<'_, G, P, To> {
     pub fn send<M: Edge<G, P, To>>(mut self, message: M) {
         let index = self.index::<M>();
         let invocation = self.core.invocation;
-        self.core.out::<M>(M::OUT).send(index, message, invocation);
+        let news = self.core.out::<M>(M::OUT).send(index, message, invocation);
+        self.core.note(M::OUT, news);
     }
 
     /// Sends one message if there is room, as [`Port::try_send`].
@@ -435,10 +504,9 @@ impl<G: Graph, P, To> Chosen<'_, G, P, To> {
         let index = self.index::<M>();
         let invocation = self.core.invocation;
         let out = self.core.out::<M>(M::OUT);
-        let result = out.try_send(index, message, invocation);
-        let overdrawn = out.is_overdrawn();
-        self.core.overdrawn |= overdrawn;
-        result
+        let news = out.try_send(index, message, invocation)?;
+        self.core.note(M::OUT, news);
+        Ok(())
     }
 
     /// Returns how many messages [`try_send`](Self::try_send) would take now;
@@ -461,7 +529,8 @@ impl<G: Graph, P, To> Chosen<'_, G, P, To> {
     /// As [`Port::waive`]; and when there is no such replica.
     pub fn waive<M: Edge<G, P, To>>(mut self) {
         let index = self.index::<M>();
-        self.core.out::<M>(M::OUT).waive(index);
+        let news = self.core.out::<M>(M::OUT).waive(index);
+        self.core.note(M::OUT, news);
     }
 }
 
@@ -488,7 +557,9 @@ impl<G: Graph, P, To> All<'_, G, P, To> {
     /// As [`Port::send`].
     pub fn send<M: Edge<G, P, To> + Clone>(self, message: M) {
         let invocation = self.core.invocation;
-        self.core.out::<M>(M::OUT).send_all(message, invocation);
+        let out = self.core.out::<M>(M::OUT);
+        let news = out.send_all(message, invocation);
+        self.core.note(M::OUT, news);
     }
 }
 

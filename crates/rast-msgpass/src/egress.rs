@@ -34,8 +34,8 @@
 //! A receiver that blocks waits on an event count, which has an argument of its
 //! own; it is notified at each announcement, which costs a fence and a load.
 //!
-//! The receiver that makes room in a ring wakes the ring's sender when that one
-//! may stand gated: see [`may_gate`].
+//! The receiver that makes room in a ring wakes the senders that wait for room:
+//! see [`Waiting`].
 
 use core::fmt;
 use core::time::Duration;
@@ -44,48 +44,15 @@ use std::error::Error;
 use std::time::Instant;
 
 use crate::counter::Counter;
-use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::{CachePadded, EventCount};
 use crate::queue::spsc::Consumer;
 use crate::sharder::{self, ShardId};
+use crate::waiting::{Pace, Waiting};
 
 /// Calls an event loop.
 type Waker = Arc<Box<dyn Fn() + Send + Sync>>;
-
-/// Tells whether the sender of a ring may stand gated for want of room, after
-/// `taken` messages were taken out since the last such look.
-///
-/// The sender stands gated when it saw less room than `burst`, fenced, and
-/// still saw less. The caller took messages out before this. Either the
-/// sender's last look saw the room that they left; or the look here, after the
-/// fence, sees everything that the sender had pushed, and then the ring was, by
-/// this reckoning, as full as the sender saw it.
-#[inline]
-pub fn may_gate<T>(ring: &Consumer<T>, taken: usize, burst: usize) -> bool {
-    fence_after_taking();
-    holds_enough_to_gate(ring, taken, burst)
-}
-
-/// The fence of [`may_gate`]; one serves for several rings.
-#[inline]
-pub(crate) fn fence_after_taking() {
-    // SeqCst: pairs with the fence before the sender's last look; one of both sees what the other did. [EG1]
-    fence(Ordering::SeqCst);
-}
-
-/// The fence of a sender that found no room, before its last look at it.
-#[cold]
-pub(crate) fn fence_before_last_look() {
-    // SeqCst: pairs with the fence in fence_after_taking; one of both sees what the other did. [EG9]
-    fence(Ordering::SeqCst);
-}
-
-/// The look of [`may_gate`], after its fence.
-#[inline]
-pub(crate) fn holds_enough_to_gate<T>(ring: &Consumer<T>, taken: usize, burst: usize) -> bool {
-    taken + ring.len() + burst > ring.capacity()
-}
 
 /// What the senders and the receiver of a lane share.
 pub struct Lane {
@@ -249,6 +216,9 @@ impl Wake for sharder::Handle {
 pub(crate) struct LaneParts<M> {
     pub(crate) rings: Vec<Consumer<M>>,
     pub(crate) lane: Arc<Lane>,
+    /// The number of the lane among those of the edge.
+    pub(crate) number: usize,
+    pub(crate) waiting: Arc<Waiting>,
     /// The shard of the sender of the first ring; the others follow.
     pub(crate) first: usize,
     pub(crate) burst: usize,
@@ -303,10 +273,11 @@ impl<M: Send + 'static> AnyLaneParts for LaneParts<M> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct EgressReceiver<M, W: Wake = sharder::Handle> {
-    rings: Vec<Consumer<M>>,
+    rings: Vec<(Consumer<M>, Pace)>,
     lane: Arc<Lane>,
+    number: usize,
+    waiting: Arc<Waiting>,
     first: usize,
-    burst: usize,
     /// Bits taken from the lane whose rings are not known to be empty.
     ready: Vec<u64>,
     /// The ring that has its turn, and what is left of the turn.
@@ -320,24 +291,28 @@ const TURN: usize = 32;
 
 impl<M, W: Wake> EgressReceiver<M, W> {
     pub(crate) fn new(parts: LaneParts<M>, wake: W) -> Self {
-        Self::from_rings(parts.rings, parts.lane, parts.first, parts.burst, wake)
+        let mut receiver = Self::from_rings(parts.rings, parts.lane, parts.burst, wake);
+        receiver.number = parts.number;
+        receiver.waiting = parts.waiting;
+        receiver.first = parts.first;
+        receiver
     }
 
-    /// Makes a receiver from its rings. For models.
+    /// Makes the receiver of the one lane of an edge from its rings. For models.
     #[doc(hidden)]
-    pub fn from_rings(
-        rings: Vec<Consumer<M>>,
-        lane: Arc<Lane>,
-        first: usize,
-        burst: usize,
-        wake: W,
-    ) -> Self {
+    pub fn from_rings(rings: Vec<Consumer<M>>, lane: Arc<Lane>, burst: usize, wake: W) -> Self {
+        let waiting = Arc::new(Waiting::new(rings.len(), 1));
+        let with_pace = |ring: Consumer<M>| {
+            let pace = Pace::new(ring.capacity(), burst);
+            (ring, pace)
+        };
         Self {
             ready: vec![0; lane.words.len()],
-            rings,
+            rings: rings.into_iter().map(with_pace).collect(),
             lane,
-            first,
-            burst,
+            number: 0,
+            waiting,
+            first: 0,
             cursor: 0,
             turn: 0,
             wake,
@@ -430,15 +405,16 @@ impl<M, W: Wake> EgressReceiver<M, W> {
                 break;
             };
             let wanted = (max - total).min(TURN - self.turn);
-            let burst = self.burst;
-            let ring = &mut self.rings[slot];
+            let (ring, pace) = &mut self.rings[slot];
             let mut freed = Freed {
                 lane: &self.lane,
+                number: self.number,
+                waiting: &self.waiting,
+                first: self.first,
                 taken: 0,
-                burst,
-                shard: ShardId::from_index(self.first + slot),
                 wake: &self.wake,
                 ring,
+                pace,
             };
             let taken = freed.take(wanted, &mut each);
             drop(freed);
@@ -510,36 +486,51 @@ impl<M, W: Wake> EgressReceiver<M, W> {
 
     /// Tells whether the graph has ended and everything was taken.
     pub fn is_closed(&self) -> bool {
-        self.lane.is_ended() && self.rings.iter().all(Consumer::is_empty)
+        self.lane.is_ended() && self.rings.iter().all(|(ring, _)| ring.is_empty())
     }
 }
 
-/// Counts what was taken and wakes the sender when the taking ends, by return or
-/// by panic.
+/// Counts what was taken, returns its slots, and wakes senders that wait for
+/// them, when the taking ends, by return or by panic.
 struct Freed<'a, M, W: Wake> {
     lane: &'a Lane,
-    ring: &'a mut Consumer<M>,
+    number: usize,
+    waiting: &'a Waiting,
+    first: usize,
     taken: usize,
-    burst: usize,
-    shard: ShardId,
     wake: &'a W,
+    ring: &'a mut Consumer<M>,
+    pace: &'a mut Pace,
 }
 
 impl<M, W: Wake> Freed<'_, M, W> {
     fn take(&mut self, max: usize, each: &mut impl FnMut(M)) -> usize {
-        let taken = &mut self.taken;
-        self.ring.pop_batch(max, |message| {
-            *taken += 1;
+        while self.taken < max
+            && let Some(message) = self.ring.take()
+        {
+            self.taken += 1;
+            if self.pace.take() {
+                self.settle();
+            }
             each(message);
-        })
+        }
+        self.taken
+    }
+
+    fn settle(&mut self) {
+        self.ring.release();
+        let due = self.pace.release();
+        self.waiting.look(self.number, due, |sender| {
+            self.wake.wake(ShardId::from_index(self.first + sender));
+        });
     }
 }
 
 impl<M, W: Wake> Drop for Freed<'_, M, W> {
     fn drop(&mut self) {
         self.lane.taken.add(self.taken as u64);
-        if self.taken > 0 && may_gate(self.ring, self.taken, self.burst) {
-            self.wake.wake(self.shard);
+        if self.pace.holds() {
+            self.settle();
         }
     }
 }
@@ -547,11 +538,10 @@ impl<M, W: Wake> Drop for Freed<'_, M, W> {
 impl<M, W: Wake> Drop for EgressReceiver<M, W> {
     fn drop(&mut self) {
         // The rings close first, so that a woken sender sees it.
-        let count = self.rings.len();
         self.rings.clear();
-        for slot in 0..count {
-            self.wake.wake(ShardId::from_index(self.first + slot));
-        }
+        self.waiting.look(self.number, true, |sender| {
+            self.wake.wake(ShardId::from_index(self.first + sender));
+        });
     }
 }
 

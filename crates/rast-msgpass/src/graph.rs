@@ -80,9 +80,13 @@ pub struct EdgeInfo {
     pub to_type: &'static str,
     /// The type of the message, as written.
     pub message: &'static str,
-    /// Messages that each ring of the edge, or each door, holds at least; rings
-    /// are rounded up to a power of two.
+    /// Messages that each queue of the edge holds at least: a ring, an inbox, or
+    /// a door. Rings and inboxes are rounded up to a power of two.
     pub capacity: usize,
+    /// Whether each pair of instances has a ring of its own, as where there are
+    /// at most [`PAIRS_MAX`] pairs. Otherwise each receiver has an inbox, which
+    /// its senders share.
+    pub by_pair: bool,
     /// Messages that one invocation of the sender may `send`.
     pub burst: usize,
     /// Receivers outside; one except on edges to `egress`.
@@ -90,6 +94,10 @@ pub struct EdgeInfo {
     /// Which rule bounds it.
     pub kind: EdgeKind,
 }
+
+/// The most pairs of instances of an edge that have a ring each. An edge to
+/// egress always has rings, since its lanes are few.
+pub const PAIRS_MAX: usize = 256;
 
 impl fmt::Display for EdgeInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

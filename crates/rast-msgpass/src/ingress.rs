@@ -23,6 +23,7 @@ use core::time::Duration;
 use std::error::Error;
 use std::time::Instant;
 
+use crate::credit::replica_of;
 use crate::graph::{Edge, Graph, Ingress, Node, Replicated};
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
@@ -172,12 +173,12 @@ impl<M> Door<M> {
         self.queue.pop()
     }
 
-    /// Frees `places`, and wakes those who wait for room.
+    /// Frees `places`, and wakes as many of those who wait for room.
     pub fn release(&self, places: usize) {
         if places > 0 {
             // Release: pairs with the Acquire in is_spent; that these messages entered the graph is counted above. [IN3]
             self.count.fetch_sub(places, Ordering::Release);
-            self.room.notify_all();
+            self.room.notify_some(places);
         }
     }
 
@@ -316,14 +317,14 @@ impl<G: Graph + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
         }
     }
 
-    /// Chooses the replica for a key: equal keys get the same one.
-    /// It is the remainder of `key` by the number of replicas.
+    /// Chooses the replica for a key: equal keys get the same one, that of
+    /// [`replica_of`](crate::replica_of).
     #[must_use]
     pub fn key(&self, key: u64) -> IngressPort<'_, M>
     where
         G: Replicated<P>,
     {
-        self.port((key % self.replicas() as u64) as usize)
+        self.port(replica_of(key, self.replicas()))
     }
 
     /// Chooses the replica with this index.

@@ -3,163 +3,239 @@
 //! It knows the types of the sender and of the message, so that one dynamic
 //! call delivers a whole batch and each message is a direct call of the
 //! handler.
-//! A batch frees its slots at its end, so a slow handler sees small batches
-//! first: the scheduler doubles them from one.
+//! A message is taken out before its handler runs, and its slot returns with a
+//! quarter of the others or when the batch ends: see [`Pace`].
+//! Panics are caught once for the whole batch. What was in hand then is lost,
+//! and the batch goes on behind it.
 
 use core::marker::PhantomData;
 
 use crate::cx::{Core, Cx};
-use crate::egress::holds_enough_to_gate;
 use crate::graph::Graph;
 use crate::ingress::Door;
+use crate::load::Input;
+use crate::outlet::ROOM;
 use crate::panics::contain;
 use crate::primitive::sync::Arc;
 use crate::process::Receive;
+use crate::queue::mpsc::bounded;
 use crate::queue::spsc::Consumer;
-use crate::sharder::ShardId;
+use crate::sharder::{ShardId, WorkerCx};
+use crate::waiting::{Pace, Waiting};
 
 /// An inlet of processor `P` whose sender and message are not known.
 pub(crate) trait Inlet<G: Graph, P>: Send {
-    /// Returns how many rings there are: one per instance of the sender.
-    fn rings(&self) -> usize;
-    /// Tells whether something is in a ring.
-    fn has_any(&self, ring: usize) -> bool;
+    /// Returns how many inputs there are: one per instance of the sender, if
+    /// each has a ring.
+    fn inputs(&self) -> usize;
+    /// Returns whether something is in an input.
+    fn has_any(&self, input: usize) -> bool;
     /// Returns the outlet of the requests that this inlet has the answers to.
     fn answering(&self) -> Option<usize>;
-    /// Has up to `max` messages of a ring handled, and returns how many were
-    /// taken out.
-    fn deliver(&mut self, ring: usize, max: usize, processor: &mut P, core: &mut Core) -> usize;
-    /// Takes out all there is and gives it up.
-    fn give_up(&mut self, core: &mut Core) -> usize;
-    /// Calls `wake` with each sender that may stand gated since messages were
-    /// taken out; the caller has fenced.
-    fn freed(&mut self, wake: &mut dyn FnMut(ShardId));
-    /// Tells whether messages were taken out since the last `freed`.
-    fn took(&self) -> bool;
+    /// Has up to `max` messages of an input handled.
+    fn deliver(
+        &mut self,
+        input: usize,
+        max: usize,
+        processor: &mut P,
+        core: &mut Core,
+        cx: &mut WorkerCx<'_>,
+        load: Option<&mut Input>,
+    ) -> Delivered;
+    /// Takes out all there is and gives it up, without a worker at the end.
+    fn give_up(&mut self, core: &mut Core, cx: Option<&mut WorkerCx<'_>>) -> Delivered;
+}
+
+/// What came of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delivered {
+    /// Messages and waivers taken out.
+    pub(crate) taken: usize,
+    /// Messages that were handled, given up, or lost to a panic.
+    pub(crate) handled: usize,
 }
 
 /// Where an inlet takes its messages from.
 pub(crate) enum Source<M> {
-    Rings(Vec<Consumer<M>>),
+    Rings(Vec<Ring<M>>),
+    Inbox(bounded::Consumer<M>, Pace),
     /// `None` gives back the credit of a request that got no answer.
-    Replies(Vec<Consumer<Option<M>>>),
-    Door(Arc<Door<M>>),
+    AnswerRings(Vec<Consumer<Option<M>>>),
+    AnswerInbox(bounded::Consumer<Option<M>>, Pace),
+    Door(Arc<Door<M>>, Pace),
+}
+
+/// The receiver's end of one ring.
+pub(crate) struct Ring<M> {
+    pub(crate) ring: Consumer<M>,
+    pub(crate) pace: Pace,
 }
 
 /// The receiving half of one edge.
 pub(crate) struct In<G, F, M> {
-    edge: usize,
-    /// The index among the inlets of the processor.
-    index: usize,
     source: Source<M>,
-    /// The outlet of the answers, if this edge carries requests.
-    requests: Option<usize>,
-    /// The outlet of the requests, if this edge carries answers.
-    answering: Option<usize>,
-    /// Per ring: taken out since the last `freed`.
-    taken: Vec<usize>,
-    took: bool,
-    /// The first shard of the sender.
-    first: usize,
-    burst: usize,
-    types: PhantomData<fn(G, F)>,
+    place: Place,
+    /// What is in hand: the debt that its request made.
+    debt: usize,
+    types: PhantomData<fn(G, F, M)>,
 }
 
 /// Where an inlet stands in its graph.
 pub(crate) struct Place {
     pub(crate) edge: usize,
+    /// The index among the inlets of the processor.
     pub(crate) index: usize,
+    /// The outlet of the answers, if this edge carries requests.
     pub(crate) requests: Option<usize>,
+    /// The outlet of the requests, if this edge carries answers.
     pub(crate) answering: Option<usize>,
+    /// The senders that wait for room.
+    pub(crate) waiting: Arc<Waiting>,
+    /// The number of this receiver among those of the edge.
+    pub(crate) receiver: usize,
+    /// The first shard of the sender.
     pub(crate) first: usize,
-    pub(crate) burst: usize,
+    /// The outlet of the edge at its senders.
+    pub(crate) outlet: usize,
+}
+
+impl Place {
+    /// Wakes the senders that wait here. With `due`, none may be missed.
+    #[inline]
+    fn wake_senders(&self, due: bool, cx: Option<&mut WorkerCx<'_>>) {
+        if let Some(cx) = cx {
+            self.waiting.look(self.receiver, due, |sender| {
+                let shard = ShardId::from_index(self.first + sender);
+                cx.wake(shard, ROOM | self.outlet as u32);
+            });
+        }
+    }
+
+    /// As `wake_senders`, where one sender may wait: on this worker it needs no
+    /// fence.
+    #[inline]
+    fn wake_sender(&self, sender: usize, due: bool, cx: &mut WorkerCx<'_>) {
+        let due = due && !cx.is_local(ShardId::from_index(self.first + sender));
+        self.wake_senders(due, Some(cx));
+    }
 }
 
 impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
     pub(crate) fn new(place: Place, source: Source<M>) -> Self {
-        let rings = match &source {
-            Source::Rings(rings) => rings.len(),
-            Source::Replies(rings) => rings.len(),
-            Source::Door(_) => 1,
-        };
         Self {
-            edge: place.edge,
-            index: place.index,
             source,
-            requests: place.requests,
-            answering: place.answering,
-            taken: vec![0; rings],
-            took: false,
-            first: place.first,
-            burst: place.burst,
+            place,
+            debt: 0,
             types: PhantomData,
         }
     }
-}
 
-/// Which handler is to run: what [`handle`] needs beside the message.
-#[derive(Clone, Copy)]
-struct Call {
-    edge: usize,
-    sender: usize,
-    requests: Option<usize>,
-}
-
-/// Has one message handled, and contains its panic.
-#[inline]
-fn handle<G: Graph, F, M, P>(call: Call, message: M, processor: &mut P, core: &mut Core)
-where
-    P: Receive<G, F, M>,
-    M: Send + 'static,
-{
-    if core.retired {
-        // The processor was retired in this very batch.
-        give_up_one(call, message, core);
-        return;
-    }
-    let owed = call.requests.map(|out| {
-        core.outs[out].owe(call.sender);
-        (out, core.outs[out].owed(call.sender))
-    });
-    core.invocation += 1;
-    core.sender = call.sender;
-    let result = contain(|| processor.receive(message, &mut Cx::new(core)));
-    if let Err(payload) = result {
-        core.panicked(Some(call.edge), payload);
-        core.shared.count_undelivered(call.edge, 1);
-        if let Some((out, owed)) = owed
-            && core.outs[out].owed(call.sender) >= owed
-        {
-            // It did not get to answering: nobody else will.
-            core.outs[out].waive(call.sender);
-        }
-    }
-}
-
-/// Handles the messages that it is extended by, until one of the handlers has
-/// used more room than it was admitted for; the others stay in their ring.
-struct Batch<'a, G, F, P> {
-    call: Call,
-    processor: &'a mut P,
-    core: &'a mut Core,
-    types: PhantomData<fn(G, F)>,
-}
-
-impl<G, F, M, P> Extend<M> for Batch<'_, G, F, P>
-where
-    G: Graph,
-    M: Send + 'static,
-    P: Receive<G, F, M>,
-{
-    fn extend<I: IntoIterator<Item = M>>(&mut self, messages: I) {
-        for message in messages {
-            handle::<G, F, M, P>(self.call, message, self.processor, self.core);
-            if self.core.overdrawn {
-                break;
+    /// Takes the next message out of an input; `Some(None)` is a waiver.
+    #[inline]
+    fn take(&mut self, input: usize, core: &mut Core, cx: Option<&mut WorkerCx<'_>>) -> Taken<M> {
+        let place = &self.place;
+        match &mut self.source {
+            Source::Rings(rings) => {
+                let Ring { ring, pace } = &mut rings[input];
+                let message = ring.take()?;
+                core.sender = input;
+                if pace.take() {
+                    ring.release();
+                    let due = pace.release();
+                    match cx {
+                        Some(cx) => place.wake_sender(input, due, cx),
+                        None => place.wake_senders(due, None),
+                    }
+                }
+                Some(Some(message))
+            }
+            Source::Inbox(inbox, pace) => {
+                let (sender, message) = inbox.take()?;
+                core.sender = sender as usize;
+                if pace.take() {
+                    inbox.release();
+                    place.wake_senders(pace.release(), cx);
+                }
+                Some(Some(message))
+            }
+            Source::AnswerRings(rings) => {
+                // Its slot is free before its credit is used again.
+                let answer = rings[input].pop()?;
+                core.sender = input;
+                Some(core.answered(place.answering, input, answer))
+            }
+            Source::AnswerInbox(inbox, pace) => {
+                let (sender, answer) = inbox.take()?;
+                core.sender = sender as usize;
+                if pace.take() {
+                    inbox.release();
+                    place.wake_senders(pace.release(), cx);
+                }
+                Some(core.answered(place.answering, sender as usize, answer))
+            }
+            Source::Door(door, pace) => {
+                let message = door.pop()?;
+                core.stats().entered[place.index].add(1);
+                core.sender = 0;
+                if pace.take() {
+                    door.release(pace.give());
+                }
+                Some(Some(message))
             }
         }
     }
+
+    /// Returns the slots that are held, at the end of a batch.
+    #[inline]
+    fn settle(&mut self, input: usize, cx: Option<&mut WorkerCx<'_>>) {
+        let place = &self.place;
+        match &mut self.source {
+            Source::Rings(rings) => {
+                let Ring { ring, pace } = &mut rings[input];
+                if pace.holds() {
+                    ring.release();
+                    let due = pace.release();
+                    match cx {
+                        Some(cx) => place.wake_sender(input, due, cx),
+                        None => place.wake_senders(due, None),
+                    }
+                }
+            }
+            Source::Inbox(inbox, pace) => {
+                if pace.holds() {
+                    inbox.release();
+                    place.wake_senders(pace.release(), cx);
+                }
+            }
+            Source::AnswerInbox(inbox, pace) => {
+                if pace.holds() {
+                    inbox.release();
+                    place.wake_senders(pace.release(), cx);
+                }
+            }
+            Source::AnswerRings(_) => {}
+            Source::Door(door, pace) => {
+                if pace.holds() {
+                    door.release(pace.give());
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn give_up_one(&self, message: M, core: &mut Core) {
+        core.shared.give_up(self.place.edge, message);
+        if let Some(out) = self.place.requests {
+            let sender = core.sender;
+            core.outs[out].owe(sender);
+            let news = core.outs[out].waive(sender);
+            core.note(out, news);
+        }
+    }
 }
+
+/// A message, a waiver, or nothing.
+type Taken<M> = Option<Option<M>>;
 
 impl<G, F, M, P> Inlet<G, P> for In<G, F, M>
 where
@@ -167,157 +243,102 @@ where
     M: Send + 'static,
     P: Receive<G, F, M>,
 {
-    fn rings(&self) -> usize {
-        self.taken.len()
+    fn inputs(&self) -> usize {
+        match &self.source {
+            Source::Rings(rings) => rings.len(),
+            Source::AnswerRings(rings) => rings.len(),
+            Source::Inbox(..) | Source::AnswerInbox(..) | Source::Door(..) => 1,
+        }
     }
 
-    fn has_any(&self, ring: usize) -> bool {
+    fn has_any(&self, input: usize) -> bool {
         match &self.source {
-            Source::Rings(rings) => !rings[ring].is_empty(),
-            Source::Replies(rings) => !rings[ring].is_empty(),
-            Source::Door(door) => !door.is_empty(),
+            Source::Rings(rings) => !rings[input].ring.is_empty(),
+            Source::AnswerRings(rings) => !rings[input].is_empty(),
+            Source::Inbox(inbox, _) => !inbox.is_empty(),
+            Source::AnswerInbox(inbox, _) => !inbox.is_empty(),
+            Source::Door(door, _) => !door.is_empty(),
         }
     }
 
     fn answering(&self) -> Option<usize> {
-        self.answering
+        self.place.answering
     }
 
-    fn deliver(&mut self, ring: usize, max: usize, processor: &mut P, core: &mut Core) -> usize {
-        let call = Call {
-            edge: self.edge,
-            sender: ring,
-            requests: self.requests,
-        };
-        let mut handled = 0;
-        core.overdrawn = false;
-        let taken = match &mut self.source {
-            Source::Rings(rings) => {
-                let mut batch = Batch::<G, F, P> {
-                    call,
-                    processor,
-                    core,
-                    types: PhantomData,
-                };
-                handled = rings[ring].pop_into(&mut batch, max);
-                handled
-            }
-            Source::Replies(rings) => {
-                // One by one: the slot must be free before its credit is used again.
-                let mut taken = 0;
-                while taken < max
-                    && !core.overdrawn
-                    && let Some(answer) = rings[ring].pop()
-                {
-                    taken += 1;
-                    if let Some(out) = self.answering {
-                        core.outs[out].answered(ring);
+    fn deliver(
+        &mut self,
+        input: usize,
+        max: usize,
+        processor: &mut P,
+        core: &mut Core,
+        cx: &mut WorkerCx<'_>,
+        mut load: Option<&mut Input>,
+    ) -> Delivered {
+        let mut all = Delivered::default();
+        while all.taken < max && !core.is_paused() {
+            let batch = || {
+                while all.taken < max {
+                    let Some(message) = self.take(input, core, Some(cx)) else {
+                        return true;
+                    };
+                    all.taken += 1;
+                    if let Some(load) = &mut load {
+                        load.add_from(core.sender as u32);
                     }
-                    if let Some(message) = answer {
-                        handled += 1;
-                        handle::<G, F, M, P>(call, message, processor, core);
+                    let Some(message) = message else {
+                        continue;
+                    };
+                    all.handled += 1;
+                    if let Some(out) = self.place.requests {
+                        self.debt = core.outs[out].owe(core.sender);
+                    }
+                    core.invocation += 1;
+                    processor.receive(message, &mut Cx::new(core));
+                    if core.is_paused() {
+                        break;
                     }
                 }
-                taken
-            }
-            Source::Door(door) => {
-                while handled < max
-                    && !core.overdrawn
-                    && let Some(message) = door.pop()
-                {
-                    core.stats().entered[self.index].add(1);
-                    handled += 1;
-                    handle::<G, F, M, P>(call, message, processor, core);
-                }
-                door.release(handled);
-                handled
-            }
-        };
-        core.stats().received[self.index].add_after(handled as u64);
-        self.taken[ring] += taken;
-        self.took |= taken > 0;
-        taken
-    }
-
-    fn give_up(&mut self, core: &mut Core) -> usize {
-        let mut total = 0;
-        for ring in 0..self.taken.len() {
-            let call = Call {
-                edge: self.edge,
-                sender: ring,
-                requests: self.requests,
+                false
             };
-            let mut handled = 0;
-            let taken = match &mut self.source {
-                Source::Rings(rings) => {
-                    while let Some(message) = rings[ring].pop() {
-                        handled += 1;
-                        give_up_one(call, message, core);
+            match contain(batch) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(payload) => {
+                    core.panicked(Some(self.place.edge), payload);
+                    core.shared.count_undelivered(self.place.edge, 1);
+                    let sender = core.sender;
+                    if let Some(out) = self.place.requests
+                        && core.outs[out].owed(sender) >= self.debt
+                    {
+                        // It did not get to answering: nobody else will.
+                        let news = core.outs[out].waive(sender);
+                        core.note(out, news);
                     }
-                    handled
+                    // What the handler sent before it panicked is sent.
+                    core.note_all();
                 }
-                Source::Replies(rings) => {
-                    let mut taken = 0;
-                    while let Some(answer) = rings[ring].pop() {
-                        taken += 1;
-                        if let Some(out) = self.answering {
-                            core.outs[out].answered(ring);
-                        }
-                        if let Some(message) = answer {
-                            handled += 1;
-                            give_up_one(call, message, core);
-                        }
-                    }
-                    taken
-                }
-                Source::Door(door) => {
-                    while let Some(message) = door.pop() {
-                        core.stats().entered[self.index].add(1);
-                        handled += 1;
-                        give_up_one(call, message, core);
-                    }
-                    door.release(handled);
-                    handled
-                }
-            };
-            core.stats().received[self.index].add_after(handled as u64);
-            self.taken[ring] += taken;
-            self.took |= taken > 0;
-            total += taken;
-        }
-        total
-    }
-
-    fn freed(&mut self, wake: &mut dyn FnMut(ShardId)) {
-        if !core::mem::take(&mut self.took) {
-            return;
-        }
-        for (ring, taken) in self.taken.iter_mut().enumerate() {
-            let taken = core::mem::take(taken);
-            if taken == 0 {
-                continue;
-            }
-            let gated = match &self.source {
-                Source::Rings(rings) => holds_enough_to_gate(&rings[ring], taken, self.burst),
-                // Room for answers is a matter of credit, which its owner sees come back.
-                Source::Replies(_) | Source::Door(_) => false,
-            };
-            if gated {
-                wake(ShardId::from_index(self.first + ring));
             }
         }
+        if let Some(load) = load {
+            load.add(all.taken as u64);
+        }
+        self.settle(input, Some(cx));
+        all
     }
 
-    fn took(&self) -> bool {
-        self.took
-    }
-}
-
-#[cold]
-fn give_up_one<M: Send + 'static>(call: Call, message: M, core: &mut Core) {
-    core.shared.give_up(call.edge, message);
-    if let Some(out) = call.requests {
-        core.outs[out].owe(call.sender);
-        core.outs[out].waive(call.sender);
+    fn give_up(&mut self, core: &mut Core, mut cx: Option<&mut WorkerCx<'_>>) -> Delivered {
+        let mut all = Delivered::default();
+        let inputs = Inlet::<G, P>::inputs(self);
+        for input in 0..inputs {
+            while let Some(message) = self.take(input, core, cx.as_deref_mut()) {
+                all.taken += 1;
+                if let Some(message) = message {
+                    all.handled += 1;
+                    self.give_up_one(message, core);
+                }
+            }
+            self.settle(input, cx.as_deref_mut());
+        }
+        all
     }
 }

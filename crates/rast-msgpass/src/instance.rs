@@ -1,33 +1,38 @@
 //! One instance of a processor: a shard of the sharder, and how it is run.
 //!
 //! ```text
-//!   turn:  refill spills ─► gated? ─► ping if due ─► each inlet, each ring:
-//!                             │                        chunks of 1, 2, 4, ...
-//!                             ▼                        up to the batch
-//!                         Idle: the receiver that          │
-//!                         makes room notifies              ▼ after each chunk
-//!                                                  announce to receivers,
-//!                                                  wake senders that may be gated
+//!   on_wake ─► ready: inputs that may hold something, first come first served
+//!                │
+//!   turn:  gated? look again ─► ping if due ─► each ready input once:
+//!            │                                   chunks of 1, 2, 4, ... messages
+//!            ▼                                   │
+//!          Idle: the receiver that               ▼ after each chunk
+//!          makes room wakes the shard        publish what was sent, wake receivers
 //! ```
 //!
-//! 1. A handler is called only when each bounded edge that leaves has room for
-//!    its burst at each target.
-//! 2. Between two announcements the number of messages at most doubles, so a
-//!    message waits at most about as long as the chunk before it took, and a
-//!    long batch costs few fences.
-//! 3. The inlet and the ring after those that used the batch up come first in
-//!    the next turn: none starves.
+//! 1. A handler is called only when no bounded edge that leaves gates the
+//!    instance: each has room for its burst at each target.
+//! 2. A turn touches the inputs that got a note, and the outlets that were
+//!    written. It looks at all of them only when the shard has changed hands,
+//!    or was woken by a thread that is no worker.
+//! 3. Between two announcements the number of messages at most doubles, so a
+//!    message waits at most about as long as the chunk before it took. Where all
+//!    receivers are on this worker, nobody waits: there is one announcement, at
+//!    the end of the turn. Where handlers are slow, there is one per message.
 //! 4. Only turns that do work are timed: an idle processor that is looked at
 //!    often must not seem heavy to the balancer.
 
+use std::collections::VecDeque;
+
 use crate::cx::{Answering, Core, Cx};
-use crate::egress::{fence_after_taking, fence_before_last_look};
 use crate::graph::Graph;
-use crate::inlet::Inlet;
+use crate::inlet::{Delivered, Inlet};
+use crate::load::Load;
+use crate::outlet::ROOM;
 use crate::panics::contain;
 use crate::process::{Next, Process};
-use crate::sharder::{Progress, ShardId, WorkerCx};
-use crate::timers::{Instant, MonotonicClock, Nanos, StartFinishTimer, TimerConfig};
+use crate::sharder::{Progress, WorkerCx};
+use crate::timers::{Instant, Nanos};
 
 /// How instances are run.
 #[derive(Clone, Copy, Debug)]
@@ -36,35 +41,9 @@ pub(crate) struct Settings {
     pub(crate) batch: usize,
 }
 
-/// The figures of one instance in one window, for the balancer.
-#[derive(Debug)]
-pub(crate) struct Load {
-    timer: StartFinishTimer<MonotonicClock>,
-    /// Per ring of all inlets: messages taken out.
-    received: Vec<u64>,
-}
-
-impl Load {
-    pub(crate) fn new(rings: usize) -> Self {
-        Self {
-            timer: StartFinishTimer::new(MonotonicClock::new(), TimerConfig::new()),
-            received: vec![0; rings],
-        }
-    }
-
-    pub(crate) fn restart(&mut self) {
-        self.timer.reset();
-        self.received.fill(0);
-    }
-
-    pub(crate) fn busy(&self) -> Nanos {
-        self.timer.sum()
-    }
-
-    pub(crate) fn received(&self) -> &[u64] {
-        &self.received
-    }
-}
+/// A message that takes this long is announced at once: that costs some tens
+/// of nanoseconds.
+const SLOW: Nanos = Nanos::from_micros(5);
 
 /// An instance whose processor type is not known.
 pub(crate) trait AnyInstance: Send {
@@ -76,29 +55,91 @@ pub(crate) trait AnyInstance: Send {
     fn finish(&mut self);
 }
 
-/// An instance of processor `P`.
-pub(crate) struct Instance<G, P> {
-    processor: P,
-    ins: Vec<Box<dyn Inlet<G, P>>>,
-    core: Core,
-    settings: Settings,
-    next: Next,
-    last_ping: Option<Instant>,
-    /// Woken without a note since the last ping.
-    is_called: bool,
-    /// The inlet that comes first, and per inlet the ring that does.
-    first: usize,
-    first_rings: Vec<usize>,
-    /// Whom to wake after a chunk: kept for its memory, which holds all of them.
-    wakes: Vec<ShardId>,
+/// An input of an instance.
+#[derive(Clone, Copy, Debug)]
+struct Input {
+    inlet: u32,
+    /// Its number in the inlet.
+    at: u32,
+    /// It is in the list of those that may hold something.
+    is_ready: bool,
 }
 
-/// What a turn has found so far.
+/// The state of an inlet in the turn.
 #[derive(Clone, Copy, Debug, Default)]
-struct Found {
-    worked: bool,
-    gated: bool,
-    more: bool,
+struct Budget {
+    /// Taken in this turn.
+    taken: usize,
+    /// Handled and not counted yet.
+    uncounted: u64,
+}
+
+/// How often what was sent is announced within a turn.
+#[derive(Clone, Copy, Debug)]
+struct Rhythm {
+    /// Messages until the next announcement.
+    left: usize,
+    /// Messages of a chunk.
+    chunk: usize,
+    /// The last announcement told no other worker.
+    is_local: bool,
+    is_slow: bool,
+    /// The worker's time at an earlier turn, and the messages since.
+    since: Instant,
+    messages: u64,
+}
+
+impl Rhythm {
+    /// Begins a turn.
+    #[inline]
+    fn begin(&mut self, now: Instant) {
+        if now != self.since {
+            let spent = now.saturating_since(self.since);
+            self.is_slow = spent.as_nanos() > SLOW.as_nanos() * self.messages.max(1);
+            self.since = now;
+            self.messages = 0;
+        }
+        self.chunk = match self.is_local && !self.is_slow {
+            true => usize::MAX,
+            false => 1,
+        };
+        self.left = self.chunk;
+    }
+
+    /// Counts messages; returns whether an announcement is due.
+    #[inline]
+    fn count(&mut self, messages: usize) -> bool {
+        self.messages += messages as u64;
+        self.left = self.left.saturating_sub(messages);
+        if self.left > 0 {
+            return false;
+        }
+        if !self.is_slow {
+            self.chunk = self.chunk.saturating_mul(2);
+        }
+        self.left = self.chunk;
+        true
+    }
+}
+
+/// An instance of processor `P`.
+pub(crate) struct Instance<G, P> {
+    core: Core,
+    processor: P,
+    ins: Box<[Box<dyn Inlet<G, P>>]>,
+    inputs: Box<[Input]>,
+    /// Inputs that may hold something; it has room for all.
+    ready: VecDeque<u32>,
+    budgets: Box<[Budget]>,
+    /// The inlets of the turn; it has room for all.
+    touched: Vec<u32>,
+    rhythm: Rhythm,
+    next: Next,
+    settings: Settings,
+    /// Look at everything.
+    is_new: bool,
+    /// What asked for [`Next::Woken`] is to be pinged.
+    is_called: bool,
 }
 
 impl<G: Graph, P: Process<G>> Instance<G, P> {
@@ -108,50 +149,75 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         core: Core,
         settings: Settings,
     ) -> Self {
-        // Each receiver once, and each sender.
-        let receivers: usize = core.outs.iter().map(|out| out.targets()).sum();
-        let senders: usize = ins.iter().map(|inlet| inlet.rings()).sum();
-        Self {
-            processor,
-            first_rings: vec![0; ins.len()],
-            ins,
-            core,
-            settings,
-            next: Next::Again,
-            last_ping: None,
-            is_called: false,
-            first: 0,
-            wakes: Vec::with_capacity(receivers + senders),
-        }
-    }
-
-    /// Returns when the next ping is due; `None` while the graph drains.
-    fn ping_due(&self) -> Option<Instant> {
-        if self.core.shared.calm.is_asked() {
-            return None;
-        }
-        let Some(last) = self.last_ping else {
-            return Some(Instant::from_nanos(0));
-        };
-        match self.next {
-            Next::Again => Some(last),
-            Next::Idle => None,
-            Next::Woken(_) if self.is_called => Some(last),
-            Next::At(at) | Next::Woken(at) => Some(at),
-        }
-    }
-
-    fn has_input(&self) -> bool {
-        self.ins
+        let inputs: Box<[Input]> = ins
             .iter()
-            .any(|inlet| (0..inlet.rings()).any(|ring| inlet.has_any(ring)))
+            .enumerate()
+            .flat_map(|(inlet, ins)| (0..ins.inputs()).map(move |at| (inlet, at)))
+            .map(|(inlet, at)| Input {
+                inlet: inlet as u32,
+                at: at as u32,
+                is_ready: false,
+            })
+            .collect();
+        Self {
+            core,
+            processor,
+            ready: VecDeque::with_capacity(inputs.len()),
+            inputs,
+            budgets: vec![Budget::default(); ins.len()].into(),
+            touched: Vec::with_capacity(ins.len()),
+            ins: ins.into(),
+            rhythm: Rhythm {
+                left: 1,
+                chunk: 1,
+                is_local: false,
+                is_slow: false,
+                since: Instant::ORIGIN,
+                messages: 0,
+            },
+            next: Next::Again,
+            settings,
+            is_new: true,
+            is_called: false,
+        }
     }
 
-    fn ping(&mut self, now: Instant) {
+    #[inline]
+    fn make_ready(&mut self, input: u32) {
+        let entry = &mut self.inputs[input as usize];
+        if !entry.is_ready {
+            entry.is_ready = true;
+            self.ready.push_back(input);
+        }
+    }
+
+    /// Looks at all inputs and outlets.
+    #[cold]
+    fn look_at_all(&mut self) {
+        self.is_new = false;
+        for input in 0..self.inputs.len() as u32 {
+            let Input { inlet, at, .. } = self.inputs[input as usize];
+            if self.ins[inlet as usize].has_any(at as usize) {
+                self.make_ready(input);
+            }
+        }
+    }
+
+    /// Returns whether a ping is due; not while the graph drains.
+    #[inline]
+    fn is_ping_due(&self, now: Instant) -> bool {
+        let is_due = match self.next {
+            Next::Again => true,
+            Next::Idle | Next::Woken(_) => false,
+            Next::At(at) => at <= now,
+        };
+        is_due && !self.core.shared.calm.is_asked()
+    }
+
+    fn ping(&mut self) {
         self.core.invocation += 1;
         self.core.sender = 0;
         self.core.stats().pings.add(1);
-        self.last_ping = Some(now);
         self.is_called = false;
         let (processor, core) = (&mut self.processor, &mut self.core);
         match contain(|| processor.ping(&mut Cx::new(core))) {
@@ -159,238 +225,277 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             Err(payload) => {
                 self.next = Next::Idle;
                 self.core.panicked(None, payload);
+                self.core.note_all();
             }
         }
     }
 
-    /// Announces what was sent, and wakes senders that may stand gated.
-    /// Returns whether something was sent within the graph.
-    fn wake(&mut self, cx: &mut WorkerCx<'_>) -> bool {
-        let mut sent = false;
-        let wakes = &mut self.wakes;
-        wakes.clear();
-        for out in &mut self.core.outs {
-            let announced = contain(|| {
-                out.announce(&mut |shard| {
-                    sent = true;
-                    wakes.push(shard);
-                });
-            });
-            if let Err(payload) = announced {
-                // A waker of a lane. The other receivers are told all the same.
-                self.core.shared.record_fault("a waker", payload);
-            }
+    fn ping_and_look(&mut self, cx: &mut WorkerCx<'_>) {
+        self.ping();
+        if self.core.is_gated {
+            self.flush(cx);
+            self.core.look();
         }
-        if self.ins.iter().any(|inlet| inlet.took()) {
-            fence_after_taking();
-            for inlet in &mut self.ins {
-                inlet.freed(&mut |shard| wakes.push(shard));
-            }
-        }
-        for shard in wakes.drain(..) {
-            cx.wake(shard, 0);
-        }
-        sent
     }
 
-    /// Handles what waits at one inlet, up to the batch.
-    fn drain_inlet(
+    /// Publishes what was sent, and then counts what was handled for it.
+    #[inline]
+    fn flush(&mut self, cx: &mut WorkerCx<'_>) {
+        if !self.core.written.is_empty() {
+            self.rhythm.is_local = !self.core.flush(cx);
+        }
+        let stats = &self.core.shared.stats[self.core.shard];
+        for &inlet in &self.touched {
+            let budget = &mut self.budgets[inlet as usize];
+            if budget.uncounted > 0 {
+                stats.received[inlet as usize].add_after(budget.uncounted);
+                budget.uncounted = 0;
+            }
+        }
+    }
+
+    /// Has messages of one input handled. Returns whether it has to wait: for
+    /// room, or for the next turn.
+    fn run_input(
         &mut self,
-        at: usize,
-        base: usize,
+        input: u32,
         cx: &mut WorkerCx<'_>,
         load: &mut Option<&mut Load>,
-        found: &mut Found,
-    ) {
-        let rings = self.ins[at].rings();
-        let first = self.first_rings[at];
-        let mut left = self.settings.batch;
-        for step in 0..rings {
-            let ring = (first + step) % rings;
-            let mut chunk = 1;
-            while self.ins[at].has_any(ring) {
-                if left == 0 {
-                    found.more = true;
-                    self.first_rings[at] = (ring + 1) % rings;
-                    return;
-                }
-                let inlet = &mut self.ins[at];
-                let out = inlet.answering();
-                let allow = self
-                    .core
-                    .allow(out.map(|out| Answering { out, target: ring }));
-                if allow == 0 {
-                    found.gated = true;
-                    break;
-                }
-                let max = chunk.min(allow).min(left);
-                let taken = inlet.deliver(ring, max, &mut self.processor, &mut self.core);
-                if let Some(load) = load {
-                    load.received[base + ring] += taken as u64;
-                }
-                left -= taken;
-                // Messages that come one by one make many rounds: the chunk must not overflow.
-                chunk = chunk.saturating_mul(2);
-                found.worked = true;
-                self.wake(cx);
-                if self.core.retired || taken == 0 {
-                    return;
-                }
+    ) -> bool {
+        let Input { inlet, at, .. } = self.inputs[input as usize];
+        let (inlet, at) = (inlet as usize, at as usize);
+        loop {
+            let mut max = self.settings.batch - self.budgets[inlet].taken;
+            if max == 0 {
+                return true;
             }
-        }
-    }
-
-    fn drain_inlets(
-        &mut self,
-        cx: &mut WorkerCx<'_>,
-        load: &mut Option<&mut Load>,
-        found: &mut Found,
-    ) {
-        let count = self.ins.len();
-        for step in 0..count {
+            max = max.min(self.rhythm.left);
+            let was_gated = self.core.is_gated;
+            if was_gated {
+                let answering = self.ins[inlet].answering();
+                let answering = answering.map(|out| Answering { out, target: at });
+                if !answering.is_some_and(|answering| self.core.may_answer(answering)) {
+                    return true;
+                }
+                // One, and a new look.
+                max = 1;
+                self.core.is_gated = false;
+            }
+            let load = load.as_mut().map(|load| &mut load.inputs[input as usize]);
+            let Delivered { taken, handled } =
+                self.ins[inlet].deliver(at, max, &mut self.processor, &mut self.core, cx, load);
+            let budget = &mut self.budgets[inlet];
+            if budget.taken == 0 && taken > 0 {
+                self.touched.push(inlet as u32);
+            }
+            budget.taken += taken;
+            budget.uncounted += handled as u64;
+            if self.rhythm.count(taken) || self.core.retired {
+                self.flush(cx);
+            }
             if self.core.retired {
-                return;
+                return true;
             }
-            let at = (self.first + step) % count;
-            let base = self.ins[..at].iter().map(|inlet| inlet.rings()).sum();
-            self.drain_inlet(at, base, cx, load, found);
-        }
-        if count > 0 {
-            self.first = (self.first + 1) % count;
+            if was_gated {
+                // What gated may gate still.
+                self.core.is_gated |= self.core.outs_gate();
+            }
+            if self.core.is_gated {
+                self.core.look();
+            }
+            // Its sender wakes the instance when it has published what it claimed.
+            if taken == 0 || !self.ins[inlet].has_any(at) {
+                return false;
+            }
         }
     }
 
-    /// Pings if asked to, handles what waits, and measures it.
-    fn run(
-        &mut self,
-        pings: bool,
-        now: Instant,
-        cx: &mut WorkerCx<'_>,
-        load: &mut Option<&mut Load>,
-        found: &mut Found,
-    ) {
+    /// Gives each input that may hold something its share of the turn.
+    /// Returns whether anything was done.
+    fn run_inputs(&mut self, cx: &mut WorkerCx<'_>, load: &mut Option<&mut Load>) -> bool {
+        for _ in 0..self.ready.len() {
+            let Some(input) = self.ready.pop_front() else {
+                break;
+            };
+            if self.run_input(input, cx, load) {
+                self.ready.push_back(input);
+            } else {
+                self.inputs[input as usize].is_ready = false;
+            }
+            if self.core.retired {
+                break;
+            }
+        }
+        !self.touched.is_empty()
+    }
+
+    /// Ends a turn.
+    #[inline]
+    fn end(&mut self, cx: &mut WorkerCx<'_>) {
+        self.flush(cx);
+        while let Some(inlet) = self.touched.pop() {
+            self.budgets[inlet as usize] = Budget::default();
+        }
+    }
+
+    /// Pings if asked to, handles what waits, and measures it. Returns whether
+    /// anything was done.
+    fn run(&mut self, cx: &mut WorkerCx<'_>, mut load: Option<&mut Load>) -> bool {
         let before = load.as_ref().map(|load| load.timer.sum());
-        if let Some(load) = load {
+        if let Some(load) = &mut load {
             load.timer.start(cx.tick());
         }
-        let comes_first = pings && !matches!(self.next, Next::Woken(_));
-        if comes_first {
-            self.ping(now);
-            // What it sent to a processor of this worker wants a turn soon.
-            found.worked = self.wake(cx) || self.next == Next::Again;
+        let pings = !self.core.is_gated && self.is_ping_due(cx.now());
+        if pings {
+            self.ping_and_look(cx);
         }
-        self.drain_inlets(cx, load, found);
-        if matches!(self.next, Next::Woken(_))
-            && (found.worked || self.is_called || (pings && !comes_first))
+        let mut worked = self.run_inputs(cx, &mut load);
+        if let Next::Woken(at) = self.next
             && !self.core.retired
             && !self.core.shared.calm.is_asked()
         {
-            if self.core.allow(None) > 0 {
-                self.ping(now);
-                self.wake(cx);
-            } else {
-                // There is a ping once there is room.
-                self.is_called = true;
-                found.gated = true;
+            // While there is no room it waits.
+            self.is_called |= worked || at <= cx.now();
+            if self.is_called && !self.core.is_gated {
+                self.ping_and_look(cx);
+                worked = true;
             }
         }
+        worked |= pings;
+        self.end(cx);
         if let (Some(load), Some(before)) = (load, before) {
             load.timer.finish(cx.tick());
-            let busy = load.timer.sum().saturating_sub(before);
-            self.core.stats().busy_ns.add(busy.as_nanos());
+            if worked {
+                let busy = load.timer.sum().saturating_sub(before);
+                self.core.stats().busy_ns.add(busy.as_nanos());
+            }
         }
-        self.core.stats().turns.add(1);
-    }
-
-    /// Tells whether answers wait that may be handled though the processor has
-    /// no credit left: handling them is what brings it back.
-    fn has_answer_to_handle(&self) -> bool {
-        self.ins.iter().any(|inlet| {
-            inlet.answering().is_some_and(|out| {
-                (0..inlet.rings()).any(|target| {
-                    let answering = Some(Answering { out, target });
-                    inlet.has_any(target) && !self.core.is_gated(answering)
-                })
-            })
-        })
+        worked
     }
 
     /// Gives up what waits, and the answers it owes: it is retired and must hold
-    /// nobody up. Returns whether there was anything.
-    fn give_up(&mut self, cx: &mut WorkerCx<'_>) -> bool {
-        let mut any = false;
-        for inlet in &mut self.ins {
-            any |= inlet.give_up(&mut self.core) > 0;
+    /// nobody up.
+    #[cold]
+    fn run_retired(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
+        self.ready.clear();
+        self.inputs
+            .iter_mut()
+            .for_each(|input| input.is_ready = false);
+        self.core.look();
+        for inlet in 0..self.ins.len() {
+            let given_up = self.ins[inlet].give_up(&mut self.core, Some(cx));
+            self.budgets[inlet].uncounted += given_up.handled as u64;
+            self.touched.push(inlet as u32);
         }
-        for out in &mut self.core.outs {
-            any |= out.waive_all();
+        for out in 0..self.core.outs.len() {
+            while let Some(client) = self.core.outs[out].any_owed() {
+                let news = self.core.outs[out].waive(client);
+                self.core.note(out, news);
+            }
         }
-        self.wake(cx);
-        any
+        self.end(cx);
+        self.wait(cx)
     }
 
     /// Says when the next turn is wanted.
-    fn progress(&self, found: Found) -> Progress {
-        if found.worked || found.more || self.core.retired {
+    fn progress(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
+        if self.core.retired {
             return Progress::Again;
         }
-        if found.gated || self.core.outs.iter().any(|out| out.has_spilled()) {
-            // A receiver that makes room wakes this shard, if it sees that the shard may wait.
-            fence_before_last_look();
-            let gets_on = self.core.outs.iter().any(|out| out.can_refill())
-                || (found.gated && (!self.core.is_gated(None) || self.has_answer_to_handle()));
-            if gets_on {
-                return Progress::Again;
-            }
-            if found.gated {
-                return Progress::Idle;
-            }
+        if self.core.is_gated || self.core.keeps {
+            return self.wait(cx);
         }
-        match self.ping_due() {
-            Some(due) => Progress::At(due),
-            None => Progress::Idle,
+        if !self.ready.is_empty() {
+            return Progress::Again;
+        }
+        match self.next {
+            _ if self.core.shared.calm.is_asked() => Progress::Idle,
+            Next::Again => Progress::Again,
+            Next::Idle => Progress::Idle,
+            Next::Woken(_) if self.is_called => Progress::Again,
+            Next::At(at) | Next::Woken(at) => Progress::At(at),
+        }
+    }
+
+    /// Has the instance woken when there is room, and looks once more.
+    #[cold]
+    fn wait(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
+        self.core.wait(cx);
+        self.core.look();
+        let has_moved = !self.core.written.is_empty();
+        self.flush(cx);
+        if has_moved && (self.core.is_gated || self.core.keeps) {
+            // What lacks room now may be another target, at which nothing waits yet.
+            return Progress::Again;
+        }
+        if self.core.retired {
+            return Progress::Idle;
+        }
+        if !self.core.is_gated {
+            let pings = !self.core.shared.calm.is_asked();
+            return match self.next {
+                _ if !self.ready.is_empty() => Progress::Again,
+                Next::Again if pings => Progress::Again,
+                Next::Woken(_) if pings && self.is_called => Progress::Again,
+                Next::At(at) | Next::Woken(at) if pings => Progress::At(at),
+                _ => Progress::Idle,
+            };
+        }
+        // An answer that may be handled was handled, unless it used the turn up.
+        let may_run = self.ready.iter().any(|&input| {
+            let Input { inlet, at, .. } = self.inputs[input as usize];
+            let answering = self.ins[inlet as usize].answering();
+            answering.is_some_and(|out| {
+                let target = at as usize;
+                self.core.may_answer(Answering { out, target })
+            })
+        });
+        match may_run {
+            true => Progress::Again,
+            false => Progress::Idle,
         }
     }
 }
 
 impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
+    #[inline]
     fn on_wake(&mut self, note: Option<u32>) {
-        self.is_called |= note.is_none();
+        match note {
+            // Whoever is gated looks at its room in any case.
+            Some(note) if note & ROOM != 0 => {}
+            Some(input) => self.make_ready(input),
+            None => (self.is_new, self.is_called) = (true, true),
+        }
     }
 
-    fn turn(&mut self, cx: &mut WorkerCx<'_>, mut load: Option<&mut Load>) -> Progress {
-        for out in &mut self.core.outs {
-            out.refill();
-        }
+    fn turn(&mut self, cx: &mut WorkerCx<'_>, load: Option<&mut Load>) -> Progress {
         if self.core.retired {
-            return match self.give_up(cx) {
-                true => Progress::Again,
-                false => Progress::Idle,
-            };
+            return self.run_retired(cx);
         }
-        let now = cx.now();
-        let mut found = Found::default();
-        let pings = self.ping_due().is_some_and(|due| due <= now);
-        if pings || self.has_input() {
-            found.gated = self.core.allow(None) == 0;
-            if !found.gated || self.has_answer_to_handle() {
-                self.run(pings && !found.gated, now, cx, &mut load, &mut found);
-            }
-            if found.gated {
-                self.core.stats().gated.add(1);
-            }
+        if self.is_new {
+            self.look_at_all();
         }
-        // What was refilled above is announced too.
-        found.worked |= self.wake(cx);
+        self.rhythm.begin(cx.now());
+        if self.core.is_gated || self.core.keeps {
+            self.core.look();
+        }
+        if self.run(cx, load) {
+            self.core.stats().turns.add(1);
+        }
+        if self.core.is_gated {
+            self.core.stats().gated.add(1);
+        }
         if core::mem::take(&mut self.core.stop) {
             cx.stop();
         }
-        self.progress(found)
+        self.progress(cx)
     }
 
     fn finish(&mut self) {
-        for inlet in &mut self.ins {
-            inlet.give_up(&mut self.core);
+        for (inlet, ins) in self.ins.iter_mut().enumerate() {
+            let given_up = ins.give_up(&mut self.core, None);
+            let stats = &self.core.shared.stats[self.core.shard];
+            stats.received[inlet].add_after(given_up.handled as u64);
         }
         for out in &mut self.core.outs {
             out.abandon();

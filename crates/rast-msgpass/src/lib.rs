@@ -121,6 +121,8 @@ mod check;
 #[cfg(feature = "std")]
 mod counter;
 #[cfg(feature = "std")]
+mod credit;
+#[cfg(feature = "std")]
 mod cx;
 #[cfg(feature = "std")]
 mod egress;
@@ -135,7 +137,11 @@ mod inlet;
 #[cfg(feature = "std")]
 mod instance;
 #[cfg(feature = "std")]
+mod load;
+#[cfg(feature = "std")]
 mod macros;
+#[cfg(feature = "std")]
+mod outbox;
 #[cfg(feature = "std")]
 mod outlet;
 #[cfg(feature = "std")]
@@ -147,22 +153,28 @@ mod process;
 #[cfg(feature = "std")]
 mod report;
 #[cfg(feature = "std")]
+mod rings;
+#[cfg(feature = "std")]
 mod runtime;
 #[cfg(feature = "std")]
 mod shared;
+#[cfg(feature = "std")]
+mod waiting;
 #[cfg(feature = "std")]
 mod wiring;
 
 #[cfg(feature = "std")]
 pub use builder::{BuildError, Builder};
 #[cfg(feature = "std")]
+pub use credit::replica_of;
+#[cfg(feature = "std")]
 pub use cx::{All, Chosen, Cx, Port};
 #[cfg(feature = "std")]
 pub use egress::{EgressReceiver, RecvError, RecvTimeoutError, TryRecvError};
 #[cfg(feature = "std")]
 pub use graph::{
-    Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node, ProcessorInfo, Replicated, Single,
-    shard_of,
+    Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node, PAIRS_MAX, ProcessorInfo,
+    Replicated, Single, shard_of,
 };
 #[cfg(feature = "std")]
 pub use handle::{Handle, Stopper};
@@ -194,9 +206,10 @@ pub mod __private {
     pub use crate::calm::Calm;
     pub use crate::check::{Key, Spec, check, edge_info, find, processor_info};
     pub use crate::counter::Counter;
-    pub use crate::egress::{EgressReceiver, Lane, Wake, may_gate};
+    pub use crate::egress::{EgressReceiver, Lane, Wake};
     pub use crate::graph::{At, connecting, incoming, outgoing};
     pub use crate::ingress::Door;
     pub use crate::picture::{dot, mermaid};
+    pub use crate::waiting::{Pace, Waiting};
     pub use crate::wiring::{Given, Wiring};
 }

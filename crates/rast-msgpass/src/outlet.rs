@@ -3,269 +3,268 @@
 //! ```text
 //!   Core.outs ─► [ Out<Line> | Out<Job> | Out<Ack> | ... ]   one per edge that leaves
 //!                     │
-//!                     ├─ target 0: Producer ═ring═► instance 0 of the receiver
-//!                     ├─ target 1: Producer ═ring═► instance 1
-//!                     └─ slack: so many messages find room at any target
+//!                     ├─ way: a ring per receiver, or an outbox for their inboxes
+//!                     ├─ burst: what this invocation has sent of it
+//!                     └─ credit, or debts, where requests are answered
 //! ```
 //!
 //! Rules:
-//! 1. `slack` is a lower bound of the room of every target. Only the sender
-//!    fills the rings, so it sinks by one per message and is measured anew only
-//!    when it is short of the burst.
-//! 2. On a bounded edge `send` counts against the burst of the invocation, and
-//!    an invocation starts only with `slack >= burst`: it finds room.
-//! 3. On an unbounded edge, what finds no room waits in `spill`, in order; the
-//!    ring is refilled from it at the start of each turn of the sender.
+//! 1. On a bounded edge `send` counts against the burst of the invocation. An
+//!    invocation starts only while the outlet does not gate its sender: then
+//!    it finds room.
+//! 2. Whether it gates is known without a look at all targets: a target that
+//!    runs short of room, or of credit, is counted when that happens.
+//! 3. On an unbounded edge, what finds no room waits beside the ring, in order,
+//!    until the receiver has made room.
 //! 4. A request is sent only within the credit of its reply edge, and reserves
 //!    a slot there until the answer, or its waiver, has been taken out.
-//! 5. An answer is pushed only against a debt, so it finds the slot reserved.
-//! 6. The handling of an answer may go beyond the credit, up to what the ring of
-//!    answers holds: twice the credit. Near that only the answers of the target
+//! 5. An answer is sent only against a debt, so it finds the slot reserved.
+//! 6. The handling of an answer may go beyond the credit, up to the slots for
+//!    answers: twice the credit. Near that only the answers of the target
 //!    itself are handled, so that one request per answer always fits.
 
 use std::any::Any;
-use std::collections::VecDeque;
 
+use crate::credit::{Credit, Owed};
 use crate::egress::Lane;
 use crate::graph::{EdgeInfo, EdgeKind};
+use crate::outbox::Outbox;
+use crate::panics::contain;
 use crate::primitive::sync::Arc;
-use crate::queue::{Full, spsc::Producer};
-use crate::sharder::ShardId;
+use crate::queue::Full;
+use crate::rings::Rings;
+use crate::sharder::{ShardId, WorkerCx};
 use crate::shared::Shared;
+use crate::waiting::Waiting;
+
+/// In the note to a shard: an outlet, by its index, may have room again. Without
+/// it, the note is the number of an input that got messages.
+pub(crate) const ROOM: u32 = 1 << 31;
+
+/// What a send, or a flush, has to tell: bits.
+pub(crate) type News = u8;
+/// It is the first message since the last flush.
+pub(crate) const FIRST: News = 1;
+/// The outlet gates its sender now.
+pub(crate) const GATES: News = 2;
+/// The outlet keeps messages that found no room.
+pub(crate) const KEEPS: News = 4;
+/// It went to another thread.
+pub(crate) const REMOTE: News = 8;
 
 /// An outlet whose message type is not known.
 pub(crate) trait Outlet: Any + Send {
-    /// Returns the number of receivers.
-    fn targets(&self) -> usize;
-    /// Returns how many invocations are sure to find room for their burst.
-    fn allow(&mut self) -> usize;
-    /// As `allow`, for the handling of answers: within what the rings of answers
-    /// hold rather than within the credit, and for the spared targets not even
-    /// that.
-    fn allow_answering(&self, spare: Spare) -> usize;
+    /// Returns whether the sender may not run.
+    fn gates(&self) -> bool;
+    /// Returns whether the sender may not run for want of room, which the
+    /// handling of answers does not bring.
+    fn lacks_room(&self) -> bool;
+    /// Returns whether it keeps messages that found no room.
+    fn keeps(&self) -> bool;
     /// Tells whether a target owes so many answers that asking it once more has
     /// to wait until one has come.
-    fn is_at_limit(&self, index: usize) -> bool;
-    /// Tells whether the sender may not run, by a fresh look.
-    fn is_gated(&self) -> bool;
-    /// Moves what was spilled into the rings.
-    fn refill(&mut self);
-    /// Tells whether `refill` would move something, by a fresh look.
-    fn can_refill(&self) -> bool;
-    /// Tells whether messages may wait in a spill.
-    fn has_spilled(&self) -> bool;
-    /// Calls `wake` for each receiver that got messages since the last call,
-    /// and announces those that went out by egress.
-    fn announce(&mut self, wake: &mut dyn FnMut(ShardId));
-    /// An answer from target `index` has been taken out.
-    fn answered(&mut self, index: usize);
-    /// A request of target `index` has been taken in.
-    fn owe(&mut self, index: usize);
-    /// Returns the debt to target `index`.
-    fn owed(&self, index: usize) -> usize;
-    /// Gives back the credit of one request of target `index`.
-    fn waive(&mut self, index: usize);
-    /// Gives back the credit of all requests that were not answered; returns
-    /// whether there were any.
-    fn waive_all(&mut self) -> bool;
-    /// Gives up what was spilled, at the end.
+    fn is_at_limit(&self, target: usize) -> bool;
+    /// As `is_at_limit`, for any target except the given one.
+    fn is_other_at_limit(&self, target: Option<usize>) -> bool;
+    /// Looks again at the targets that lacked room.
+    fn look(&mut self) -> News;
+    /// Has the sender woken when the first target that lacks room has some; a
+    /// `look` must follow.
+    fn wait(&mut self, cx: &mut WorkerCx<'_>);
+    /// Publishes what was sent, counts it, and wakes the receivers.
+    fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News;
+    /// An answer from a target has been taken out.
+    fn answered(&mut self, target: usize);
+    /// A request of a target has been taken in; returns the debt.
+    fn owe(&mut self, target: usize) -> usize;
+    /// Returns the debt to a target.
+    fn owed(&self, target: usize) -> usize;
+    /// Gives back the credit of one request of a target.
+    fn waive(&mut self, target: usize) -> News;
+    /// Returns a target that an answer is owed.
+    fn any_owed(&self) -> Option<usize>;
+    /// Gives up what found no room, at the end.
     fn abandon(&mut self);
 }
 
-/// Which targets may be asked beyond what is kept for the handling of answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spare {
-    None,
-    /// This one, whose own answer is in hand.
-    One(usize),
-    All,
+/// How messages travel.
+pub(crate) enum Way<M> {
+    Rings(Rings<M>),
+    Inboxes(Outbox<M>),
+    /// `None` gives back the credit of a request that got no answer.
+    AnswerRings(Rings<Option<M>>),
+    AnswerInboxes(Outbox<Option<M>>),
 }
 
 /// Who takes messages out at the other end.
-pub(crate) enum Receiver {
-    Shard(ShardId),
-    Lane { lane: Arc<Lane>, slot: usize },
-}
-
-enum Ring<M> {
-    Plain(Producer<M>),
-    /// `None` gives back the credit of a request that got no answer.
-    Reply(Producer<Option<M>>),
-}
-
-pub(crate) struct Target<M> {
-    ring: Ring<M>,
-    receiver: Receiver,
-    spill: VecDeque<M>,
-    /// On an edge of requests: sent and not answered. On a reply edge: owed.
-    debt: usize,
-    dirty: bool,
-}
-
-impl<M> Target<M> {
-    pub(crate) fn plain(ring: Producer<M>, receiver: Receiver) -> Self {
-        Self::new(Ring::Plain(ring), receiver)
-    }
-
-    pub(crate) fn reply(ring: Producer<Option<M>>, receiver: Receiver) -> Self {
-        Self::new(Ring::Reply(ring), receiver)
-    }
-
-    fn new(ring: Ring<M>, receiver: Receiver) -> Self {
-        Self {
-            ring,
-            receiver,
-            spill: VecDeque::new(),
-            debt: 0,
-            dirty: false,
-        }
-    }
-
-    /// Room in the ring itself, by a fresh look.
-    fn room(&self) -> usize {
-        match &self.ring {
-            Ring::Plain(ring) => match self.receiver {
-                // The receiver outside has gone: what is sent is given up, and gates nobody.
-                Receiver::Lane { .. } if ring.is_closed() => usize::MAX,
-                _ => ring.room(),
-            },
-            Ring::Reply(ring) => ring.room(),
-        }
-    }
+pub(crate) enum Receivers {
+    /// The shards from `first` on; `note` names their input.
+    Shards { first: usize, note: u32 },
+    /// The lanes; `slot` is the sender's ring there.
+    Lanes { lanes: Vec<Arc<Lane>>, slot: usize },
 }
 
 /// The sending half of one edge.
 pub(crate) struct Out<M> {
+    way: Way<M>,
+    is_bounded: bool,
+    /// It was reported as written since the last flush.
+    is_noted: bool,
+    burst: usize,
+    invocation: u64,
+    used: usize,
+    /// Sent and not counted yet.
+    uncounted: u64,
+    /// On an edge of requests.
+    credit: Option<Credit>,
+    /// On an edge of answers.
+    owed: Option<Owed>,
     info: &'static EdgeInfo,
     edge: usize,
     /// The index among the outlets of the processor.
     index: usize,
     shard: usize,
     shared: Arc<Shared>,
-    targets: Vec<Target<M>>,
-    /// The most unanswered requests per target, if answers are expected.
-    credit: Option<usize>,
-    slack: usize,
-    invocation: u64,
-    used: usize,
+    receivers: Receivers,
+    waiting: Arc<Waiting>,
+    /// The number of this sender among those of the edge.
+    sender: usize,
+    /// The target at which it entered the list last.
+    waits_at: usize,
     cursor: usize,
-    dirty: bool,
-    /// Something may be in a spill.
-    spilled: bool,
+}
+
+/// What an outlet is made of, beside its queues.
+pub(crate) struct Parts {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) edge: usize,
+    pub(crate) index: usize,
+    pub(crate) shard: usize,
+    pub(crate) sender: usize,
+    pub(crate) receivers: Receivers,
+    pub(crate) waiting: Arc<Waiting>,
+    pub(crate) credit: Option<Credit>,
+    pub(crate) owed: Option<Owed>,
 }
 
 impl<M: Send + 'static> Out<M> {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        edge: usize,
-        index: usize,
-        shard: usize,
-        targets: Vec<Target<M>>,
-        credit: Option<usize>,
-    ) -> Self {
+    pub(crate) fn new(parts: Parts, way: Way<M>) -> Self {
+        let info = &parts.shared.edges[parts.edge];
         Self {
-            info: &shared.edges[edge],
-            edge,
-            index,
-            shard,
-            shared,
-            targets,
-            credit,
-            slack: 0,
+            way,
+            is_bounded: matches!(info.kind, EdgeKind::Bounded),
+            is_noted: false,
+            burst: info.burst,
             invocation: 0,
             used: 0,
+            uncounted: 0,
+            credit: parts.credit,
+            owed: parts.owed,
+            info,
+            edge: parts.edge,
+            index: parts.index,
+            shard: parts.shard,
+            shared: parts.shared,
+            receivers: parts.receivers,
+            waiting: parts.waiting,
+            sender: parts.sender,
+            waits_at: 0,
             cursor: 0,
-            dirty: false,
-            spilled: false,
+        }
+    }
+
+    fn targets(&self) -> usize {
+        match &self.way {
+            Way::Rings(rings) => rings.targets(),
+            Way::Inboxes(outbox) => outbox.targets(),
+            Way::AnswerRings(rings) => rings.targets(),
+            Way::AnswerInboxes(outbox) => outbox.targets(),
         }
     }
 
     /// Picks the next target in turn, preferring one with room.
     pub(crate) fn any(&mut self) -> usize {
-        let count = self.targets.len();
+        let count = self.targets();
         let start = self.cursor;
+        let has_room = |index: usize| match &self.way {
+            Way::Rings(rings) => rings.has_room(index),
+            Way::Inboxes(outbox) => outbox.room(index) > 0,
+            Way::AnswerRings(_) | Way::AnswerInboxes(_) => true,
+        };
+        let turn = |step| match start + step {
+            index if index < count => index,
+            index => index - count,
+        };
         let found = (0..count)
-            .map(|step| (start + step) % count)
-            .find(|&index| self.targets[index].spill.is_empty() && self.targets[index].room() > 0)
+            .map(turn)
+            .find(|&index| has_room(index))
             .unwrap_or(start);
-        self.cursor = (found + 1) % count;
+        self.cursor = if found + 1 == count { 0 } else { found + 1 };
         found
     }
 
     /// Returns how many messages `try_send` would take for a target now.
     pub(crate) fn room(&self, index: usize, invocation: u64) -> usize {
-        let target = &self.targets[index];
         match self.info.kind {
             EdgeKind::Unbounded => usize::MAX,
-            EdgeKind::Reply { .. } => target.debt,
-            EdgeKind::Bounded => self.room_in_credit(target).max(self.unused(invocation)),
+            EdgeKind::Reply { .. } => self.owed(index),
+            EdgeKind::Bounded => self.queue_room(index).max(self.unused(invocation)),
         }
     }
 
-    fn room_in_credit(&self, target: &Target<M>) -> usize {
-        match self.credit {
-            Some(credit) => target.room().min(credit.saturating_sub(target.debt)),
-            None => target.room(),
+    /// The room and credit of a target, by a fresh look.
+    fn queue_room(&self, index: usize) -> usize {
+        let room = match &self.way {
+            Way::Rings(rings) => rings.room(index),
+            Way::Inboxes(outbox) => outbox.room(index),
+            Way::AnswerRings(_) | Way::AnswerInboxes(_) => 0,
+        };
+        match &self.credit {
+            Some(credit) => room.min(credit.left(index)),
+            None => room,
         }
     }
 
     fn unused(&self, invocation: u64) -> usize {
         if self.invocation == invocation {
-            self.info.burst.saturating_sub(self.used)
+            self.burst.saturating_sub(self.used)
         } else {
-            self.info.burst
+            self.burst
         }
     }
 
-    /// Tells whether the invocation went past its burst.
-    pub(crate) fn is_overdrawn(&self) -> bool {
-        matches!(self.info.kind, EdgeKind::Bounded) && self.used > self.info.burst
-    }
-
     /// Counts one message against the burst; returns false when that is used up.
+    #[inline]
     fn count_burst(&mut self, invocation: u64) -> bool {
         if self.invocation != invocation {
             self.invocation = invocation;
             self.used = 0;
         }
         self.used += 1;
-        self.used <= self.info.burst
-    }
-
-    /// The most answers that a target may owe before only its own answers are
-    /// handled. What is left up to [`answers_held`] is for those.
-    fn limit(&self) -> usize {
-        let Some(credit) = self.credit else {
-            return usize::MAX;
-        };
-        let held = answers_held(credit);
-        let kept = self.targets.len().saturating_mul(self.info.burst);
-        match held.saturating_sub(kept) {
-            limit if limit >= credit + self.info.burst => limit,
-            _ => held,
-        }
+        self.used <= self.burst
     }
 
     #[inline]
-    pub(crate) fn send(&mut self, index: usize, message: M, invocation: u64) {
-        if matches!(self.info.kind, EdgeKind::Bounded) && !self.count_burst(invocation) {
+    pub(crate) fn send(&mut self, index: usize, message: M, invocation: u64) -> News {
+        if self.is_bounded && !self.count_burst(invocation) {
             self.burst_fault();
         }
-        self.put(index, message);
+        self.put(index, message)
     }
 
-    pub(crate) fn send_all(&mut self, message: M, invocation: u64)
+    pub(crate) fn send_all(&mut self, message: M, invocation: u64) -> News
     where
         M: Clone,
     {
-        if matches!(self.info.kind, EdgeKind::Bounded) && !self.count_burst(invocation) {
+        if self.is_bounded && !self.count_burst(invocation) {
             self.burst_fault();
         }
-        let last = self.targets.len() - 1;
+        let last = self.targets() - 1;
+        let mut news = 0;
         for index in 0..last {
-            self.put(index, message.clone());
+            news |= self.put(index, message.clone());
         }
-        self.put(last, message);
+        news | self.put(last, message)
     }
 
     pub(crate) fn try_send(
@@ -273,67 +272,115 @@ impl<M: Send + 'static> Out<M> {
         index: usize,
         message: M,
         invocation: u64,
-    ) -> Result<(), Full<M>> {
-        if self.room(index, invocation) == 0 {
-            return Err(Full(message));
+    ) -> Result<News, Full<M>> {
+        assert!(index < self.targets(), "there is no such replica or lane");
+        if !self.is_bounded {
+            return match self.room(index, invocation) {
+                0 => Err(Full(message)),
+                _ => Ok(self.put(index, message)),
+            };
         }
-        if matches!(self.info.kind, EdgeKind::Bounded) {
-            self.count_burst(invocation);
+        if self.unused(invocation) == 0 {
+            if self.queue_room(index) == 0 {
+                return Err(Full(message));
+            }
+            if let Way::Inboxes(outbox) = &mut self.way {
+                // Others may take the room meanwhile.
+                self.shared.stats[self.shard].sent[self.index].add(1);
+                if let Err(message) = outbox.try_put(index, message) {
+                    self.shared.stats[self.shard].sent[self.index].add(u64::MAX);
+                    return Err(Full(message));
+                }
+                self.count_burst(invocation);
+                self.spend(index);
+                return Ok(self.news());
+            }
         }
-        self.put(index, message);
-        Ok(())
+        self.count_burst(invocation);
+        Ok(self.put(index, message))
     }
 
     #[inline]
-    fn put(&mut self, index: usize, message: M) {
-        let sent = &self.shared.stats[self.shard].sent[self.index];
-        let target = &mut self.targets[index];
-        match &mut target.ring {
-            Ring::Plain(ring) => {
-                if matches!(target.receiver, Receiver::Lane { .. }) && ring.is_closed() {
-                    sent.add(1);
-                    self.shared.give_up(self.edge, message);
-                    return;
-                }
-                if matches!(self.info.kind, EdgeKind::Unbounded) {
-                    sent.add(1);
-                    if !target.spill.is_empty() {
-                        target.spill.push_back(message);
-                        self.spilled = true;
-                        return;
-                    }
-                    if let Err(Full(message)) = ring.push(message) {
-                        target.spill.push_back(message);
-                        self.spilled = true;
-                        return;
-                    }
-                } else {
-                    if let Some(credit) = self.credit {
-                        if target.debt >= answers_held(credit) {
-                            self.amplification_fault();
-                        }
-                        target.debt += 1;
-                    }
-                    self.slack = self.slack.saturating_sub(1);
-                    sent.add(1);
-                    if ring.push(message).is_err() {
-                        unreachable!("an invocation finds room for its burst");
-                    }
-                }
+    fn spend(&mut self, index: usize) {
+        if let Some(credit) = &mut self.credit
+            && !credit.spend(index)
+        {
+            self.amplification_fault();
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, index: usize, message: M) -> News {
+        self.spend(index);
+        if let Way::Rings(rings) = &mut self.way {
+            self.uncounted += 1;
+            if let Err(message) = rings.put(index, message) {
+                return self.lose(message);
             }
-            Ring::Reply(ring) => {
-                if target.debt == 0 {
-                    self.debt_fault();
-                }
-                target.debt -= 1;
-                sent.add(1);
-                if ring.push(Some(message)).is_err() {
-                    unreachable!("an answer finds the slot that its request reserved");
-                }
+            return self.news();
+        }
+        self.put_otherwise(index, message)
+    }
+
+    fn put_otherwise(&mut self, index: usize, message: M) -> News {
+        if let Some(owed) = &mut self.owed
+            && !owed.pay(index)
+        {
+            self.debt_fault();
+        }
+        // An outbox may publish at once, so it is counted before.
+        self.shared.stats[self.shard].sent[self.index].add(1);
+        match &mut self.way {
+            Way::Rings(_) => unreachable!("rings are written above"),
+            Way::Inboxes(outbox) => outbox.put(index, message),
+            Way::AnswerInboxes(outbox) => outbox.put(index, Some(message)),
+            Way::AnswerRings(rings) => {
+                let kept = rings.put(index, Some(message));
+                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
             }
         }
-        target.dirty = true;
-        self.dirty = true;
+        self.news()
+    }
+
+    #[inline]
+    fn news(&mut self) -> News {
+        let first = if self.is_noted { 0 } else { FIRST };
+        self.is_noted = true;
+        first | self.state()
+    }
+
+    #[inline]
+    fn state(&self) -> News {
+        let lacks = match &self.way {
+            Way::Rings(rings) => rings.is_low(),
+            Way::Inboxes(outbox) => outbox.is_stuck(),
+            Way::AnswerRings(rings) => rings.is_low(),
+            Way::AnswerInboxes(outbox) => outbox.is_stuck(),
+        };
+        match (lacks, self.is_bounded) {
+            (true, true) => GATES,
+            (true, false) => KEEPS,
+            (false, _) => match &self.credit {
+                Some(credit) if credit.is_low() => GATES,
+                _ => 0,
+            },
+        }
+    }
+
+    /// The receiver outside has gone.
+    #[cold]
+    fn lose(&mut self, message: M) -> News {
+        self.shared.give_up(self.edge, message);
+        self.news()
+    }
+
+    fn first_lacking(&self) -> Option<usize> {
+        match &self.way {
+            Way::Rings(rings) => rings.first_low(),
+            Way::Inboxes(outbox) => outbox.first_stuck(),
+            Way::AnswerRings(rings) => rings.first_low(),
+            Way::AnswerInboxes(outbox) => outbox.first_stuck(),
+        }
     }
 
     #[cold]
@@ -367,164 +414,161 @@ impl<M: Send + 'static> Out<M> {
     }
 }
 
-/// The slots of a ring of answers: as many again as there are credits, so that
-/// the handling of an answer may ask again before others come back.
-pub(crate) const fn answers_held(credit: usize) -> usize {
-    credit.saturating_mul(2)
-}
-
 impl<M: Send + 'static> Outlet for Out<M> {
-    fn targets(&self) -> usize {
-        self.targets.len()
+    fn gates(&self) -> bool {
+        self.state() & GATES != 0
     }
 
-    fn allow(&mut self) -> usize {
-        if !matches!(self.info.kind, EdgeKind::Bounded) {
-            return usize::MAX;
-        }
-        let burst = self.info.burst;
-        if self.slack < burst {
-            let room = |target| self.room_in_credit(target);
-            self.slack = self.targets.iter().map(room).min().unwrap_or(usize::MAX);
-        }
-        self.slack / burst
+    fn lacks_room(&self) -> bool {
+        self.is_bounded && self.first_lacking().is_some()
     }
 
-    fn allow_answering(&self, spare: Spare) -> usize {
-        if !matches!(self.info.kind, EdgeKind::Bounded) {
-            return usize::MAX;
+    fn keeps(&self) -> bool {
+        self.state() & KEEPS != 0
+    }
+
+    fn is_at_limit(&self, target: usize) -> bool {
+        let credit = self.credit.as_ref();
+        credit.is_some_and(|credit| credit.is_at_limit(target))
+    }
+
+    fn is_other_at_limit(&self, target: Option<usize>) -> bool {
+        let credit = self.credit.as_ref();
+        credit.is_some_and(|credit| credit.is_other_at_limit(target))
+    }
+
+    fn look(&mut self) -> News {
+        let (shared, edge) = (&self.shared, self.edge);
+        match &mut self.way {
+            Way::Rings(rings) => rings.look(|message| shared.give_up(edge, message)),
+            Way::Inboxes(outbox) => outbox.look(),
+            Way::AnswerRings(rings) => rings.look(drop),
+            Way::AnswerInboxes(outbox) => outbox.look(),
         }
-        let limit = self.limit();
-        let room = |(index, target): (usize, &Target<M>)| {
-            if spare == Spare::All || spare == Spare::One(index) {
-                target.room()
-            } else {
-                target.room().min(limit.saturating_sub(target.debt))
-            }
+        // What was moved is to be published.
+        self.news()
+    }
+
+    fn wait(&mut self, cx: &mut WorkerCx<'_>) {
+        let Some(target) = self.first_lacking() else {
+            return;
         };
-        let least = self.targets.iter().enumerate().map(room).min();
-        least.unwrap_or(usize::MAX) / self.info.burst
-    }
-
-    fn is_at_limit(&self, index: usize) -> bool {
-        self.limit().saturating_sub(self.targets[index].debt) < self.info.burst
-    }
-
-    fn is_gated(&self) -> bool {
-        matches!(self.info.kind, EdgeKind::Bounded)
-            && self.slack < self.info.burst
-            && self
-                .targets
-                .iter()
-                .any(|target| self.room_in_credit(target) < self.info.burst)
-    }
-
-    fn refill(&mut self) {
-        if !core::mem::take(&mut self.spilled) {
-            return;
+        if self.waiting.is_waiting(self.sender) && self.waits_at != target {
+            // A list is left only whole: the others in it look again, and enter again.
+            let first = self.shard - self.sender;
+            let note = ROOM | self.index as u32;
+            let own = self.sender;
+            self.waiting.look(self.waits_at, false, |sender| {
+                if sender != own {
+                    cx.wake(ShardId::from_index(first + sender), note);
+                }
+            });
         }
-        for target in &mut self.targets {
-            let Ring::Plain(ring) = &mut target.ring else {
-                continue;
-            };
-            if matches!(target.receiver, Receiver::Lane { .. }) && ring.is_closed() {
-                for message in target.spill.drain(..) {
-                    self.shared.give_up(self.edge, message);
+        self.waiting.enter(self.sender, target);
+        self.waits_at = target;
+    }
+
+    fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News {
+        self.is_noted = false;
+        if self.uncounted > 0 {
+            // Before it can be received.
+            self.shared.stats[self.shard].sent[self.index].add(self.uncounted);
+            self.uncounted = 0;
+        }
+        let mut news = 0;
+        match &self.receivers {
+            Receivers::Shards { first, note } => {
+                let wake = |target: usize| {
+                    let shard = ShardId::from_index(first + target);
+                    if !cx.is_local(shard) {
+                        news = REMOTE;
+                    }
+                    cx.wake(shard, *note);
+                };
+                match &mut self.way {
+                    Way::Rings(rings) => rings.flush(wake),
+                    Way::Inboxes(outbox) => outbox.flush(wake),
+                    Way::AnswerRings(rings) => rings.flush(wake),
+                    Way::AnswerInboxes(outbox) => outbox.flush(wake),
                 }
             }
-            while let Some(message) = target.spill.pop_front() {
-                if let Err(Full(message)) = ring.push(message) {
-                    target.spill.push_front(message);
-                    self.spilled = true;
-                    break;
-                }
-                target.dirty = true;
-                self.dirty = true;
-            }
-        }
-    }
-
-    fn can_refill(&self) -> bool {
-        let ready = |target: &Target<M>| !target.spill.is_empty() && target.room() > 0;
-        self.spilled && self.targets.iter().any(ready)
-    }
-
-    fn has_spilled(&self) -> bool {
-        self.spilled
-    }
-
-    fn announce(&mut self, wake: &mut dyn FnMut(ShardId)) {
-        if !core::mem::take(&mut self.dirty) {
-            return;
-        }
-        for target in &mut self.targets {
-            if core::mem::take(&mut target.dirty) {
-                match &target.receiver {
-                    Receiver::Shard(shard) => wake(*shard),
-                    Receiver::Lane { lane, slot } => lane.announce(*slot),
+            Receivers::Lanes { lanes, slot } => {
+                news = REMOTE;
+                if let Way::Rings(rings) = &mut self.way {
+                    rings.note_closed();
+                    let shared = &self.shared;
+                    rings.flush(|lane| {
+                        if let Err(payload) = contain(|| lanes[lane].announce(*slot)) {
+                            // A waker of a lane. The other receivers are told all the same.
+                            shared.record_fault("a waker", payload);
+                        }
+                    });
                 }
             }
         }
+        news | self.state()
     }
 
-    fn answered(&mut self, index: usize) {
-        let debt = &mut self.targets[index].debt;
-        assert!(*debt > 0, "an answer belongs to a request that was sent");
-        *debt -= 1;
+    fn answered(&mut self, target: usize) {
+        if let Some(credit) = &mut self.credit {
+            credit.give_back(target);
+        }
     }
 
-    fn owe(&mut self, index: usize) {
-        self.targets[index].debt += 1;
+    fn owe(&mut self, target: usize) -> usize {
+        self.owed.as_mut().map_or(0, |owed| owed.owe(target))
     }
 
-    fn owed(&self, index: usize) -> usize {
-        self.targets[index].debt
+    fn owed(&self, target: usize) -> usize {
+        self.owed.as_ref().map_or(0, |owed| owed.get(target))
     }
 
-    fn waive(&mut self, index: usize) {
-        let target = &mut self.targets[index];
-        let Ring::Reply(ring) = &mut target.ring else {
+    fn waive(&mut self, target: usize) -> News {
+        let Some(owed) = &mut self.owed else {
             panic!(
                 "graph `{}`, edge {}: only an edge declared with `reply` has requests to waive",
                 self.shared.graph, self.info
             );
         };
-        if target.debt == 0 {
+        if !owed.pay(target) {
             self.debt_fault();
         }
-        target.debt -= 1;
-        if ring.push(None).is_err() {
-            unreachable!("a waiver finds the slot that its request reserved");
+        match &mut self.way {
+            Way::AnswerRings(rings) => {
+                let kept = rings.put(target, None);
+                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
+            }
+            Way::AnswerInboxes(outbox) => outbox.put(target, None),
+            Way::Rings(_) | Way::Inboxes(_) => unreachable!("answers have a way of their own"),
         }
-        target.dirty = true;
-        self.dirty = true;
+        self.news()
     }
 
-    fn waive_all(&mut self) -> bool {
-        if !matches!(self.info.kind, EdgeKind::Reply { .. }) {
-            return false;
-        }
-        let mut any = false;
-        for index in 0..self.targets.len() {
-            while self.targets[index].debt > 0 {
-                self.waive(index);
-                any = true;
-            }
-        }
-        any
+    fn any_owed(&self) -> Option<usize> {
+        self.owed.as_ref()?.any()
     }
 
     fn abandon(&mut self) {
-        for target in &mut self.targets {
-            for message in target.spill.drain(..) {
-                self.shared.give_up(self.edge, message);
+        let (shared, edge) = (&self.shared, self.edge);
+        if self.uncounted > 0 {
+            shared.stats[self.shard].sent[self.index].add(self.uncounted);
+            self.uncounted = 0;
+        }
+        let lost = |message| shared.give_up(edge, message);
+        match &mut self.way {
+            Way::Rings(rings) => {
+                // What its receiver left there is dropped with the ring.
+                let left = rings.abandon(lost);
+                if matches!(self.receivers, Receivers::Lanes { .. }) {
+                    shared.count_undelivered(edge, left as u64);
+                }
             }
-            // What its receiver left there is dropped with the ring.
-            if let (Ring::Plain(ring), Receiver::Lane { .. }) = (&target.ring, &target.receiver)
-                && ring.is_closed()
-            {
-                let left = ring.capacity() - ring.room();
-                self.shared.count_undelivered(self.edge, left as u64);
+            Way::Inboxes(outbox) => outbox.abandon(lost),
+            Way::AnswerRings(rings) => {
+                rings.abandon(|answer| answer.into_iter().for_each(lost));
+            }
+            Way::AnswerInboxes(outbox) => {
+                outbox.abandon(|answer| answer.into_iter().for_each(lost));
             }
         }
     }

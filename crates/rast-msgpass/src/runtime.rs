@@ -1,6 +1,7 @@
 //! The graph as a controller of the sharder: one shard per instance.
 
-use crate::instance::{AnyInstance, Load};
+use crate::instance::AnyInstance;
+use crate::load::{Load, Route};
 use crate::primitive::sync::Arc;
 use crate::sharder::{
     Controller, LoadReport, PanicPayload, PanicPolicy, Progress, ShardId, WorkerCx,
@@ -10,8 +11,8 @@ use crate::shared::Shared;
 /// Runs the instances of a graph for the sharder.
 pub(crate) struct Runtime {
     pub(crate) shared: Arc<Shared>,
-    /// Per shard, per ring of all its inlets: the shard that sends.
-    pub(crate) routes: Vec<Vec<Option<ShardId>>>,
+    /// Per shard, per input: who sends.
+    pub(crate) routes: Vec<Vec<Route>>,
 }
 
 impl Controller for Runtime {
@@ -29,7 +30,7 @@ impl Controller for Runtime {
     }
 
     fn new_load(&self, shard: ShardId) -> Load {
-        Load::new(self.routes[shard.index()].len())
+        Load::new(&self.routes[shard.index()])
     }
 
     fn restart_load(&self, _: ShardId, load: &mut Load) {
@@ -38,11 +39,7 @@ impl Controller for Runtime {
 
     fn report(&self, shard: ShardId, load: &Load, out: &mut LoadReport<'_>) {
         out.busy(load.busy());
-        for (from, &messages) in self.routes[shard.index()].iter().zip(load.received()) {
-            if let Some(from) = from {
-                out.received(*from, messages);
-            }
-        }
+        load.report(&self.routes[shard.index()], out);
     }
 
     fn on_wake(&self, _: ShardId, instance: &mut Self::Shard, note: Option<u32>) {

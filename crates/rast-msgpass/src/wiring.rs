@@ -1,29 +1,37 @@
 //! Making the rings, doors and lanes of a graph.
 //!
 //! `graph!` calls [`Wiring::edge`] once per edge, in order, with its types.
-//! For an edge from `n` to `m` instances it makes `n * m` rings, and lays each
-//! half with the instance that will own it:
+//! For an edge from `n` to `m` instances it makes `n * m` rings if these are few,
+//! and lays each half with the instance that will own it; otherwise one inbox
+//! per receiver, which all senders share:
 //!
 //! ```text
 //!              instance 0 of To      instance 1 of To
 //!   From 0     ring 0→0              ring 0→1            outs[0] = one target per To
 //!   From 1     ring 1→0              ring 1→1            ins[0]  = one ring per From
+//!
+//!   From 0..n  inbox 0               inbox 1             outs[0] = one outbox
 //! ```
 
 use std::any::Any;
 
+use crate::credit::{Credit, Owed, answers_held};
 use crate::cx::Core;
 use crate::egress::{AnyLaneParts, Lane, LaneParts};
-use crate::graph::{Edge, EdgeKind, End, Graph};
+use crate::graph::{Edge, EdgeInfo, EdgeKind, End, Graph};
 use crate::ingress::{AnyDoor, Door, Doors};
-use crate::inlet::{In, Inlet, Place, Source};
+use crate::inlet::{In, Inlet, Place, Ring, Source};
 use crate::instance::{AnyInstance, Instance, Settings};
-use crate::outlet::{Out, Outlet, Receiver, Target, answers_held};
+use crate::load::Route;
+use crate::outbox::Outbox;
+use crate::outlet::{self, Out, Outlet, Receivers, Way};
 use crate::primitive::sync::Arc;
 use crate::process::{Process, Receive};
-use crate::queue::spsc;
+use crate::queue::{mpsc::bounded, spsc};
+use crate::rings::Rings;
 use crate::sharder::ShardId;
 use crate::shared::Shared;
+use crate::waiting::{Pace, Waiting};
 
 /// What is made for one instance before its processor joins it.
 #[derive(Default)]
@@ -31,8 +39,8 @@ pub(crate) struct Parts {
     pub(crate) outs: Vec<Box<dyn Outlet>>,
     /// Each holds a `Box<dyn Inlet<G, P>>` of the instance's own types.
     pub(crate) ins: Vec<Box<dyn Any + Send>>,
-    /// Per ring of all inlets: the shard that sends into it.
-    pub(crate) routes: Vec<Option<ShardId>>,
+    /// Per input: who sends into it.
+    pub(crate) routes: Vec<Route>,
 }
 
 /// Per edge to egress, per lane: its `LaneParts<M>`, until it is handed out.
@@ -114,68 +122,175 @@ impl Wiring {
     {
         let info = &self.shared.edges[id];
         let (senders, receivers) = (self.shared.shards_of(from), self.shared.shards_of(to));
-        let answers = answering_edge(&self.shared, id);
-        let place = |index| Place {
-            edge: id,
-            index,
-            requests: answers.map(|edge| before(&self.shared, edge)),
-            answering: match info.kind {
-                EdgeKind::Reply { request } => Some(before(&self.shared, request)),
-                EdgeKind::Bounded | EdgeKind::Unbounded => None,
-            },
-            first: senders.start,
-            burst: info.burst,
+        let is_answer = matches!(info.kind, EdgeKind::Reply { .. });
+        let (ways, sources) = match (is_answer, info.by_pair) {
+            (false, true) => {
+                let make = |rings, burst| Way::Rings(Rings::new(rings, burst));
+                let (ways, rings) = by_pair(senders.len(), receivers.len(), info.capacity);
+                let burst = match info.kind {
+                    EdgeKind::Bounded => info.burst,
+                    EdgeKind::Unbounded | EdgeKind::Reply { .. } => 0,
+                };
+                let ring = |ring: spsc::Consumer<M>| Ring {
+                    pace: Pace::new(ring.capacity(), burst.max(1)),
+                    ring,
+                };
+                let source = |rings: Vec<_>| Source::Rings(rings.into_iter().map(ring).collect());
+                (
+                    ways.into_iter().map(|rings| make(rings, burst)).collect(),
+                    rings.into_iter().map(source).collect(),
+                )
+            }
+            (false, false) => {
+                let (outboxes, inboxes) =
+                    by_receiver(senders.len(), receivers.len(), info.capacity);
+                (
+                    outboxes.into_iter().map(Way::Inboxes).collect(),
+                    inboxes
+                        .into_iter()
+                        .map(|(inbox, pace)| Source::Inbox(inbox, pace))
+                        .collect(),
+                )
+            }
+            (true, true) => {
+                let capacity = answers_held(info.capacity);
+                let (ways, rings) = by_pair(senders.len(), receivers.len(), capacity);
+                let way = |rings| Way::AnswerRings(Rings::new(rings, 0));
+                (
+                    ways.into_iter().map(way).collect(),
+                    rings
+                        .into_iter()
+                        .map(Source::AnswerRings)
+                        .collect::<Vec<_>>(),
+                )
+            }
+            (true, false) => {
+                let capacity = answers_held(info.capacity);
+                let (outboxes, inboxes) = by_receiver(senders.len(), receivers.len(), capacity);
+                (
+                    outboxes
+                        .into_iter()
+                        .map(Way::AnswerInboxes)
+                        .collect::<Vec<_>>(),
+                    inboxes
+                        .into_iter()
+                        .map(|(inbox, pace)| Source::AnswerInbox(inbox, pace))
+                        .collect(),
+                )
+            }
         };
-        let mut targets: Vec<Vec<Target<M>>> = senders.clone().map(|_| Vec::new()).collect();
-        for shard in receivers {
-            let receiver = || Receiver::Shard(ShardId::from_index(shard));
-            let source = if matches!(info.kind, EdgeKind::Reply { .. }) {
-                let mut rings = Vec::new();
-                for targets in &mut targets {
-                    let (producer, consumer) = spsc::ring(answers_held(info.capacity));
-                    targets.push(Target::reply(producer, receiver()));
-                    rings.push(consumer);
-                }
-                Source::Replies(rings)
-            } else {
-                let mut rings = Vec::new();
-                for targets in &mut targets {
-                    let (producer, consumer) = spsc::ring(info.capacity);
-                    targets.push(Target::plain(producer, receiver()));
-                    rings.push(consumer);
-                }
-                Source::Rings(rings)
+        let waiting = Arc::new(Waiting::new(senders.len(), receivers.len()));
+        self.add_ins::<G, F, T, M>(id, to, sources, &senders, &waiting);
+        let base = self.first_input(id);
+        for (sender, way) in ways.into_iter().enumerate() {
+            let note = base + if info.by_pair { sender } else { 0 };
+            let receivers = Receivers::Shards {
+                first: receivers.start,
+                note: u32::try_from(note).expect("a processor has fewer inputs"),
             };
-            let parts = &mut self.parts[shard];
-            parts
-                .routes
-                .extend(senders.clone().map(|from| Some(ShardId::from_index(from))));
-            let inlet = In::<G, F, M>::new(place(parts.ins.len()), source);
-            let inlet: Box<dyn Inlet<G, T>> = Box::new(inlet);
-            parts.ins.push(Box::new(inlet));
-        }
-        let credit = answers.map(|edge| self.shared.edges[edge].capacity);
-        for (shard, targets) in senders.zip(targets) {
-            self.add_out(id, shard, targets, credit);
+            self.add_out(id, senders.start + sender, sender, way, receivers, &waiting);
         }
     }
 
+    /// Returns the number of the first input of an edge at its receivers.
+    fn first_input(&self, id: usize) -> usize {
+        let edges = self.shared.edges;
+        let inputs = |edge: &&EdgeInfo| match edge.from {
+            End::Processor(from) if edge.by_pair => self.shared.shards_of(from).len(),
+            _ => 1,
+        };
+        let before = edges[..id].iter().filter(|edge| edge.to == edges[id].to);
+        before.map(|edge| inputs(&edge)).sum()
+    }
+
+    /// Adds the receiving halves of an edge.
+    fn add_ins<G, F, T, M>(
+        &mut self,
+        id: usize,
+        to: usize,
+        sources: Vec<Source<M>>,
+        senders: &core::ops::Range<usize>,
+        waiting: &Arc<Waiting>,
+    ) where
+        G: Graph,
+        F: 'static,
+        M: Edge<G, F, T>,
+        T: Receive<G, F, M> + 'static,
+    {
+        let info = &self.shared.edges[id];
+        let requests = answering_edge(&self.shared, id).map(|edge| before(&self.shared, edge));
+        let answering = match info.kind {
+            EdgeKind::Reply { request } => Some(before(&self.shared, request)),
+            EdgeKind::Bounded | EdgeKind::Unbounded => None,
+        };
+        let shards = self.shared.shards_of(to);
+        for ((receiver, shard), source) in shards.enumerate().zip(sources) {
+            let parts = &mut self.parts[shard];
+            match &source {
+                Source::Door(..) => parts.routes.push(Route::Outside),
+                Source::Rings(_) | Source::AnswerRings(_) => {
+                    let routes = senders.clone().map(ShardId::from_index).map(Route::One);
+                    parts.routes.extend(routes);
+                }
+                Source::Inbox(..) | Source::AnswerInbox(..) => {
+                    let first = ShardId::from_index(senders.start);
+                    parts.routes.push(Route::Many(first));
+                }
+            }
+            let place = Place {
+                edge: id,
+                index: parts.ins.len(),
+                requests,
+                answering,
+                waiting: Arc::clone(waiting),
+                receiver,
+                first: senders.start,
+                outlet: before(&self.shared, id),
+            };
+            let inlet: Box<dyn Inlet<G, T>> = Box::new(In::<G, F, M>::new(place, source));
+            parts.ins.push(Box::new(inlet));
+        }
+    }
+
+    /// Adds the sending half of an edge.
     fn add_out<M: Send + 'static>(
         &mut self,
         id: usize,
         shard: usize,
-        targets: Vec<Target<M>>,
-        credit: Option<usize>,
+        sender: usize,
+        way: Way<M>,
+        receivers: Receivers,
+        waiting: &Arc<Waiting>,
     ) {
+        let info = &self.shared.edges[id];
+        let index = before(&self.shared, id);
+        let targets = match info.to {
+            End::Processor(to) => self.shared.shards_of(to).len(),
+            End::Ingress | End::Egress => 0,
+        };
+        let credit = answering_edge(&self.shared, id).map(|answers| {
+            let answers = &self.shared.edges[answers];
+            Credit::new(targets, !answers.by_pair, answers.capacity, info.burst)
+        });
+        let owed = match (info.kind, info.by_pair) {
+            (EdgeKind::Reply { .. }, true) => Some(Owed::Each(vec![0; targets])),
+            (EdgeKind::Reply { .. }, false) => Some(Owed::Some(Default::default())),
+            _ => None,
+        };
+        let parts = outlet::Parts {
+            shared: Arc::clone(&self.shared),
+            edge: id,
+            index,
+            shard,
+            sender,
+            receivers,
+            waiting: Arc::clone(waiting),
+            credit,
+            owed,
+        };
         let outs = &mut self.parts[shard].outs;
-        debug_assert_eq!(
-            outs.len(),
-            before(&self.shared, id),
-            "outlets stand in order"
-        );
-        let shared = Arc::clone(&self.shared);
-        let out = Out::new(shared, id, outs.len(), shard, targets, credit);
-        outs.push(Box::new(out));
+        debug_assert_eq!(outs.len(), index, "outlets stand in order");
+        outs.push(Box::new(Out::new(parts, way)));
     }
 
     fn ingress<G, F, T, M>(&mut self, id: usize, to: usize)
@@ -191,54 +306,92 @@ impl Wiring {
             EdgeKind::Bounded | EdgeKind::Reply { .. } => info.capacity,
         };
         let receivers = self.shared.shards_of(to);
+        let doors: Vec<_> = receivers
+            .clone()
+            .map(|_| Arc::new(Door::<M>::new(capacity)))
+            .collect();
+        let closer = |door: &Arc<Door<M>>| Box::new(Arc::clone(door)) as Box<dyn AnyDoor>;
+        self.outside.closers[id].extend(doors.iter().map(closer));
+        let source = |door: &Arc<Door<M>>| Source::Door(Arc::clone(door), Pace::new(capacity, 1));
+        let sources = doors.iter().map(source).collect();
         let first = receivers.start;
-        let mut doors = Vec::new();
-        for shard in receivers {
-            let door = Arc::new(Door::<M>::new(capacity));
-            self.outside.closers[id].push(Box::new(Arc::clone(&door)));
-            doors.push(Arc::clone(&door));
-            let parts = &mut self.parts[shard];
-            parts.routes.push(None);
-            let place = Place {
-                edge: id,
-                index: parts.ins.len(),
-                requests: None,
-                answering: None,
-                first,
-                burst: 1,
-            };
-            let inlet = In::<G, F, M>::new(place, Source::Door(door));
-            let inlet: Box<dyn Inlet<G, T>> = Box::new(inlet);
-            parts.ins.push(Box::new(inlet));
-        }
+        let waiting = Arc::new(Waiting::new(0, receivers.len()));
+        self.add_ins::<G, F, T, M>(id, to, sources, &(0..0), &waiting);
         self.outside.doors[id] = Some(Box::new(Arc::new(Doors { doors, first })));
     }
 
     fn egress<M: Send + 'static>(&mut self, id: usize, from: usize) {
         let info = &self.shared.edges[id];
         let senders = self.shared.shards_of(from);
-        let mut targets: Vec<Vec<Target<M>>> = senders.clone().map(|_| Vec::new()).collect();
-        for _ in 0..info.lanes {
-            let lane = Arc::new(Lane::new(senders.len()));
-            let mut rings = Vec::new();
-            for (slot, targets) in targets.iter_mut().enumerate() {
-                let (producer, consumer) = spsc::ring(info.capacity);
-                let lane = Arc::clone(&lane);
-                targets.push(Target::plain(producer, Receiver::Lane { lane, slot }));
-                rings.push(consumer);
-            }
-            self.outside.lanes[id].push(Arc::clone(&lane));
+        let burst = match info.kind {
+            EdgeKind::Bounded => info.burst,
+            EdgeKind::Unbounded | EdgeKind::Reply { .. } => 0,
+        };
+        let lane = || Arc::new(Lane::new(senders.len()));
+        let lanes: Vec<Arc<Lane>> = (0..info.lanes).map(|_| lane()).collect();
+        let waiting = Arc::new(Waiting::new(senders.len(), info.lanes));
+        let (ways, rings) = by_pair::<M>(senders.len(), info.lanes, info.capacity);
+        for ((number, rings), lane) in rings.into_iter().enumerate().zip(&lanes) {
             self.outside.receivers[id].push(Some(Box::new(LaneParts {
                 rings,
-                lane,
+                lane: Arc::clone(lane),
+                number,
+                waiting: Arc::clone(&waiting),
                 first: senders.start,
-                burst: info.burst,
+                burst: burst.max(1),
             })));
         }
-        for (shard, targets) in senders.zip(targets) {
-            self.add_out(id, shard, targets, None);
+        for (slot, rings) in ways.into_iter().enumerate() {
+            let receivers = Receivers::Lanes {
+                lanes: lanes.clone(),
+                slot,
+            };
+            let way = Way::Rings(Rings::new(rings, burst));
+            self.add_out(id, senders.start + slot, slot, way, receivers, &waiting);
         }
+        self.outside.lanes[id] = lanes;
     }
+}
+
+/// Makes a ring per pair: the producers by sender, the consumers by receiver.
+#[expect(clippy::type_complexity, reason = "two tables of halves")]
+fn by_pair<T>(
+    senders: usize,
+    receivers: usize,
+    capacity: usize,
+) -> (Vec<Vec<spsc::Producer<T>>>, Vec<Vec<spsc::Consumer<T>>>) {
+    let mut producers: Vec<Vec<_>> = (0..senders).map(|_| Vec::new()).collect();
+    let mut consumers = Vec::new();
+    for _ in 0..receivers {
+        let ring = |producers: &mut Vec<_>| {
+            let (producer, consumer) = spsc::ring(capacity);
+            producers.push(producer);
+            consumer
+        };
+        consumers.push(producers.iter_mut().map(ring).collect());
+    }
+    (producers, consumers)
+}
+
+/// Makes an inbox per receiver.
+#[expect(clippy::type_complexity, reason = "two tables of halves")]
+fn by_receiver<T>(
+    senders: usize,
+    receivers: usize,
+    capacity: usize,
+) -> (Vec<Outbox<T>>, Vec<(bounded::Consumer<T>, Pace)>) {
+    let (producers, consumers): (Vec<_>, Vec<_>) =
+        (0..receivers).map(|_| bounded::queue(capacity)).unzip();
+    let producers = Arc::new(producers.into_boxed_slice());
+    let outbox = |sender| Outbox::new(Arc::clone(&producers), sender);
+    let with_pace = |inbox: bounded::Consumer<T>| {
+        let pace = Pace::new(inbox.capacity(), 1);
+        (inbox, pace)
+    };
+    (
+        (0..senders).map(outbox).collect(),
+        consumers.into_iter().map(with_pace).collect(),
+    )
 }
 
 /// The processors that were given to the builder, in order.
@@ -279,6 +432,7 @@ impl<G: Graph, P: Process<G>> Node<G> for Instances<P> {
                 *inlet
             });
             let ins = ins.collect();
+            core.written = Vec::with_capacity(parts.outs.len());
             core.outs = parts.outs;
             instances.push(Box::new(Instance::<G, P>::new(
                 processor, ins, core, settings,
@@ -332,9 +486,11 @@ impl<G: Graph> Given<G> {
                 node,
                 replica,
                 outs: Vec::new(),
+                written: Vec::new(),
                 invocation: 0,
                 sender: 0,
-                overdrawn: false,
+                is_gated: false,
+                keeps: false,
                 stop: false,
                 retired: false,
             });

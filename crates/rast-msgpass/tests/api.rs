@@ -9,6 +9,8 @@ mod credit;
 mod doors;
 #[path = "api/ending.rs"]
 mod ending;
+#[path = "api/inboxes.rs"]
+mod inboxes;
 #[path = "api/moves.rs"]
 mod moves;
 #[path = "api/panics.rs"]

@@ -6,7 +6,7 @@
 //! fences and looks once more, the waker writes, fences and looks for sleepers.
 #![cfg(any(rast_loom, rast_shuttle))]
 
-use rast_msgpass::__private::{Calm, Counter, Door, EgressReceiver, Lane, Wake, may_gate};
+use rast_msgpass::__private::{Calm, Counter, Door, EgressReceiver, Lane, Pace, Waiting, Wake};
 use rast_msgpass::TrySendError;
 use rast_msgpass::primitive::sync::Arc;
 use rast_msgpass::primitive::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ fn receiver<M>(
     sleepers: &Arc<EventCount>,
 ) -> EgressReceiver<M, Sleepers> {
     let sleepers = Sleepers(Arc::clone(sleepers));
-    EgressReceiver::from_rings(rings, Arc::clone(lane), 0, 1, sleepers)
+    EgressReceiver::from_rings(rings, Arc::clone(lane), 1, sleepers)
 }
 
 /// A receiver that blocks gets what two senders announce, whatever the moment.
@@ -170,14 +170,17 @@ fn egress_end_comes_last() {
 
 /// A sender that found no room and sleeps is woken by who makes room.
 fn gated_sender(capacity: usize, burst: usize, messages: u32) {
+    let waiting = Arc::new(Waiting::new(1, 1));
     let sleepers = Arc::new(EventCount::new());
     let (mut producer, mut consumer) = spsc::ring::<u32>(capacity);
-    let theirs = Arc::clone(&sleepers);
+    let (theirs, list) = (Arc::clone(&sleepers), Arc::clone(&waiting));
     let sender = thread::spawn(move || {
         for number in 0..messages {
             // The processor runs only with room for its burst.
             while producer.room() < burst {
+                // The sharder's part: a turn after each wake-up.
                 let key = theirs.prepare();
+                list.enter(0, 0);
                 match producer.room() < burst {
                     true => theirs.wait(key),
                     false => theirs.cancel(key),
@@ -187,18 +190,21 @@ fn gated_sender(capacity: usize, burst: usize, messages: u32) {
         }
     });
     // As many as open the gate for the last message; then the sender alone goes on.
-    let enough = messages + burst as u32 - capacity as u32 - 1;
+    let enough = messages + burst as u32 - capacity as u32;
+    let mut pace = Pace::new(capacity, burst);
     let mut next = 0;
     while next < enough {
-        let taken = consumer.pop_batch(1, |number| {
-            assert_eq!(number, next);
-            next += 1;
-        });
-        if taken == 0 {
+        let Some(number) = consumer.take() else {
             thread::yield_now();
-        } else if may_gate(&consumer, taken, burst) {
-            sleepers.notify_all();
-        }
+            continue;
+        };
+        assert_eq!(number, next);
+        next += 1;
+        let is_quarter = pace.take();
+        assert!(is_quarter || pace.holds());
+        consumer.release();
+        let due = pace.release();
+        waiting.look(0, due, |_| sleepers.notify_all());
     }
     sender.join().unwrap();
     assert_eq!(consumer.len() as u32, messages - enough);
@@ -206,12 +212,62 @@ fn gated_sender(capacity: usize, burst: usize, messages: u32) {
 
 #[test]
 fn gated_sender_is_woken() {
-    model::model(|| gated_sender(2, 1, 3));
+    model::model(|| gated_sender(2, 1, 4));
 }
 
 #[test]
 fn gated_sender_with_a_burst_is_woken() {
     model::model(|| gated_sender(4, 2, 5));
+}
+
+/// Two senders in one list are woken by one look, and one that leaves a list
+/// for another wakes the one that stays.
+#[test]
+fn waiting_list_loses_nobody() {
+    model::model(|| {
+        let waiting = Arc::new(Waiting::new(2, 1));
+        let room = Arc::new(AtomicUsize::new(0));
+        let woken = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+        let senders: Vec<_> = (0..2)
+            .map(|sender| {
+                let (waiting, room) = (Arc::clone(&waiting), Arc::clone(&room));
+                thread::spawn(move || {
+                    waiting.enter(sender, 0);
+                    // Relaxed on purpose: the fences have to order it.
+                    room.load(Ordering::Relaxed) > 0
+                })
+            })
+            .collect();
+        room.store(1, Ordering::Relaxed);
+        let marks = Arc::clone(&woken);
+        waiting.look(0, true, |sender| {
+            marks[sender].store(true, Ordering::Relaxed)
+        });
+        for (sender, thread) in senders.into_iter().enumerate() {
+            let saw = thread.join().unwrap();
+            assert!(saw || woken[sender].load(Ordering::Relaxed));
+            // Who was woken can enter again; who was not is in the list still.
+            assert_ne!(
+                waiting.is_waiting(sender),
+                woken[sender].load(Ordering::Relaxed)
+            );
+        }
+    });
+}
+
+/// Who takes a list sees all that is in it, though nothing else orders the two.
+#[test]
+fn waiting_list_keeps_its_words() {
+    model::model(|| {
+        let waiting = Arc::new(Waiting::new(2, 1));
+        waiting.enter(0, 0);
+        let theirs = Arc::clone(&waiting);
+        let sender = thread::spawn(move || theirs.enter(1, 0));
+        let mut found = Vec::new();
+        waiting.look(0, false, |sender| found.push(sender));
+        assert!(found == [0] || found == [1, 0]);
+        sender.join().unwrap();
+    });
 }
 
 /// What a door accepts is taken out once, and not more than fits is accepted.

@@ -104,7 +104,7 @@ impl Hub {
             }
             Some(&(Leg::Back(spoke) | Leg::Through(spoke))) => {
                 let packet = self.to_spokes.number(packet, spoke);
-                cx.to::<Spoke>().key(spoke as u64).send(packet);
+                cx.to::<Spoke>().at(spoke).send(packet);
             }
         }
     }

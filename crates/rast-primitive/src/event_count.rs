@@ -225,7 +225,18 @@ impl EventCount {
     #[inline]
     pub fn notify_one(&self) {
         if self.has_waiters() {
-            self.notify_slow(Call::One);
+            self.notify_slow(Call::One, 1);
+        }
+    }
+
+    /// Wakes up to `most` waiters, those that came first, as so many calls of
+    /// [`notify_one`](Self::notify_one): for one that has made room for so many.
+    ///
+    /// Lock-free if nobody waits: a fence and a load.
+    #[inline]
+    pub fn notify_some(&self, most: usize) {
+        if most > 0 && self.has_waiters() {
+            self.notify_slow(Call::One, most);
         }
     }
 
@@ -235,7 +246,7 @@ impl EventCount {
     #[inline]
     pub fn notify_all(&self) {
         if self.has_waiters() {
-            self.notify_slow(Call::All);
+            self.notify_slow(Call::All, usize::MAX);
         }
     }
 
@@ -269,15 +280,13 @@ impl EventCount {
     }
 
     #[cold]
-    fn notify_slow(&self, call: Call) {
+    fn notify_slow(&self, call: Call, mut most: usize) {
         let mut table = self.table.lock();
-        while table.wake_first(call) {
+        while most > 0 && table.wake_first(call) {
             // Relaxed: written under the lock only; a notifier that reads the old count finds an
             // empty line. [EC5]
             self.waiters.fetch_sub(1, Relaxed);
-            if call == Call::One {
-                break;
-            }
+            most -= 1;
         }
     }
 

@@ -12,6 +12,8 @@ mod list;
 mod mpmc;
 #[path = "loom/mpsc.rs"]
 mod mpsc;
+#[path = "loom/mpsc_bounded.rs"]
+mod mpsc_bounded;
 #[path = "loom/queue.rs"]
 mod queue;
 #[path = "loom/segmented.rs"]

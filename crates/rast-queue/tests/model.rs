@@ -5,6 +5,8 @@
 mod list;
 #[path = "model/mpsc.rs"]
 mod mpsc;
+#[path = "model/mpsc_bounded.rs"]
+mod mpsc_bounded;
 #[path = "model/queue.rs"]
 mod queue;
 #[path = "model/segmented.rs"]

@@ -62,7 +62,7 @@ impl Receive<App, Reader, Line> for Parser {
 impl Process<App> for Worker {}
 impl Receive<App, Parser, Job> for Worker {
     fn receive(&mut self, job: Job, cx: &mut Cx<'_, App, Self>) {
-        assert_eq!(job.0 % 4, cx.replica() as u64);
+        assert_eq!(rast_msgpass::replica_of(job.0, 4), cx.replica());
         self.sum += job.0;
         cx.to::<Reader>().send(Done(job.0));
     }

@@ -81,7 +81,7 @@ fn route(orders: &[Order], results: usize) -> Vec<(usize, u64)> {
 fn equal_keys_meet_at_one_replica() {
     let orders: Vec<_> = (0..30).map(Order::Key).collect();
     for (replica, job) in route(&orders, 30) {
-        assert_eq!(replica as u64, job % 3);
+        assert_eq!(replica, rast_msgpass::replica_of(job, 3));
     }
 }
 

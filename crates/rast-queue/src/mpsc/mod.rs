@@ -11,6 +11,8 @@
 //! | [`queue`] | the queue's own, in blocks, recycled | one [`Producer`] per thread, cloned | one [`Consumer`] half |
 //! | [`intrusive::Queue`] | yours, with a [`Link`] inside | anybody, by shared reference | a guard that one thread has at a time |
 //!
+//! [`bounded`] is another queue: a ring of slots, for as many producers as there are, which hold nothing each.
+//!
 //! The queue does not sleep: put a [`Signal`](crate::primitive::Signal) or an
 //! [`EventCount`](crate::primitive::EventCount) beside it, and send when a push says `true`.
 //!
@@ -46,6 +48,7 @@
 //! The argument stands in `docs/algorithms/queue-mpsc.md`.
 
 mod block;
+pub mod bounded;
 mod boxed;
 mod consumer;
 pub mod intrusive;

@@ -118,6 +118,27 @@ impl<T, A: Allocator> Consumer<T, A> {
         Some(item)
     }
 
+    /// Moves the oldest item out and keeps its slot until [`release`](Self::release), or the next pop.
+    ///
+    /// For who takes items one by one and returns their slots together. It never pauses.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::spsc::ring(1);
+    /// producer.push(1).unwrap();
+    /// assert_eq!(consumer.take(), Some(1));
+    /// assert!(producer.push(2).is_err());
+    /// consumer.release();
+    /// assert!(producer.push(2).is_ok());
+    /// ```
+    #[inline]
+    pub fn take(&mut self) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        // SAFETY: the ring is not empty.
+        Some(unsafe { self.read_next() })
+    }
+
     /// Pops up to `max` of the items that stand, gives each to `each`, publishes once, and returns how many.
     ///
     /// Items pushed meanwhile are left for the next call, so a call is bounded by what stood at its start.
@@ -341,6 +362,12 @@ impl<T, A: Allocator> Consumer<T, A> {
     #[inline(always)]
     fn publish(&self) {
         self.block.publish_head(self.head.get());
+    }
+
+    /// Returns the slots of the items taken to the producer. One store.
+    #[inline(always)]
+    pub fn release(&mut self) {
+        self.publish();
     }
 }
 

@@ -116,6 +116,33 @@ impl<T, A: Allocator> Producer<T, A> {
         Ok(())
     }
 
+    /// Writes an item that the consumer does not see before [`publish`](Self::publish), or the next push.
+    ///
+    /// For who writes many items, one here and one there, and announces them together.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] with the item; the staged ones count.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);
+    /// producer.stage(1).unwrap();
+    /// producer.stage(2).unwrap();
+    /// assert!(producer.stage(3).is_err());
+    /// assert_eq!(consumer.pop(), None);
+    /// producer.publish();
+    /// assert_eq!((consumer.pop(), consumer.pop()), (Some(1), Some(2)));
+    /// ```
+    #[inline]
+    pub fn stage(&mut self, item: T) -> Result<(), Full<T>> {
+        if !self.has_room(1) {
+            return Err(Full(item));
+        }
+        // SAFETY: `has_room` found room.
+        unsafe { self.write_next(item) };
+        Ok(())
+    }
+
     /// Pushes items of `items` until the ring is full or the iterator ends, publishes them once, and returns how many.
     ///
     /// Room is found first and the iterator is asked for no more than fits, so no item is taken that cannot be pushed.
@@ -313,8 +340,9 @@ impl<T, A: Allocator> Producer<T, A> {
         self.publish();
     }
 
+    /// Makes what was staged the consumer's. One store.
     #[inline(always)]
-    fn publish(&self) {
+    pub fn publish(&self) {
         self.block.publish_tail(self.tail.get());
     }
 }
@@ -322,7 +350,9 @@ impl<T, A: Allocator> Producer<T, A> {
 impl<T, A: Allocator> Drop for Producer<T, A> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: (1) the producer ends here; (2) every method publishes the tail before it returns.
+        // What was staged and not published counts as pushed.
+        self.publish();
+        // SAFETY: (1) the producer ends here; (2) its tail was published just now.
         unsafe { self.block.close(Side::Producer, self.tail.get()) };
     }
 }

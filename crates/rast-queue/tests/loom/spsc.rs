@@ -210,3 +210,34 @@ fn spsc_forgotten_iterator() {
         assert_eq!(DROPS.load(Ordering::Relaxed), 1);
     });
 }
+
+/// What is staged is seen written once it is published, and a slot taken is written again once it is released.
+#[test]
+fn spsc_stage_and_take() {
+    model(|| {
+        let (mut producer, mut consumer) = spsc::ring_at(2, NEAR_WRAP);
+        let other = thread::spawn(move || {
+            producer.stage(1).unwrap();
+            producer.stage(2).unwrap();
+            producer.publish();
+            while producer.stage(3).is_err() {
+                thread::yield_now();
+            }
+        });
+        let mut expected = 1;
+        while expected < 3 {
+            match consumer.take() {
+                Some(n) => {
+                    assert_eq!(n, expected);
+                    expected += 1;
+                }
+                None => thread::yield_now(),
+            }
+        }
+        consumer.release();
+        other.join().unwrap();
+        // The half that ended published what it had staged.
+        assert_eq!(consumer.take(), Some(3));
+        assert_eq!(consumer.take(), None);
+    });
+}

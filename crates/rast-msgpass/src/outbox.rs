@@ -1,0 +1,277 @@
+//! Sending to one inbox per receiver, which all senders of an edge share.
+//!
+//! ```text
+//!   chains    [ target 5: 0, 3 | target 9: 1 | - | target 2: 2 | ... ]   by the target's low bits
+//!                        │  │
+//!   entries   [ m0 ] [ m1 ] [ m2 ] [ m3 ]      messages in the order of sending
+//! ```
+//!
+//! A sender holds nothing per receiver. What it sends is kept in entries,
+//! chained by target, and goes to each inbox by one exchange for the chain:
+//! when the chunk ends, when there are many entries, or when two targets meet
+//! in one place of the table.
+//!
+//! What an inbox has no room for stays here, in order; the sender of a bounded
+//! edge does not run until it is gone. So a message that was accepted finds
+//! room, whatever other senders do, and no step looks at all targets.
+
+use std::collections::VecDeque;
+
+use crate::primitive::sync::Arc;
+use crate::queue::mpsc::bounded::Producer;
+
+const CHAINS: usize = 64;
+const NONE: u32 = u32::MAX;
+
+/// Messages that are kept at most before they go to the inboxes.
+const ENTRIES: usize = 64;
+
+struct Entry<T> {
+    message: Option<T>,
+    /// The next entry of the chain.
+    next: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Chain {
+    target: u32,
+    first: u32,
+    last: u32,
+    len: u32,
+}
+
+/// The messages of a chain, taken out of their entries.
+struct Messages<'a, T> {
+    entries: &'a mut [Entry<T>],
+    chain: &'a mut Chain,
+}
+
+impl<T> Iterator for Messages<'_, T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        let entry = self.entries.get_mut(self.chain.first as usize)?;
+        self.chain.first = entry.next;
+        self.chain.len -= 1;
+        entry.message.take()
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.chain.len as usize, Some(self.chain.len as usize))
+    }
+}
+
+impl<T> ExactSizeIterator for Messages<'_, T> {}
+
+/// The sender's end of an edge with inboxes.
+pub(crate) struct Outbox<T> {
+    inboxes: Arc<Box<[Producer<T>]>>,
+    /// The sender's number, which goes with each message.
+    tag: u32,
+    entries: Vec<Entry<T>>,
+    chains: Box<[Chain; CHAINS]>,
+    /// A bit per chain that holds something.
+    used: u64,
+    /// Sent while a chain found no room: goes behind the chains.
+    late: VecDeque<(u32, T)>,
+    /// A chain found no room.
+    is_stuck: bool,
+    written: Vec<u32>,
+}
+
+impl<T> Outbox<T> {
+    pub(crate) fn new(inboxes: Arc<Box<[Producer<T>]>>, tag: usize) -> Self {
+        let none = Chain {
+            target: NONE,
+            first: NONE,
+            last: NONE,
+            len: 0,
+        };
+        Self {
+            inboxes,
+            tag: u32::try_from(tag).expect("an edge has fewer senders"),
+            entries: Vec::with_capacity(ENTRIES),
+            chains: Box::new([none; CHAINS]),
+            used: 0,
+            late: VecDeque::new(),
+            is_stuck: false,
+            written: Vec::with_capacity(CHAINS),
+        }
+    }
+
+    pub(crate) fn targets(&self) -> usize {
+        self.inboxes.len()
+    }
+
+    /// Keeps a message for an inbox. `index` is below [`targets`](Self::targets).
+    #[inline]
+    pub(crate) fn put(&mut self, index: usize, message: T) {
+        assert!(index < self.inboxes.len(), "there is no such replica");
+        let target = index as u32;
+        if self.is_stuck {
+            self.late.push_back((target, message));
+            return;
+        }
+        let place = index % CHAINS;
+        if self.used >> place & 1 != 0 && self.chains[place].target != target {
+            self.send(place);
+            if self.is_stuck {
+                self.late.push_back((target, message));
+                return;
+            }
+        }
+        let at = self.entries.len() as u32;
+        self.entries.push(Entry {
+            message: Some(message),
+            next: NONE,
+        });
+        let chain = &mut self.chains[place];
+        if self.used >> place & 1 != 0 {
+            self.entries[chain.last as usize].next = at;
+            chain.last = at;
+            chain.len += 1;
+        } else {
+            self.used |= 1 << place;
+            *chain = Chain {
+                target,
+                first: at,
+                last: at,
+                len: 1,
+            };
+        }
+        if self.entries.len() >= ENTRIES {
+            self.send_all();
+        }
+    }
+
+    /// Moves a chain into its inbox, as far as there is room.
+    fn send(&mut self, place: usize) {
+        let chain = &mut self.chains[place];
+        let target = chain.target;
+        let mut messages = Messages {
+            entries: &mut self.entries,
+            chain,
+        };
+        let inbox = &self.inboxes[target as usize];
+        if inbox.push_batch(self.tag, &mut messages) > 0 {
+            self.written.push(target);
+        }
+        if chain.len == 0 {
+            self.used &= !(1 << place);
+        } else {
+            self.is_stuck = true;
+        }
+    }
+
+    fn send_all(&mut self) {
+        let mut left = self.used;
+        while left != 0 {
+            self.send(left.trailing_zeros() as usize);
+            left &= left - 1;
+        }
+        if self.used == 0 {
+            self.entries.clear();
+        }
+    }
+
+    /// Moves what is kept into the inboxes, as far as there is room, and calls
+    /// `each` with every target that got something.
+    #[inline]
+    pub(crate) fn flush(&mut self, each: impl FnMut(usize)) {
+        if self.used != 0 && !self.is_stuck {
+            self.send_all();
+        }
+        self.announce(each);
+    }
+
+    fn announce(&mut self, mut each: impl FnMut(usize)) {
+        while let Some(target) = self.written.pop() {
+            each(target as usize);
+        }
+    }
+
+    /// Returns whether an inbox lacked room.
+    #[inline]
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.is_stuck
+    }
+
+    /// Tries again with what found no room.
+    pub(crate) fn look(&mut self) {
+        if !self.is_stuck {
+            return;
+        }
+        self.is_stuck = false;
+        self.send_all();
+        while !self.is_stuck {
+            let Some((target, message)) = self.late.pop_front() else {
+                return;
+            };
+            let late = core::mem::take(&mut self.late);
+            self.put(target as usize, message);
+            // What was put behind it, if it stuck, was sent before the others.
+            let put_back = core::mem::replace(&mut self.late, late);
+            for kept in put_back.into_iter().rev() {
+                self.late.push_front(kept);
+            }
+            if self.late.is_empty() && !self.is_stuck {
+                self.send_all();
+            }
+        }
+    }
+
+    /// Returns the target of something that found no room.
+    pub(crate) fn first_stuck(&self) -> Option<usize> {
+        if !self.is_stuck {
+            return None;
+        }
+        let place = self.used.trailing_zeros() as usize;
+        Some(self.chains[place].target as usize)
+    }
+
+    /// Sends at once if there is room, behind what was sent before.
+    pub(crate) fn try_put(&mut self, index: usize, message: T) -> Result<(), T> {
+        if !self.is_stuck {
+            self.send_all();
+        }
+        if self.is_stuck {
+            return Err(message);
+        }
+        match self.inboxes[index].push(self.tag, message) {
+            Ok(()) => {
+                self.written.push(index as u32);
+                Ok(())
+            }
+            Err(full) => Err(full.into_inner()),
+        }
+    }
+
+    /// The room of an inbox, by a fresh look; others may take it.
+    pub(crate) fn room(&self, index: usize) -> usize {
+        match self.is_stuck {
+            true => 0,
+            false => self.inboxes[index].room(),
+        }
+    }
+
+    /// Gives up what is kept, at the end.
+    pub(crate) fn abandon(&mut self, mut lost: impl FnMut(T)) {
+        // One by one: a panic of `lost` loses that message and no other.
+        while self.used != 0 {
+            let place = self.used.trailing_zeros() as usize;
+            let mut messages = Messages {
+                entries: &mut self.entries,
+                chain: &mut self.chains[place],
+            };
+            match messages.next() {
+                Some(message) => lost(message),
+                None => self.used &= self.used - 1,
+            }
+        }
+        while let Some((_, message)) = self.late.pop_front() {
+            lost(message);
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! Many producers, one consumer, and a bound: a ring of slots, claimed by one exchange for a whole batch.
+//!
+//! ```text
+//!   ┌ claim ───────────┬ head ─┬ slots ────────────────────────────────────────────────────┐
+//!   │ tail     limit   │       │ state, item │ state, item │ state, item │ state, item │ .. │
+//!   └──▲─────────▲─────┴──▲────┴────────────────────────────────────────────────────────────┘
+//!      producers           consumer
+//! ```
+//!
+//! | field | written by | read by | when |
+//! | --- | --- | --- | --- |
+//! | `tail` | producers, by exchange | producers | per batch |
+//! | `limit` | producers | producers | when a batch found too little room below the old one |
+//! | `head` | the consumer | producers | by `release`; when `limit` is too low |
+//! | state, item | the producer that claimed the slot, then the consumer | likewise | rules 2 and 3 |
+//!
+//! A state is a word: the parity of the lap, whether the slot was claimed for nothing, and the tag that the producer
+//! gave. Two laps are enough to tell apart, because a slot is claimed again only when its head was published.
+//!
+//! Rules:
+//!
+//! 1. `tail - head <= capacity`; `limit` is a past `head` plus the capacity, so that `tail <= limit` says the same.
+//! 2. The producer that raised the tail from `t` to `t + k` owns the slots `t..t + k`, writes each item, and then its
+//!    state. It writes the state of each of them, also if it has no item: the consumer would wait there.
+//! 3. The consumer owns a slot from the state of this lap on, until it publishes a head behind it.
+//! 4. A producer reads `limit` or `head` with acquire, so the consumer's last access to a slot comes before the
+//!    producer's first. A producer that stores `limit` has acquired that head, and hands it on by release.
+//!
+//! A producer that is stopped between claim and state keeps the consumer from the items behind it: the queue is
+//! lock-free for producers and not for the consumer. Who stops there holds a processor of the same program.
+
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::panic::{RefUnwindSafe, UnwindSafe};
+
+use std_alloc::boxed::Box;
+
+use crate::Full;
+use crate::primitive::CachePadded;
+use crate::primitive::cell::UnsafeCell;
+use crate::primitive::sync::Arc;
+use crate::primitive::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// The first tag that does not fit.
+pub const TAG_END: u32 = 1 << TAG_BITS;
+const TAG_BITS: u32 = 30;
+
+/// The lap's parity, and whether there is no item.
+const LAP: u32 = 1;
+const VOID: u32 = 2;
+const TAG_SHIFT: u32 = 32 - TAG_BITS;
+
+struct Slot<T> {
+    state: AtomicU32,
+    item: UnsafeCell<MaybeUninit<T>>,
+}
+
+struct Claim {
+    tail: AtomicUsize,
+    limit: AtomicUsize,
+}
+
+struct Ring<T> {
+    claim: CachePadded<Claim>,
+    head: CachePadded<AtomicUsize>,
+    slots: Box<[Slot<T>]>,
+    /// The capacity is `mask + 1`.
+    mask: usize,
+    lap_shift: u32,
+}
+
+// SAFETY: a slot's item is reached by the producer that claimed the slot until it writes the state, and by the consumer
+// from there on until it publishes a head behind it (rules 2 to 4); items move between threads, so they are Send.
+unsafe impl<T: Send> Sync for Ring<T> {}
+// SAFETY: likewise; the ring owns the items.
+unsafe impl<T: Send> Send for Ring<T> {}
+
+impl<T> Ring<T> {
+    #[inline(always)]
+    fn capacity(&self) -> usize {
+        self.mask + 1
+    }
+
+    #[inline(always)]
+    fn slot(&self, index: usize) -> &Slot<T> {
+        &self.slots[index & self.mask]
+    }
+
+    /// The lap of `index` as its slots' states show it; a new slot shows another.
+    #[inline(always)]
+    fn lap(&self, index: usize) -> u32 {
+        ((index >> self.lap_shift) as u32 & LAP) ^ LAP
+    }
+
+    /// Claims up to `count` slots; gives the first and how many.
+    #[inline]
+    fn claim(&self, count: usize) -> (usize, usize) {
+        // Relaxed: the exchange below checks it. [MB1]
+        let mut tail = self.claim.tail.load(Ordering::Relaxed);
+        loop {
+            // Acquire: pairs with the Release in look; who stored it had seen the consumer leave the slots below. [MB2]
+            let limit = self.claim.limit.load(Ordering::Acquire);
+            let mut room = distance(tail, limit);
+            if room < count {
+                room = distance(tail, self.look());
+            }
+            let claimed = room.min(count);
+            if claimed == 0 {
+                // Relaxed: another look, in case others have moved on meanwhile. [MB3]
+                let now = self.claim.tail.load(Ordering::Relaxed);
+                if now == tail {
+                    return (tail, 0);
+                }
+                tail = now;
+                continue;
+            }
+            // Relaxed: a claim publishes nothing; the state of each slot does. [MB4]
+            let exchanged = self.claim.tail.compare_exchange_weak(
+                tail,
+                tail.wrapping_add(claimed),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match exchanged {
+                Ok(_) => return (tail, claimed),
+                Err(now) => tail = now,
+            }
+        }
+    }
+
+    /// Looks at the head, and tells the other producers the limit.
+    #[cold]
+    fn look(&self) -> usize {
+        // Acquire: pairs with the Release in release; the slots below are the consumer's no more. [MB5]
+        let head = self.head.load(Ordering::Acquire);
+        let limit = head.wrapping_add(self.capacity());
+        // Release: pairs with the Acquire in claim; hands on what was acquired just now. [MB6]
+        self.claim.limit.store(limit, Ordering::Release);
+        limit
+    }
+
+    /// Moves an item into a claimed slot and publishes it.
+    ///
+    /// # Safety
+    ///
+    /// The caller claimed `index`, and publishes it once.
+    #[inline(always)]
+    unsafe fn put(&self, index: usize, tag: u32, item: T) {
+        let slot = self.slot(index);
+        slot.item.with_mut(|place| {
+            // SAFETY: by rules 2 and 4 the slot is the caller's, and holds nothing.
+            unsafe { place.cast::<T>().write(item) };
+        });
+        let state = self.lap(index) | tag << TAG_SHIFT;
+        // Release: pairs with the Acquire in state_of; the item is written. [MB7]
+        slot.state.store(state, Ordering::Release);
+    }
+
+    /// Publishes a claimed slot without an item.
+    #[cold]
+    fn put_nothing(&self, index: usize) {
+        let state = self.lap(index) | VOID;
+        // Relaxed: there is nothing to publish. [MB8]
+        self.slot(index).state.store(state, Ordering::Relaxed);
+    }
+
+    /// The state of a slot, if it was published in the lap of `index`.
+    #[inline(always)]
+    fn state_of(&self, index: usize) -> Option<u32> {
+        // Acquire: pairs with the Release in put; the item is seen written. [MB9]
+        let state = self.slot(index).state.load(Ordering::Acquire);
+        (state & LAP == self.lap(index)).then_some(state)
+    }
+}
+
+/// How far `to` is past `from`; zero if it is behind.
+#[inline(always)]
+fn distance(from: usize, to: usize) -> usize {
+    let distance = to.wrapping_sub(from);
+    if distance > usize::MAX / 2 {
+        0
+    } else {
+        distance
+    }
+}
+
+/// Makes a ring for at least `capacity` items, rounded up to a power of two.
+///
+/// ```
+/// let (producer, mut consumer) = rast_queue::mpsc::bounded::queue(4);
+/// let second = producer.clone();
+/// producer.push(7, "one").unwrap();
+/// assert_eq!(second.push_batch(8, &mut ["two", "three"].into_iter()), 2);
+/// assert_eq!(consumer.take(), Some((7, "one")));
+/// assert_eq!(consumer.take(), Some((8, "two")));
+/// consumer.release();
+/// assert_eq!(producer.room(), 3);
+/// ```
+///
+/// # Panics
+///
+/// If `capacity` is zero, or past the half of `usize`.
+#[must_use]
+pub fn queue<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
+    queue_at(capacity, 0)
+}
+
+/// A ring whose indices begin at `start`, for tests of their wrap.
+#[doc(hidden)]
+#[must_use]
+pub fn queue_at<T>(capacity: usize, start: usize) -> (Producer<T>, Consumer<T>) {
+    assert!(
+        capacity > 0,
+        "mpsc: a bounded queue holds at least one item"
+    );
+    assert!(
+        capacity <= usize::MAX / 4,
+        "mpsc: the capacity overflows usize"
+    );
+    let capacity = capacity.next_power_of_two();
+    let lap_shift = capacity.trailing_zeros();
+    // A new slot shows the lap before its first.
+    let lap_before = |offset: usize| {
+        let index = start.wrapping_add(offset);
+        (index >> lap_shift) as u32 & LAP
+    };
+    let mut slots = std_alloc::vec::Vec::with_capacity(capacity);
+    for place in 0..capacity {
+        let offset = place.wrapping_sub(start) & (capacity - 1);
+        slots.push(Slot {
+            state: AtomicU32::new(lap_before(offset)),
+            item: UnsafeCell::new(MaybeUninit::uninit()),
+        });
+    }
+    let ring = Arc::new(Ring {
+        claim: CachePadded::new(Claim {
+            tail: AtomicUsize::new(start),
+            limit: AtomicUsize::new(start.wrapping_add(capacity)),
+        }),
+        head: CachePadded::new(AtomicUsize::new(start)),
+        slots: slots.into_boxed_slice(),
+        mask: capacity - 1,
+        lap_shift,
+    });
+    let producer = Producer {
+        ring: Arc::clone(&ring),
+    };
+    let consumer = Consumer { ring, head: start };
+    (producer, consumer)
+}
+
+/// A way in: shared or cloned by any number of threads.
+///
+/// Lock-free; nothing allocates. There is no end to a queue: when the consumer is gone, items stay until the last
+/// half goes.
+pub struct Producer<T> {
+    ring: Arc<Ring<T>>,
+}
+
+impl<T> Clone for Producer<T> {
+    fn clone(&self) -> Self {
+        Self {
+            ring: Arc::clone(&self.ring),
+        }
+    }
+}
+
+// A panic in user code leaves the queue with whole items only.
+impl<T> UnwindSafe for Producer<T> {}
+impl<T> RefUnwindSafe for Producer<T> {}
+
+impl<T> Producer<T> {
+    /// Pushes one item with a tag. One exchange, more only if others push at the same time.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] with the item.
+    ///
+    /// # Panics
+    ///
+    /// If the tag is [`TAG_END`] or more.
+    #[inline]
+    pub fn push(&self, tag: u32, item: T) -> Result<(), Full<T>> {
+        assert!(tag < TAG_END, "mpsc: a tag has 30 bits");
+        let (index, claimed) = self.ring.claim(1);
+        if claimed == 0 {
+            return Err(Full(item));
+        }
+        // SAFETY: claimed just now.
+        unsafe { self.ring.put(index, tag, item) };
+        Ok(())
+    }
+
+    /// Pushes items of `items` as far as there is room, by one exchange, and returns how many; they stand side by side.
+    ///
+    /// The iterator is asked for no more items than there is room for. If it has fewer than it said, or panics, the
+    /// slots that it leaves are skipped by the consumer.
+    ///
+    /// # Panics
+    ///
+    /// If the tag is [`TAG_END`] or more.
+    #[inline]
+    pub fn push_batch(&self, tag: u32, items: &mut impl ExactSizeIterator<Item = T>) -> usize {
+        assert!(tag < TAG_END, "mpsc: a tag has 30 bits");
+        let count = items.len();
+        if count == 0 {
+            return 0;
+        }
+        let (index, claimed) = self.ring.claim(count);
+        let mut written = Written {
+            ring: &self.ring,
+            index,
+            left: claimed,
+        };
+        while written.left > 0 {
+            let Some(item) = items.next() else {
+                break;
+            };
+            // SAFETY: it is among the claimed, and the index moves on.
+            unsafe { self.ring.put(written.index, tag, item) };
+            written.index = written.index.wrapping_add(1);
+            written.left -= 1;
+        }
+        claimed - written.left
+    }
+
+    /// Returns how many items a push finds room for now. Others may take it.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        // Relaxed: a figure that may be old at once. [MB10]
+        let tail = self.ring.claim.tail.load(Ordering::Relaxed);
+        distance(tail, self.ring.look())
+    }
+
+    /// Returns how many items it holds.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.ring.capacity()
+    }
+}
+
+impl<T> fmt::Debug for Producer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Producer")
+            .field("capacity", &self.capacity())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Publishes what is left of a claim, without items, when the batch ends early.
+struct Written<'a, T> {
+    ring: &'a Ring<T>,
+    index: usize,
+    left: usize,
+}
+
+impl<T> Drop for Written<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        while self.left > 0 {
+            self.ring.put_nothing(self.index);
+            self.index = self.index.wrapping_add(1);
+            self.left -= 1;
+        }
+    }
+}
+
+/// The half that takes items out: one thread at a time has it.
+pub struct Consumer<T> {
+    ring: Arc<Ring<T>>,
+    /// Ahead of the published head by the items taken and not released.
+    head: usize,
+}
+
+impl<T> UnwindSafe for Consumer<T> {}
+impl<T> RefUnwindSafe for Consumer<T> {}
+
+impl<T> Consumer<T> {
+    /// Moves the oldest item out, with its tag, and keeps its slot until [`release`](Self::release). Wait-free.
+    #[inline]
+    pub fn take(&mut self) -> Option<(u32, T)> {
+        loop {
+            let index = self.head;
+            let state = self.ring.state_of(index)?;
+            self.head = index.wrapping_add(1);
+            if state & VOID != 0 {
+                continue;
+            }
+            let item = self.ring.slot(index).item.with(|place| {
+                // SAFETY: by rule 3 the slot is the consumer's and holds an item; the head has moved on, so it is
+                // read once.
+                unsafe { place.cast::<T>().read() }
+            });
+            return Some((state >> TAG_SHIFT, item));
+        }
+    }
+
+    /// Returns the slots of what was taken to the producers. One store.
+    #[inline]
+    pub fn release(&mut self) {
+        // Release: pairs with the Acquire in look; the items before the head are moved out. [MB12]
+        self.ring.head.store(self.head, Ordering::Release);
+    }
+
+    /// Returns whether there is nothing to take.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ring.state_of(self.head).is_none()
+    }
+
+    /// Returns how many items it holds.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.ring.capacity()
+    }
+}
+
+impl<T> Drop for Consumer<T> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl<T> fmt::Debug for Consumer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("capacity", &self.capacity())
+            .field("is_empty", &self.is_empty())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> Ring<T> {
+    /// Drops the items from `index` on.
+    ///
+    /// # Safety
+    ///
+    /// 1. Nothing else reaches the ring, now or later.
+    /// 2. The items before `index` are moved out or dropped.
+    unsafe fn drop_items(&self, mut index: usize) {
+        /// Goes on behind an item whose drop panics.
+        struct Next<'a, T>(&'a Ring<T>, usize);
+        impl<T> Drop for Next<'_, T> {
+            fn drop(&mut self) {
+                // SAFETY: as the outer call; the item that panicked counts as dropped.
+                unsafe { self.0.drop_items(self.1) };
+            }
+        }
+        while let Some(state) = self.state_of(index) {
+            let next = index.wrapping_add(1);
+            if state & VOID == 0 {
+                let rest = Next(self, next);
+                self.slot(index).item.with_mut(|place| {
+                    // SAFETY: published in its lap, so it holds an item; ours alone by (1), dropped once by (2).
+                    unsafe { place.cast::<T>().drop_in_place() };
+                });
+                core::mem::forget(rest);
+            }
+            index = next;
+        }
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        if core::mem::needs_drop::<T>() {
+            // Relaxed: the last half to go sees what the others did. [MB11]
+            let head = self.head.load(Ordering::Relaxed);
+            // SAFETY: (1) the ring ends here; (2) the consumer published its head when it went.
+            unsafe { self.drop_items(head) };
+        }
+    }
+}
