@@ -83,6 +83,8 @@ pub(crate) struct Connection {
     entered: usize,
     /// Requests that ever entered a partition.
     requests: u64,
+    /// Commands that are not counted yet.
+    commands: u64,
     output: Vec<u8>,
     output_at: usize,
     /// The output is to be sent when all commands before this number are answered.
@@ -114,6 +116,7 @@ impl Connection {
             ring: Ring::default(),
             entered: 0,
             requests: 0,
+            commands: 0,
             output: Vec::new(),
             output_at: 0,
             batch_end: 0,
@@ -310,6 +313,11 @@ impl Connection {
             }
         }
         self.bound_output(shared);
+        // Counted together: each processor counts in the same place.
+        let commands = std::mem::take(&mut self.commands);
+        if commands > 0 {
+            shared.counters.commands.add(commands);
+        }
         if begins {
             self.batch_end = self.ring.next();
         }
@@ -331,7 +339,7 @@ impl Connection {
     }
 
     fn execute(&mut self, frame: Frame, door: &mut dyn Door, shared: &Shared) {
-        shared.counters.commands.add(1);
+        self.commands += 1;
         let cost = frame
             .iter()
             .map(|argument| argument.len() + ARGUMENT_COST)

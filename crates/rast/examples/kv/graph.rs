@@ -173,6 +173,8 @@ pub(crate) fn start(
         .period(settings.reshard)
         // A poll that finds nothing costs as much as one that waits.
         .wait(WaitStrategy::Park)
+        // A partition is asked for what each I/O processor has room for.
+        .batch(256)
         .park(move |worker: WorkerId| Arc::clone(&mailboxes[worker.index()].poller))
         // A partition that panicked may be half changed: it must answer no more.
         .on_panic(OnPanic::Stop);

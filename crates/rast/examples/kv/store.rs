@@ -232,14 +232,13 @@ impl Store {
         now: Instant,
     ) -> Body {
         self.forget_if_past(&key, now);
-        let old = self.map.get(&key);
         let holds = match only {
-            Only::Absent => old.is_none(),
-            Only::Present => old.is_some(),
+            Only::Absent => !self.map.contains_key(&key),
+            Only::Present => self.map.contains_key(&key),
             _ => true,
         };
         let old_value = match answer {
-            SetAnswer::Old => old.map(|entry| entry.value.clone()),
+            SetAnswer::Old => self.map.get(&key).map(|entry| entry.value.clone()),
             _ => None,
         };
         if holds && !self.put(key, value, expiry, now) {
@@ -273,6 +272,19 @@ impl Store {
 
     /// Writes a value, if the memory for it is there.
     fn put(&mut self, key: Key, value: Value, expiry: Expiry, now: Instant) -> bool {
+        if expiry == Expiry::Clear && self.deadlines.is_empty() {
+            // The plain SET of a key that is there: one look at the table.
+            if let Some(entry) = self.map.get_mut(&key) {
+                let (old, new) = (entry.value.cost(), value.cost());
+                if !self.account.has_room(new.saturating_sub(old)) {
+                    return false;
+                }
+                self.account.add(new);
+                self.account.sub(old);
+                entry.value = value;
+                return true;
+            }
+        }
         let old = self.map.get(&key).map(|entry| entry.value.cost());
         let needed = match old {
             Some(old) => value.cost().saturating_sub(old),
