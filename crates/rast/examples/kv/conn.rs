@@ -275,10 +275,15 @@ impl Connection {
             + self.output.capacity()
             + self.ring.occupied();
         self.buffers.set(bytes);
+    }
+
+    /// Shows what the buffers hold in the list of clients: after a write, so that a client
+    /// that has its reply does not find it there.
+    pub(crate) fn show(&self) {
         let waiting = self.input.len() + self.parser.held();
-        self.session
-            .client
-            .holds(waiting, self.output().len(), bytes);
+        let held = usize::try_from(self.buffers.held()).unwrap_or(usize::MAX);
+        let client = &self.session.client;
+        client.holds(waiting, self.output().len(), held);
     }
 
     fn may_parse(&self, shared: &Shared) -> bool {

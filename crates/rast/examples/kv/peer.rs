@@ -96,6 +96,12 @@ impl Peer {
         door: &mut dyn Door,
         shared: &Shared,
     ) -> Outcome {
+        let outcome = self.go_on(scratch, door, shared);
+        self.connection.show();
+        outcome
+    }
+
+    fn go_on(&mut self, scratch: &mut [u8], door: &mut dyn Door, shared: &Shared) -> Outcome {
         if self.lingering {
             return self.discard(scratch);
         }
