@@ -5,7 +5,7 @@
 //! cargo run --release --example kv                serve on 127.0.0.1:6380
 //! ```
 //!
-//! Reading order: `graph` (what runs where), `message`, `value`, `store`, `route`; then the
+//! Reading order: `graph` (what runs where), `message`, `key`, `value`, `store`, `route`; then the
 //! way of a byte: `io`, `poller`, `listen`, `peer`, `conn`, `resp`, `command`, `admin`, `gather`, `local`,
 //! `ring`, `encode`; then `server`, `shared`, `clients`, `info`, `args`; last `demo`,
 //! `load`, `histogram`.
@@ -25,6 +25,7 @@ mod histogram;
 mod info;
 mod inline;
 mod io;
+mod key;
 mod listen;
 mod load;
 mod local;

@@ -10,11 +10,9 @@
 
 use std::sync::Arc;
 
+pub(crate) use crate::key::Key;
 use crate::memory::Account;
 use crate::value::Value;
-
-/// A key as it is stored: exact in size.
-pub(crate) type Key = Box<[u8]>;
 
 /// Names one connection of one I/O processor; the generation tells a late reply to a
 /// closed connection from a reply to the one that took over its slot.
