@@ -5,13 +5,13 @@ use core::time::Duration;
 use std::any::Any;
 use std::io;
 
-use crate::graph::{EdgeInfo, EdgeKind, End, Graph};
+use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node, shard_of};
 use crate::handle::{Handle, Run};
 use crate::instance::Settings;
 use crate::primitive::sync::Arc;
 use crate::primitive::{WaitStrategy, thread};
 use crate::runtime::Runtime;
-use crate::sharder::{self, Balancer, Greedy, Sharder};
+use crate::sharder::{self, Balancer, Greedy, Park, ShardId, Sharder, WorkerId};
 use crate::shared::{OnPanic, Shared, Undelivered};
 use crate::wiring::{Given, Wiring};
 
@@ -54,7 +54,12 @@ pub struct Builder<G: Graph> {
     batch: usize,
     on_panic: OnPanic,
     on_undelivered: Option<Undelivered>,
+    park: Option<Parks>,
+    pins: Vec<(usize, usize)>,
 }
+
+/// Makes what a worker sleeps in.
+type Parks = Box<dyn FnMut(WorkerId) -> Arc<dyn Park> + Send>;
 
 /// The reason why a graph was not started.
 #[derive(Debug)]
@@ -136,6 +141,8 @@ impl<G: Graph> Builder<G> {
             batch: 64,
             on_panic: OnPanic::default(),
             on_undelivered: None,
+            park: None,
+            pins: Vec::new(),
         }
     }
 
@@ -166,6 +173,27 @@ impl<G: Graph> Builder<G> {
     #[must_use]
     pub fn wait(mut self, wait: WaitStrategy) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// Sets what each worker sleeps in; called for each in [`start`](Self::start). Default: a
+    /// condition of the system.
+    ///
+    /// It wakes an instance by its [`shard_of`](crate::shard_of), which is pinged then if it
+    /// asked for [`Next::Woken`](crate::Next::Woken).
+    #[must_use]
+    pub fn park<P: Park>(mut self, mut park: impl FnMut(WorkerId) -> P + Send + 'static) -> Self {
+        self.park = Some(Box::new(move |worker| Arc::new(park(worker))));
+        self
+    }
+
+    /// Keeps a replica of processor `P` at a worker from the start to the end.
+    #[must_use]
+    pub fn pin<P>(mut self, replica: usize, worker: usize) -> Self
+    where
+        G: Node<P>,
+    {
+        self.pins.push((shard_of::<G, P>(replica).index(), worker));
         self
     }
 
@@ -223,11 +251,17 @@ impl<G: Graph> Builder<G> {
             shared: Arc::clone(&shared),
             routes,
         };
-        let builder = Sharder::builder(runtime)
+        let mut builder = Sharder::builder(runtime)
             .shards(instances)
             .workers(workers)
             .period(self.period)
             .wait(self.wait);
+        if let Some(park) = self.park {
+            builder = builder.park(park);
+        }
+        for (shard, worker) in self.pins {
+            builder = builder.pin(ShardId::from_index(shard), WorkerId::from_index(worker));
+        }
         let sharder = (self.balancer)(builder)
             .build()
             .map_err(BuildError::Sharder)?;
@@ -269,6 +303,13 @@ impl<G: Graph> Builder<G> {
         if workers > sharder::MAX_WORKERS {
             let cause = sharder::BuildError::TooManyWorkers(workers);
             return Err(BuildError::Sharder(cause));
+        }
+        if let Some(&(shard, worker)) = self.pins.iter().find(|(_, worker)| *worker >= workers) {
+            let (shard, worker) = (ShardId::from_index(shard), WorkerId::from_index(worker));
+            return Err(BuildError::Sharder(sharder::BuildError::Pin {
+                shard,
+                worker,
+            }));
         }
         Ok(())
     }

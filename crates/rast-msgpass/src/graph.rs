@@ -10,6 +10,7 @@
 
 use core::fmt;
 
+use crate::sharder::ShardId;
 use crate::wiring::Wiring;
 
 /// One side of an edge.
@@ -174,6 +175,25 @@ pub trait Node<P>: Graph {
     const ID: usize;
     /// The type, as written in `graph!`.
     const TYPE_NAME: &'static str;
+}
+
+/// Returns the shard that a replica of `P` is: replicas are numbered in the order of the
+/// declaration.
+///
+/// # Panics
+///
+/// When there is no such replica.
+#[must_use]
+pub fn shard_of<G: Node<P>, P>(replica: usize) -> ShardId {
+    let before = &G::PROCESSORS[..G::ID];
+    let replicas = G::PROCESSORS[G::ID].replicas;
+    assert!(
+        replica < replicas,
+        "graph `{}` has {replicas} of `{}`, so there is no replica {replica}",
+        G::NAME,
+        G::TYPE_NAME
+    );
+    ShardId::from_index(before.iter().map(|info| info.replicas).sum::<usize>() + replica)
 }
 
 /// States which type the end number `N` in `graph!` is.

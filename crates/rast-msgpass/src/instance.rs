@@ -138,6 +138,8 @@ pub(crate) struct Instance<G, P> {
     settings: Settings,
     /// Look at everything.
     is_new: bool,
+    /// What asked for [`Next::Woken`] is to be pinged.
+    is_called: bool,
 }
 
 impl<G: Graph, P: Process<G>> Instance<G, P> {
@@ -176,6 +178,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             next: Next::Again,
             settings,
             is_new: true,
+            is_called: false,
         }
     }
 
@@ -205,7 +208,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     fn is_ping_due(&self, now: Instant) -> bool {
         let is_due = match self.next {
             Next::Again => true,
-            Next::Idle => false,
+            Next::Idle | Next::Woken(_) => false,
             Next::At(at) => at <= now,
         };
         is_due && !self.core.shared.calm.is_asked()
@@ -215,6 +218,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.core.invocation += 1;
         self.core.sender = 0;
         self.core.stats().pings.add(1);
+        self.is_called = false;
         let (processor, core) = (&mut self.processor, &mut self.core);
         match contain(|| processor.ping(&mut Cx::new(core))) {
             Ok(next) => self.next = next,
@@ -223,6 +227,14 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 self.core.panicked(None, payload);
                 self.core.note_all();
             }
+        }
+    }
+
+    fn ping_and_look(&mut self, cx: &mut WorkerCx<'_>) {
+        self.ping();
+        if self.core.is_gated {
+            self.flush(cx);
+            self.core.look();
         }
     }
 
@@ -335,13 +347,21 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
         let pings = !self.core.is_gated && self.is_ping_due(cx.now());
         if pings {
-            self.ping();
-            if self.core.is_gated {
-                self.flush(cx);
-                self.core.look();
+            self.ping_and_look(cx);
+        }
+        let mut worked = self.run_inputs(cx, &mut load);
+        if let Next::Woken(at) = self.next
+            && !self.core.retired
+            && !self.core.shared.calm.is_asked()
+        {
+            // While there is no room it waits.
+            self.is_called |= worked || at <= cx.now();
+            if self.is_called && !self.core.is_gated {
+                self.ping_and_look(cx);
+                worked = true;
             }
         }
-        let worked = self.run_inputs(cx, &mut load) | pings;
+        worked |= pings;
         self.end(cx);
         if let (Some(load), Some(before)) = (load, before) {
             load.timer.finish(cx.tick());
@@ -392,7 +412,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             _ if self.core.shared.calm.is_asked() => Progress::Idle,
             Next::Again => Progress::Again,
             Next::Idle => Progress::Idle,
-            Next::At(at) => Progress::At(at),
+            Next::Woken(_) if self.is_called => Progress::Again,
+            Next::At(at) | Next::Woken(at) => Progress::At(at),
         }
     }
 
@@ -415,7 +436,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             return match self.next {
                 _ if !self.ready.is_empty() => Progress::Again,
                 Next::Again if pings => Progress::Again,
-                Next::At(at) if pings => Progress::At(at),
+                Next::Woken(_) if pings && self.is_called => Progress::Again,
+                Next::At(at) | Next::Woken(at) if pings => Progress::At(at),
                 _ => Progress::Idle,
             };
         }
@@ -442,7 +464,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             // Whoever is gated looks at its room in any case.
             Some(note) if note & ROOM != 0 => {}
             Some(input) => self.make_ready(input),
-            None => self.is_new = true,
+            None => (self.is_new, self.is_called) = (true, true),
         }
     }
 

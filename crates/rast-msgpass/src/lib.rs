@@ -180,7 +180,7 @@ pub use egress::{EgressReceiver, RecvError, RecvTimeoutError, TryRecvError};
 #[cfg(feature = "std")]
 pub use graph::{
     Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node, PAIRS_MAX, ProcessorInfo,
-    Replicated, Single,
+    Replicated, Single, shard_of,
 };
 #[cfg(feature = "std")]
 pub use handle::{Handle, Stopper};

@@ -18,6 +18,12 @@ pub enum Next {
     Idle,
     /// At this instant.
     At(Instant),
+    /// Once it is woken, or at this instant at the latest: for a processor that works on
+    /// what several messages brought, or on what its worker's poller sees.
+    ///
+    /// It is woken by messages, whose handlers run before the ping, and by what its worker
+    /// sleeps in ([`Builder::park`](crate::Builder::park)).
+    Woken(Instant),
 }
 
 /// A processor of graph `G`.

@@ -148,7 +148,7 @@ fn half_frames_hold_no_more_than_the_buffers_limit() {
 
 #[test]
 fn small_connections_of_one_thread_do_not_pay_for_large_ones_of_another() {
-    let kv = Kv::start(&[&LIMITS[..], &["--io-threads", "2"]].concat());
+    let kv = Kv::start(&[&LIMITS[..], &["--workers", "2"]].concat());
     // Connections go to the two threads in turn.
     let mut small: Vec<Raw> = Vec::new();
     let mut large: Vec<Raw> = Vec::new();
@@ -329,7 +329,7 @@ fn stream_of_requests(raw: Raw, client: usize, progress: &AtomicU64) -> u64 {
 #[test]
 fn sigterm_under_load_answers_every_parsed_frame() {
     for signal in ["TERM", "INT"] {
-        let mut kv = Kv::start(&["--io-threads", "2", "--drain-ms", "60000"]);
+        let mut kv = Kv::start(&["--workers", "2", "--drain-ms", "60000"]);
         let progress: Vec<AtomicU64> = (0..6).map(|_| AtomicU64::new(0)).collect();
         let replies: u64 = std::thread::scope(|scope| {
             let clients: Vec<_> = progress

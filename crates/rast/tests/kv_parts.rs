@@ -35,6 +35,8 @@ mod help;
 mod info;
 #[path = "../examples/kv/inline.rs"]
 mod inline;
+#[path = "../examples/kv/key.rs"]
+mod key;
 #[path = "../examples/kv/local.rs"]
 mod local;
 #[path = "../examples/kv/memory.rs"]

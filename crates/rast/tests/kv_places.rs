@@ -34,7 +34,7 @@ fn reset(raw: Raw) {
 #[test]
 fn a_closed_connection_makes_room_at_once() {
     for threads in ["1", "2"] {
-        let kv = Kv::start(&["--max-connections", "40", "--io-threads", threads]);
+        let kv = Kv::start(&["--max-connections", "40", "--workers", threads]);
         for round in 0..30 {
             let mut all: Vec<Raw> = (0..40).map(|_| kv.connect()).collect();
             all.iter_mut().for_each(served);

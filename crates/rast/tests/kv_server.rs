@@ -196,7 +196,7 @@ fn a_script_gets_the_replies_of_redis() {
 
 #[test]
 fn replies_keep_the_order_of_pipelined_requests() {
-    let kv = Kv::start(&["--io-threads", "2", "--max-in-flight", "64"]);
+    let kv = Kv::start(&["--workers", "2", "--max-in-flight", "64"]);
     std::thread::scope(|scope| {
         for client in 0..4 {
             let mut raw = kv.connect();

@@ -4,12 +4,15 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::resp::FrameLimits;
-use crate::route::LANES;
+use crate::route::IOS;
 
 /// Bytes of a line: an inline command or the header of a frame.
 const LINE: usize = 64 * 1024;
 /// Arguments of one command.
 const ARGUMENTS: usize = 1024 * 1024;
+
+/// The most worker threads.
+const WORKERS: usize = 64;
 
 /// The limits that the server keeps.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +50,6 @@ pub(crate) struct Settings {
     pub(crate) port: u16,
     /// Worker threads of the graph.
     pub(crate) workers: usize,
-    /// Threads that read and write sockets.
-    pub(crate) io_threads: usize,
     /// The limits.
     pub(crate) limits: Limits,
     /// How often the balancer looks at the loads.
@@ -68,13 +69,19 @@ pub(crate) struct Demo {
     pub(crate) clients: usize,
 }
 
+impl Settings {
+    /// I/O processors: one per worker, as far as there are any.
+    pub(crate) fn ios(&self) -> usize {
+        self.workers.min(IOS)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             port: 6380,
-            workers: cores.max(2),
-            io_threads: (cores / 4).clamp(1, LANES),
+            workers: cores.min(WORKERS),
             limits: Limits {
                 connections: 1024,
                 frame: 8 << 20,
@@ -122,8 +129,7 @@ pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Result<Asked, Str
         match flag.as_str() {
             "--help" | "-h" => return Ok(Asked::Help(help())),
             "--port" | "-p" => port = Some(number(&flag, &value()?, 0, u16::MAX)?),
-            "--workers" => settings.workers = number(&flag, &value()?, 1, 64)?,
-            "--io-threads" => settings.io_threads = number(&flag, &value()?, 1, LANES)?,
+            "--workers" => settings.workers = number(&flag, &value()?, 1, WORKERS)?,
             "--max-connections" => limits.connections = number(&flag, &value()?, 1, 1 << 20)?,
             "--max-frame" => limits.frame = size(&flag, &value()?, 1 << 10, 1 << 30)?,
             "--max-backlog" => limits.backlog = size(&flag, &value()?, 1 << 10, 1 << 32)?,
@@ -221,13 +227,8 @@ fn help() -> String {
         ),
         (
             "--workers N",
-            "worker threads of the graph",
+            "worker threads; the first 16 have sockets",
             settings.workers.to_string(),
-        ),
-        (
-            "--io-threads N",
-            "threads that read and write sockets",
-            settings.io_threads.to_string(),
         ),
         (
             "--max-connections N",

@@ -1,11 +1,11 @@
-//! The clients of all I/O threads: what CLIENT LIST shows and CLIENT KILL ends.
+//! The clients of all I/O processors: what CLIENT LIST shows and CLIENT KILL ends.
 //!
-//! Each connection has one [`Client`], which its own I/O thread writes and any
+//! Each connection has one [`Client`], which its own I/O processor writes and any
 //! thread may read. The list is locked when a connection begins or ends, and by the
 //! commands that ask for it; the way of a request takes no lock.
 //!
-//! A thread that ends a connection of another thread leaves its name with that
-//! thread and wakes it.
+//! A processor that ends a connection of another one leaves its name with that
+//! one and wakes it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use std::time::Instant;
 use rast::primitive::sync::Mutex;
 
 use crate::message::ConnectionId;
-use crate::route::LANES;
+use crate::route::IOS;
 
 /// What a client has said about itself.
 #[derive(Clone, Debug, Default)]
@@ -35,9 +35,9 @@ pub(crate) struct Words {
 pub(crate) struct Place {
     /// Its number among all connections, from one.
     pub(crate) number: u64,
-    /// Its I/O thread.
-    pub(crate) lane: u16,
-    /// Its name in that thread.
+    /// Its I/O processor.
+    pub(crate) io: u16,
+    /// Its name in that processor.
     pub(crate) id: ConnectionId,
     /// The client's address.
     pub(crate) address: SocketAddr,
@@ -225,17 +225,17 @@ impl Filter {
     }
 }
 
-/// Wakes the I/O thread of a lane.
-pub(crate) type WakeLane = Box<dyn Fn(u16) + Send + Sync>;
+/// Wakes an I/O processor.
+pub(crate) type WakeIo = Box<dyn Fn(u16) + Send + Sync>;
 
 /// All clients.
 #[derive(Default)]
 pub(crate) struct Clients {
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
-    /// Per lane, connections that its thread has to close.
-    doomed: [Mutex<Vec<ConnectionId>>; LANES],
-    /// Set once, before the threads run.
-    pub(crate) wake: OnceLock<WakeLane>,
+    /// Per I/O processor, connections that it has to close.
+    doomed: [Mutex<Vec<ConnectionId>>; IOS],
+    /// Set once, before the graph runs.
+    pub(crate) wake: OnceLock<WakeIo>,
 }
 
 impl Clients {
@@ -270,7 +270,7 @@ impl Clients {
         text
     }
 
-    /// Has the clients that match closed by their threads, each once. Returns how many
+    /// Has the clients that match closed by their processors, each once. Returns how many
     /// they are, and whether the asker, which is not closed here, is one of them.
     pub(crate) fn kill(&self, filter: &Filter, asker: u64) -> (i64, bool) {
         let (mut killed, mut own) = (0, false);
@@ -284,25 +284,25 @@ impl Clients {
                 own = true;
                 continue;
             }
-            // Until its thread closes it, it is on the list.
+            // Until its processor closes it, it is on the list.
             if client.doomed.swap(true, Ordering::Relaxed) {
                 continue;
             }
             killed += 1;
-            let lane = client.place.lane;
-            if let Some(doomed) = self.doomed.get(usize::from(lane)) {
+            let io = client.place.io;
+            if let Some(doomed) = self.doomed.get(usize::from(io)) {
                 doomed.lock().push(client.place.id);
                 if let Some(wake) = self.wake.get() {
-                    wake(lane);
+                    wake(io);
                 }
             }
         }
         (killed, own)
     }
 
-    /// Takes the connections that the thread of a lane has to close.
-    pub(crate) fn take_doomed(&self, lane: u16) -> Vec<ConnectionId> {
-        let doomed = self.doomed.get(usize::from(lane));
+    /// Takes the connections that an I/O processor has to close.
+    pub(crate) fn take_doomed(&self, io: u16) -> Vec<ConnectionId> {
+        let doomed = self.doomed.get(usize::from(io));
         doomed.map_or_else(Vec::new, |doomed| std::mem::take(&mut *doomed.lock()))
     }
 }
@@ -314,7 +314,7 @@ impl Client {
         let address = SocketAddr::from(([127, 0, 0, 1], 40_000 + number as u16));
         Arc::new(Self::new(Place {
             number,
-            lane: 0,
+            io: 0,
             id: ConnectionId {
                 slot: number as u32,
                 generation: 0,
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_reaches_the_threads_of_its_clients() {
+    fn a_kill_reaches_the_processors_of_its_clients() {
         let clients = Clients::default();
         let (one, two) = (Client::unlisted(1), Client::unlisted(2));
         clients.join(&one);

@@ -27,6 +27,10 @@
 //!    as a command name end the connection at once, so that no later line of it is
 //!    carried out.
 //!
+//! 6. Output waits until the commands that were read with its own are answered, or there
+//!    is more than [`OUTPUT_SENT`]: a batch of requests costs one call of the system, and a
+//!    reply is delayed by its batch at most.
+//!
 //! Nothing here knows sockets or threads: `io` moves the bytes.
 
 use std::collections::VecDeque;
@@ -46,16 +50,11 @@ use crate::shared::Shared;
 /// The way into the partitions.
 pub(crate) trait Door {
     /// Hands a request to a partition, or gives it back.
-    fn enter(&mut self, partition: usize, request: Request) -> Result<(), Refused>;
-}
-
-/// Why a request did not enter.
-#[derive(Debug)]
-pub(crate) enum Refused {
-    /// The partition's queue is full; the request comes back.
-    Full(Request),
-    /// The graph has ended.
-    Closed,
+    ///
+    /// # Errors
+    ///
+    /// The request, if the partition has no room for it.
+    fn enter(&mut self, partition: usize, request: Request) -> Result<(), Request>;
 }
 
 /// Why a connection was given up with replies unsent.
@@ -67,15 +66,12 @@ pub(crate) enum Fault {
     Buffers,
     /// What arrives is not meant for this server: rule 5.
     Foreign,
-    /// The graph has ended.
-    Ended,
 }
 
 /// The state of one connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     id: ConnectionId,
-    lane: u16,
     session: Session,
     parser: Parser,
     /// Bytes that were read but could not be parsed yet, from `input_at` on.
@@ -85,8 +81,14 @@ pub(crate) struct Connection {
     ring: Ring,
     /// Requests that entered a partition and were not answered.
     entered: usize,
+    /// Requests that ever entered a partition.
+    requests: u64,
+    /// Commands that are not counted yet.
+    commands: u64,
     output: Vec<u8>,
     output_at: usize,
+    /// The output is to be sent when all commands before this number are answered.
+    batch_end: u64,
     /// No bytes will come any more: parse what is here, answer it, close.
     last_input: bool,
     /// No command will be parsed any more: answer what is under way, close.
@@ -98,12 +100,14 @@ pub(crate) struct Connection {
 /// Output buffers above this capacity are given back once they are empty.
 const OUTPUT_KEPT: usize = 64 * 1024;
 
+/// Output above this size is sent at once.
+const OUTPUT_SENT: usize = 16 * 1024;
+
 impl Connection {
     /// The connection of `client`.
     pub(crate) fn new(client: Arc<Client>, shared: &Shared) -> Self {
         Self {
             id: client.place.id,
-            lane: client.place.lane,
             session: Session::new(client),
             parser: Parser::new(shared.settings.limits.frame_limits()),
             input: Vec::new(),
@@ -111,8 +115,11 @@ impl Connection {
             outbox: VecDeque::new(),
             ring: Ring::default(),
             entered: 0,
+            requests: 0,
+            commands: 0,
             output: Vec::new(),
             output_at: 0,
+            batch_end: 0,
             last_input: false,
             ending: false,
             fault: None,
@@ -142,6 +149,11 @@ impl Connection {
         !self.outbox.is_empty() && self.fault.is_none()
     }
 
+    /// How many requests have entered a partition.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests
+    }
+
     /// Why the connection must be closed at once, if it must.
     pub(crate) fn fault(&self) -> Option<Fault> {
         self.fault
@@ -161,6 +173,18 @@ impl Connection {
     /// The bytes to send.
     pub(crate) fn output(&self) -> &[u8] {
         &self.output[self.output_at..]
+    }
+
+    /// Whether the output is to be sent now: rule 6. The next batch begins then.
+    pub(crate) fn has_batch(&mut self) -> bool {
+        if self.output().is_empty() {
+            return false;
+        }
+        if self.ring.first() >= self.batch_end {
+            self.batch_end = self.ring.next();
+            return true;
+        }
+        self.output().len() >= OUTPUT_SENT
     }
 
     /// Takes note that the first `count` bytes of the output were sent.
@@ -193,6 +217,9 @@ impl Connection {
 
     /// Goes on after back-pressure: sends parked requests, then parses what waits.
     pub(crate) fn resume(&mut self, door: &mut dyn Door, shared: &Shared) {
+        if self.input.is_empty() && self.outbox.is_empty() && !self.last_input {
+            return self.charge();
+        }
         let input = std::mem::take(&mut self.input);
         let mut rest = input.get(self.input_at..).unwrap_or_default();
         self.consume(&mut rest, door, shared);
@@ -210,7 +237,7 @@ impl Connection {
         self.resume(door, shared);
     }
 
-    /// Takes in the reply of a partition.
+    /// Takes in the reply of a partition; the next `resume` accounts for it.
     pub(crate) fn reply(&mut self, to: Address, body: Body, shared: &Shared) {
         self.entered -= 1;
         if self.fault.is_some() {
@@ -225,7 +252,6 @@ impl Connection {
             Taken::TooMuch => self.fault = Some(Fault::Backlog),
         }
         self.bound_output(shared);
-        self.charge();
     }
 
     /// Leaves what its requests hold in the partitions until they are answered: how
@@ -249,10 +275,15 @@ impl Connection {
             + self.output.capacity()
             + self.ring.occupied();
         self.buffers.set(bytes);
+    }
+
+    /// Shows what the buffers hold in the list of clients: after a write, so that a client
+    /// that has its reply does not find it there.
+    pub(crate) fn show(&self) {
         let waiting = self.input.len() + self.parser.held();
-        self.session
-            .client
-            .holds(waiting, self.output().len(), bytes);
+        let held = usize::try_from(self.buffers.held()).unwrap_or(usize::MAX);
+        let client = &self.session.client;
+        client.holds(waiting, self.output().len(), held);
     }
 
     fn may_parse(&self, shared: &Shared) -> bool {
@@ -265,6 +296,7 @@ impl Connection {
     }
 
     fn consume(&mut self, input: &mut &[u8], door: &mut dyn Door, shared: &Shared) {
+        let begins = self.ring.first() >= self.batch_end && self.output().is_empty();
         self.send_parked(door);
         while self.may_parse(shared) {
             match self.parser.parse(input) {
@@ -286,18 +318,25 @@ impl Connection {
             }
         }
         self.bound_output(shared);
+        // Counted together: each processor counts in the same place.
+        let commands = std::mem::take(&mut self.commands);
+        if commands > 0 {
+            shared.counters.commands.add(commands);
+        }
+        if begins {
+            self.batch_end = self.ring.next();
+        }
     }
 
     fn send_parked(&mut self, door: &mut dyn Door) {
         while let Some((partition, request)) = self.outbox.pop_front() {
             match door.enter(partition, request) {
-                Ok(()) => self.entered += 1,
-                Err(Refused::Full(request)) => {
-                    self.outbox.push_front((partition, request));
-                    return;
+                Ok(()) => {
+                    self.entered += 1;
+                    self.requests += 1;
                 }
-                Err(Refused::Closed) => {
-                    self.fault = self.fault.or(Some(Fault::Ended));
+                Err(request) => {
+                    self.outbox.push_front((partition, request));
                     return;
                 }
             }
@@ -305,7 +344,7 @@ impl Connection {
     }
 
     fn execute(&mut self, frame: Frame, door: &mut dyn Door, shared: &Shared) {
-        shared.counters.commands.add(1);
+        self.commands += 1;
         let cost = frame
             .iter()
             .map(|argument| argument.len() + ARGUMENT_COST)
@@ -366,7 +405,6 @@ impl Connection {
     fn push(&mut self, answer: Answer, cost: usize) -> Address {
         let sequence = self.ring.open(answer, cost, self.session.protocol);
         Address {
-            lane: self.lane,
             connection: self.id,
             sequence,
         }
@@ -410,7 +448,6 @@ mod tests {
         room: usize,
         stores: Vec<Store>,
         random: u64,
-        closed: bool,
     }
 
     impl Partitions {
@@ -423,7 +460,6 @@ mod tests {
                     .map(|_| Store::new(&memory, &memory, 1 << 20))
                     .collect(),
                 random: seed | 1,
-                closed: false,
             }
         }
 
@@ -448,12 +484,9 @@ mod tests {
     }
 
     impl Door for Partitions {
-        fn enter(&mut self, partition: usize, request: Request) -> Result<(), Refused> {
-            if self.closed {
-                return Err(Refused::Closed);
-            }
+        fn enter(&mut self, partition: usize, request: Request) -> Result<(), Request> {
             if self.queues[partition].len() == self.room {
-                return Err(Refused::Full(request));
+                return Err(request);
             }
             self.queues[partition].push_back(request);
             Ok(())
@@ -700,15 +733,6 @@ mod tests {
         partitions.step(&mut connection, &shared);
         assert_eq!(connection.fault(), Some(Fault::Backlog));
         assert!(connection.output().len() < 100, "100 MB were never written");
-    }
-
-    #[test]
-    fn a_closed_graph_is_a_fault() {
-        let (shared, mut connection) = set_up(|_| {});
-        let mut partitions = Partitions::new(1, 9);
-        partitions.closed = true;
-        connection.receive(b"GET k\r\n", &mut partitions, &shared);
-        assert_eq!(connection.fault(), Some(Fault::Ended));
     }
 
     #[test]

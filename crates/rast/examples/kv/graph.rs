@@ -1,90 +1,143 @@
-//! The graph: 64 partitions between a door in and a door out.
+//! The graph: an I/O processor per worker, and 64 partitions.
 //!
 //! ```text
-//!  I/O threads ══ingress══▶ partition 0..63 ══egress, a lane per I/O thread══▶ I/O threads
+//!  sockets ◀──▶ io 0..15 ──Request──▶ partition 0..63
+//!               (pinned)  ◀──Reply──
 //! ```
 //!
 //! A partition is one replica of one processor, so the runtime measures each of
 //! them and moves it between workers while clients run. It owns its keys alone:
 //! no map is shared, and no lock is taken on the way of a request.
+//!
+//! An I/O processor stays with its worker, which sleeps in its poll. A request for a
+//! partition of the same worker takes no atomic read-modify-write. What one reading of the
+//! sockets has for a partition is announced to it once, and its answers come back together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rast::msgpass::{
-    Cx, Egress, EgressReceiver, Handle, Ingress, IngressSender, Metrics, Next, OnPanic, Process,
-    Receive, TrySendError, graph,
-};
+use rast::msgpass::sharder::WorkerId;
+use rast::msgpass::{Cx, Handle, Metrics, Next, OnPanic, Process, Receive, graph, shard_of};
+use rast::primitive::WaitStrategy;
 use rast::primitive::sync::Mutex;
+use rast::timers::Instant as Time;
 
-use crate::conn::{Door, Refused};
+use crate::conn::Door;
+use crate::io::{Io, Mailbox, Turn};
 use crate::message::{Reply, Request};
-use crate::route::PARTITIONS;
+use crate::poller::Poller;
+use crate::route::{IOS, PARTITIONS};
 use crate::shared::{GraphView, Shared, Viewer, WorkerView};
 use crate::store::Store;
 
 /// Expired keys that one ping removes.
 const EXPIRED_PER_PING: usize = 64;
 
-/// How often a partition without a near deadline is looked at all the same: a key
-/// may have got a deadline since its last ping.
-const IDLE_PING: Duration = Duration::from_millis(100);
-
 graph! {
-    /// The store: partitions between the I/O threads' doors.
+    /// The store: partitions, and the processors that talk to clients.
     pub(crate) graph Kv {
-        processors { partition: [Partition; 64] }
+        processors { io: [Front; 16], partition: [Partition; 64] }
         edges {
-            ingress -> partition: Request [cap = 1024];
-            partition -> egress: Reply [cap = 64, lanes = 16];
+            io -> partition: Request [cap = 64];
+            partition -> io: Reply [reply = Request];
+        }
+    }
+}
+
+const _: () = assert!(
+    Kv::PROCESSORS[0].replicas == IOS && Kv::PROCESSORS[1].replicas == PARTITIONS,
+    "the graph has the numbers that the router knows"
+);
+
+/// An I/O processor; a spare one of a worker that there is not holds nothing.
+pub(crate) struct Front(Option<Box<Io>>);
+
+impl Process<Kv> for Front {
+    fn ping(&mut self, cx: &mut Cx<'_, Kv, Self>) -> Next {
+        let Some(io) = &mut self.0 else {
+            return Next::Idle;
+        };
+        let span = match io.turn(&mut Partitions { cx }) {
+            Turn::After(Duration::MAX) => return Next::Woken(Time::MAX),
+            Turn::After(span) => span,
+            turn => {
+                if turn == Turn::Failed {
+                    cx.stop();
+                }
+                // Replies for connections that were closed may still come.
+                self.0 = None;
+                return Next::Idle;
+            }
+        };
+        Next::Woken(cx.now().saturating_add(span.into()))
+    }
+}
+
+impl Receive<Kv, Partition, Reply> for Front {
+    fn receive(&mut self, reply: Reply, _: &mut Cx<'_, Kv, Self>) {
+        if let Some(io) = &mut self.0 {
+            io.reply(reply);
         }
     }
 }
 
 /// The way into the partitions.
-pub(crate) type Entrance = IngressSender<Kv, Partition, Request>;
-/// The way out of them: one lane.
-pub(crate) type Exit = EgressReceiver<Reply>;
+struct Partitions<'a, 'b> {
+    cx: &'a mut Cx<'b, Kv, Front>,
+}
+
+impl Door for Partitions<'_, '_> {
+    fn enter(&mut self, partition: usize, request: Request) -> Result<(), Request> {
+        // The last place is left: without room for one request at each partition the
+        // processor is not pinged, and its other connections would wait for this one.
+        if self.cx.to::<Partition>().at(partition).room::<Request>() < 2 {
+            return Err(request);
+        }
+        let sent = self.cx.to::<Partition>().at(partition).try_send(request);
+        sent.map_err(|full| full.0)
+    }
+}
 
 /// One partition.
 #[derive(Debug)]
 pub(crate) struct Partition {
     store: Store,
+    /// The time of the turn, once it was asked for.
+    now: Option<Time>,
+}
+
+impl Partition {
+    fn now(&mut self, cx: &Cx<'_, Kv, Self>) -> Time {
+        *self.now.get_or_insert_with(|| cx.now())
+    }
 }
 
 impl Process<Kv> for Partition {
     fn ping(&mut self, cx: &mut Cx<'_, Kv, Self>) -> Next {
-        let now = cx.now();
-        let latest = now.saturating_add(IDLE_PING.into());
-        let Some(deadline) = self.store.next_deadline() else {
-            return Next::At(latest);
-        };
-        if deadline <= now && self.store.expire_some(now, EXPIRED_PER_PING) == EXPIRED_PER_PING {
-            return Next::Again;
+        let now = self.now(cx);
+        self.now = None;
+        match self.store.next_deadline() {
+            Some(deadline) if deadline <= now => {
+                if self.store.expire_some(now, EXPIRED_PER_PING) == EXPIRED_PER_PING {
+                    return Next::Woken(now);
+                }
+                Next::Woken(self.store.next_deadline().unwrap_or(Time::MAX))
+            }
+            Some(deadline) => Next::Woken(deadline),
+            None => Next::Woken(Time::MAX),
         }
-        let next = self.store.next_deadline();
-        Next::At(next.map_or(latest, |next| next.min(latest)))
     }
 }
 
-impl Receive<Kv, Ingress, Request> for Partition {
+impl Receive<Kv, Front, Request> for Partition {
     fn receive(&mut self, request: Request, cx: &mut Cx<'_, Kv, Self>) {
-        let body = self.store.apply(request.op, cx.now());
-        let lane = usize::from(request.to.lane);
-        cx.to::<Egress>().lane(lane).send(Reply {
+        let now = self.now(cx);
+        let body = self.store.apply(request.op, now);
+        let io = cx.sender();
+        cx.to::<Front>().at(io).send(Reply {
             to: request.to,
             body,
         });
-    }
-}
-
-impl Door for Entrance {
-    fn enter(&mut self, partition: usize, request: Request) -> Result<(), Refused> {
-        match self.at(partition).try_send(request) {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Full(request)) => Err(Refused::Full(request)),
-            Err(TrySendError::Closed(_)) => Err(Refused::Closed),
-        }
     }
 }
 
@@ -94,31 +147,47 @@ pub(crate) struct Running {
     handle: Arc<Handle<Kv>>,
 }
 
-/// Starts the graph with empty partitions; the error says why not.
-pub(crate) fn start(shared: &Shared) -> Result<Running, String> {
+/// The poll that a worker sleeps in.
+pub(crate) fn poller(worker: usize) -> std::io::Result<Poller> {
+    Poller::new((worker < IOS).then(|| shard_of::<Kv, Front>(worker)))
+}
+
+/// Starts the graph with empty partitions; the error says why not. There is a mailbox for
+/// each worker.
+pub(crate) fn start(
+    shared: &Shared,
+    ios: Vec<Io>,
+    mailboxes: Vec<Arc<Mailbox>>,
+) -> Result<Running, String> {
     let settings = &shared.settings;
     let partition = |_| Partition {
         store: Store::new(&shared.memory, &shared.buffers, settings.limits.frame),
+        now: None,
     };
-    let handle = Kv::builder((0..PARTITIONS).map(partition))
+    let pinned = ios.len();
+    let mut ios = ios.into_iter();
+    let front = |_| Front(ios.next().map(Box::new));
+    let fronts: Vec<Front> = (0..IOS).map(front).collect();
+    let mut builder = Kv::builder(fronts, (0..PARTITIONS).map(partition))
         .workers(settings.workers)
         .period(settings.reshard)
+        // A poll that finds nothing costs as much as one that waits.
+        .wait(WaitStrategy::Park)
+        // A partition is asked for what each I/O processor has room for.
+        .batch(256)
+        .park(move |worker: WorkerId| Arc::clone(&mailboxes[worker.index()].poller))
         // A partition that panicked may be half changed: it must answer no more.
-        .on_panic(OnPanic::Stop)
-        .start()
-        .map_err(|error| error.to_string())?;
+        .on_panic(OnPanic::Stop);
+    for number in 0..pinned {
+        builder = builder.pin::<Front>(number, number);
+    }
+    let handle = builder.start().map_err(|error| error.to_string())?;
     Ok(Running {
         handle: Arc::new(handle),
     })
 }
 
 impl Running {
-    /// The doors of an I/O thread. Each lane may be asked for once.
-    pub(crate) fn doors(&self, lane: u16) -> (Entrance, Exit) {
-        let exit = self.handle.egress::<Partition, Reply>(usize::from(lane));
-        (self.handle.ingress::<Partition, Request>(), exit)
-    }
-
     /// Reads the graph's figures, for as long as it runs.
     pub(crate) fn viewer(&self) -> Viewer {
         let handle = Arc::downgrade(&self.handle);
@@ -182,7 +251,8 @@ impl Window {
 
     fn view(&mut self, metrics: &Metrics) -> GraphView {
         let mut partitions = vec![0; metrics.workers.len()];
-        for instance in &metrics.instances {
+        let instances = &metrics.instances[IOS..];
+        for instance in instances {
             if let Some(count) = partitions.get_mut(instance.worker) {
                 *count += 1;
             }
@@ -190,7 +260,7 @@ impl Window {
         let elapsed = self.from.elapsed();
         if elapsed >= WINDOW || self.loads.is_empty() {
             self.loads = vec![0.0; metrics.workers.len()];
-            for (instance, before) in metrics.instances.iter().zip(&mut self.busy) {
+            for (instance, before) in instances.iter().zip(&mut self.busy) {
                 let busy = instance.busy.as_nanos();
                 // What a partition did before a move counts for its worker of now.
                 if let Some(load) = self.loads.get_mut(instance.worker) {
@@ -204,11 +274,7 @@ impl Window {
         GraphView {
             epoch: metrics.epochs,
             moved: metrics.moves,
-            owners: metrics
-                .instances
-                .iter()
-                .map(|instance| instance.worker)
-                .collect(),
+            owners: instances.iter().map(|instance| instance.worker).collect(),
             workers: self.loads.iter().zip(&partitions).map(worker).collect(),
             messages: (
                 metrics.edges.first().map_or(0, |edge| edge.received),

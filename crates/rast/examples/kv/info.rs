@@ -114,7 +114,7 @@ impl Shared {
         rows.add("uptime_in_days", uptime / 86_400);
         rows.add("executable", executable.display());
         rows.add("config_file", "");
-        rows.add("io_threads_active", self.settings.io_threads);
+        rows.add("io_threads_active", self.settings.ios());
     }
 
     fn clients(&self, rows: &mut Rows<'_>) {

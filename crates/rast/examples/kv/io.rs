@@ -1,71 +1,70 @@
-//! I/O threads: sockets on one side, the graph's doors on the other.
+//! I/O processors: sockets on one side, partitions on the other.
 //!
 //! ```text
-//!  sockets ──▶ read, parse ──▶ ingress ══▶ partitions
-//!     ▲                                        ║
-//!     └── write ◀── order replies ◀── egress lane of this thread
+//!  sockets ──▶ read, parse ──Request──▶ partitions of this worker and of others
+//!     ▲                                        │
+//!     └── write ◀── order replies ◀────Reply───┘
 //! ```
 //!
-//! Each thread owns its sockets and one egress lane, and shares nothing with the
-//! others on the way of a request. One loop:
+//! There is one per worker, pinned to it, and the worker sleeps in its poll (see `poller`).
+//! Each owns its sockets, and shares nothing with the others on the way of a request. It is
+//! pinged when the poll saw something, after the replies of a turn, or at a time:
 //!
-//! 1. wait for readiness, a message in the lane (it wakes the poll), or a time;
-//! 2. take over sockets that the accepting thread handed out;
-//! 3. drain the egress lane, whatever the sockets do: a reply goes to its
-//!    connection's bounded backlog, or is dropped if the connection has gone. So a
-//!    client that does not read can delay no partition;
-//! 4. serve every socket with something to do, once;
-//! 5. when the buffers of all connections are past their limit, close those of its
+//! 1. replies come first, whatever the sockets do: a reply goes to its connection's bounded
+//!    backlog, or is dropped if the connection has gone. So a client that does not read can
+//!    delay no partition;
+//! 2. take over sockets that the accepting processor handed out;
+//! 3. serve every socket with something to do, once;
+//! 4. when the buffers of all connections are past their limit, close those of its
 //!    own that hold most.
 //!
-//! A request that finds its partition's door full stays on its connection, which
-//! is not read meanwhile, and none is read while the buffers are past their limit;
-//! such connections are tried again each [`RETRY`].
+//! A partition keeps room for the answer of each request that it was sent, so no cycle fills
+//! up. What is sent in a ping is announced once to each partition.
 //!
-//! Thread 0 accepts too, and hands sockets out in turn (see `listen`).
+//! A request that finds no room at its partition stays on its connection, which
+//! is not read meanwhile, and none is read while the buffers are past their limit;
+//! such connections are tried again after each reply and each [`RETRY`].
+//!
+//! Processor 0 accepts too, and hands sockets out in turn (see `listen`).
 //!
 //! A connection frees its place as soon as its last reply was sent, though its
 //! socket lingers until the client has closed it.
 
-use std::collections::HashMap;
-use std::io::{self, ErrorKind};
+use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Interest, Registry, Token};
 use rast::primitive::sync::Mutex;
 use rast::queue::Queue;
 
 use crate::clients::{Client, Place};
-use crate::conn::{Connection, Fault};
-use crate::graph::{Entrance, Exit};
+use crate::conn::{Connection, Door, Fault};
 use crate::listen::Listener;
 use crate::memory::{Account, STEP};
-use crate::message::ConnectionId;
+use crate::message::{ConnectionId, Reply};
 use crate::peer::{LINGER, Outcome, Peer, Table};
+use crate::poller::Poller;
 use crate::shared::Shared;
 
-const WAKE: Token = Token(usize::MAX);
 const LISTEN: Token = Token(usize::MAX - 1);
 
 /// How soon a full partition is tried again.
 const RETRY: Duration = Duration::from_millis(1);
-/// How often other threads are woken while the buffers are past their limit.
+/// How often the other processors are woken while the buffers are past their limit.
 const TELL: Duration = Duration::from_millis(10);
-/// Events taken in one turn.
-const EVENTS: usize = 1024;
-/// Replies taken from the lane in one turn.
-const REPLIES: usize = 4096;
 /// Bytes read at once.
 const SCRATCH: usize = 64 * 1024;
 
 /// What CLIENT LIST shows for a socket whose other side has gone already.
 const NOWHERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
-/// What the server tells its I/O threads.
+/// What the server tells its I/O processors.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     phase: AtomicU8,
@@ -75,7 +74,7 @@ pub(crate) struct Control {
 const DRAINING: u8 = 1;
 
 impl Control {
-    /// Tells the threads to answer what was read and to end by `deadline`; they
+    /// Tells the processors to answer what was read and to end by `deadline`; they
     /// have to be woken.
     pub(crate) fn drain(&self, deadline: Instant) {
         *self.deadline.lock() = Some(deadline);
@@ -92,157 +91,174 @@ impl Control {
     }
 }
 
-/// The way to an I/O thread, for other threads.
+/// The way to an I/O processor, for other threads.
 pub(crate) struct Mailbox {
     /// Accepted sockets, each with its number among all.
     pub(crate) sockets: Queue<(u64, TcpStream)>,
-    waker: Waker,
+    pub(crate) poller: Arc<Poller>,
 }
 
 impl Mailbox {
-    /// Wakes the thread.
+    /// A mailbox that nothing is in.
+    pub(crate) fn new(poller: Poller) -> Arc<Self> {
+        Arc::new(Self {
+            sockets: Queue::new(),
+            poller: Arc::new(poller),
+        })
+    }
+
+    /// Has the processor look at its mailbox, and at what the server tells.
     pub(crate) fn wake(&self) {
-        // An error here means that the thread has gone, or is awake already.
-        let _ = self.waker.wake();
+        self.poller.call();
     }
 }
 
-/// One I/O thread's state.
-pub(crate) struct IoThread {
-    lane: u16,
-    poll: Poll,
+/// How an I/O processor has ended.
+pub(crate) type Ended = io::Result<()>;
+
+/// What becomes of an I/O processor after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It wants another one after so long, though nothing comes.
+    After(Duration),
+    /// It has ended, since the server drains.
+    Over,
+    /// It cannot go on.
+    Failed,
+}
+
+/// One I/O processor.
+pub(crate) struct Io {
+    number: u16,
+    registry: Registry,
     mailbox: Arc<Mailbox>,
-    /// The other I/O threads.
+    /// The other I/O processors.
     others: Vec<Arc<Mailbox>>,
     /// When they were last woken since the buffers were past their limit.
     told: Option<Instant>,
     listener: Option<Listener>,
-    entrance: Entrance,
-    exit: Exit,
     shared: Arc<Shared>,
     control: Arc<Control>,
+    /// Told once, when the drain is over or polling failed.
+    ended: Option<Sender<Ended>>,
     table: Table,
     /// Closed connections whose requests are still in the partitions: how many, and
     /// what is charged for them. Or else who closes at once pays for nothing.
     left: HashMap<ConnectionId, (usize, Account)>,
-    /// Slots to be served in this turn.
+    /// Slots to be served in the next ping.
     due: Vec<u32>,
-    /// Slots whose requests wait for room.
+    /// Empty; takes the place of `due` while that is served.
+    spare: Vec<u32>,
+    /// Slots whose requests wait for room, in the order in which they are served.
     parked: Vec<u32>,
+    /// Those of them that had room for some in this turn.
+    advanced: Vec<u32>,
     /// Slots that linger, with the time when that ends; the earliest first.
-    lingering: std::collections::VecDeque<(Instant, ConnectionId)>,
+    lingering: VecDeque<(Instant, ConnectionId)>,
     scratch: Box<[u8]>,
     drain_until: Option<Instant>,
-    /// The lane or the listener has more than one turn takes.
+    /// The listener has more than one ping takes.
     more: bool,
 }
 
-impl IoThread {
-    /// Prepares the thread of egress lane `lane`.
+impl Io {
+    /// Prepares processor `number` among those of `mailboxes`.
     pub(crate) fn new(
-        lane: u16,
-        entrance: Entrance,
-        exit: Exit,
+        number: usize,
+        mailboxes: &[Arc<Mailbox>],
         shared: &Arc<Shared>,
         control: &Arc<Control>,
+        ended: Sender<Ended>,
     ) -> io::Result<Self> {
-        let poll = Poll::new()?;
-        let waker = Waker::new(poll.registry(), WAKE)?;
-        let mailbox = Arc::new(Mailbox {
-            sockets: Queue::new(),
-            waker,
-        });
-        let woken = Arc::clone(&mailbox);
-        exit.set_waker(move || woken.wake());
+        let mailbox = Arc::clone(&mailboxes[number]);
+        let others = mailboxes
+            .iter()
+            .filter(|other| !Arc::ptr_eq(other, &mailbox));
         Ok(Self {
-            lane,
-            poll,
+            // There are at most `IOS`.
+            number: number as u16,
+            registry: mailbox.poller.registry()?,
+            others: others.cloned().collect(),
             mailbox,
-            others: Vec::new(),
             told: None,
             listener: None,
-            entrance,
-            exit,
             shared: Arc::clone(shared),
             control: Arc::clone(control),
+            ended: Some(ended),
             table: Table::default(),
             left: HashMap::new(),
             due: Vec::new(),
+            spare: Vec::new(),
             parked: Vec::new(),
-            lingering: std::collections::VecDeque::new(),
+            advanced: Vec::new(),
+            lingering: VecDeque::new(),
             scratch: vec![0; SCRATCH].into_boxed_slice(),
             drain_until: None,
             more: false,
         })
     }
 
-    /// The way to this thread.
-    pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
-        Arc::clone(&self.mailbox)
-    }
-
-    /// Tells which I/O threads there are, this one among them.
-    pub(crate) fn meet(&mut self, threads: &[Arc<Mailbox>]) {
-        let others = threads
-            .iter()
-            .filter(|other| !Arc::ptr_eq(other, &self.mailbox));
-        self.others = others.cloned().collect();
-    }
-
-    /// Makes this the thread that accepts for `threads`.
+    /// Makes this the processor that accepts for `mailboxes`.
     pub(crate) fn listen(
         &mut self,
         mut socket: TcpListener,
-        threads: Vec<Arc<Mailbox>>,
-    ) -> io::Result<SocketAddr> {
-        let address = socket.local_addr()?;
-        self.poll
-            .registry()
+        mailboxes: &[Arc<Mailbox>],
+    ) -> io::Result<()> {
+        self.registry
             .register(&mut socket, LISTEN, Interest::READABLE)?;
-        self.listener = Some(Listener::new(socket, threads));
-        Ok(address)
+        self.listener = Some(Listener::new(socket, mailboxes.to_vec()));
+        Ok(())
     }
 
-    /// Runs until the drain is over. Blocking; the thread's whole life.
-    pub(crate) fn run(mut self) -> io::Result<()> {
-        let mut events = Events::with_capacity(EVENTS);
-        loop {
-            match self.poll.poll(&mut events, self.timeout()) {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            }
-            self.more = false;
-            for event in &events {
-                self.note(event);
-            }
-            self.accept();
-            self.take_over();
-            self.close_doomed();
-            self.take_replies();
-            self.retry_parked();
-            self.serve_due();
-            self.shared.weigh_memory();
-            self.bound_buffers();
-            self.end_lingering();
-            if self.drain_until.is_none() {
-                self.drain_until = self.control.draining();
-                if self.drain_until.is_some() {
-                    self.begin_drain();
+    /// Works on what came.
+    pub(crate) fn turn(&mut self, door: &mut dyn Door) -> Turn {
+        self.more = false;
+        let poller = Arc::clone(&self.mailbox.poller);
+        match poller.take(|event| self.note(event)) {
+            Ok(true) => {
+                self.take_over();
+                self.close_doomed();
+                if self.drain_until.is_none() {
+                    self.drain_until = self.control.draining();
+                    if self.drain_until.is_some() {
+                        self.begin_drain(door);
+                    }
                 }
             }
-            if self.is_over() {
-                return Ok(());
+            Ok(false) => {}
+            Err(error) => {
+                self.end(Err(error));
+                return Turn::Failed;
             }
+        }
+        self.accept();
+        self.serve_due(door);
+        self.shared.weigh_memory();
+        self.bound_buffers();
+        self.end_lingering();
+        if self.is_over() {
+            self.end(Ok(()));
+            return Turn::Over;
+        }
+        Turn::After(self.timeout())
+    }
+
+    fn end(&mut self, how: Ended) {
+        if let Some(ended) = self.ended.take() {
+            // The server may have gone.
+            let _ = ended.send(how);
         }
     }
 
-    fn timeout(&self) -> Option<Duration> {
+    fn timeout(&self) -> Duration {
         if self.more || !self.due.is_empty() {
-            return Some(Duration::ZERO);
+            return Duration::ZERO;
+        }
+        let retry = (!self.parked.is_empty()).then_some(RETRY);
+        if self.lingering.is_empty() && self.listener.is_none() && self.drain_until.is_none() {
+            return retry.unwrap_or(Duration::MAX);
         }
         let now = Instant::now();
-        let retry = (!self.parked.is_empty()).then_some(RETRY);
         let until = |at: Instant| at.saturating_duration_since(now);
         let linger = self.lingering.front().map(|&(at, _)| until(at));
         let accept = self
@@ -250,12 +266,28 @@ impl IoThread {
             .as_ref()
             .and_then(|listener| listener.next_turn(now));
         let drain = self.drain_until.map(until);
-        [retry, linger, accept, drain].into_iter().flatten().min()
+        let times = [retry, linger, accept, drain].into_iter().flatten();
+        times.min().unwrap_or(Duration::MAX)
+    }
+
+    /// Takes in the reply of a partition.
+    #[inline]
+    pub(crate) fn reply(&mut self, reply: Reply) {
+        let id = reply.to.connection;
+        if let Some(peer) = self.table.get(id) {
+            peer.connection.reply(reply.to, reply.body, &self.shared);
+            enqueue(&mut self.due, id.slot, peer);
+        } else if let Some((missing, _)) = self.left.get_mut(&id) {
+            // The connection was closed meanwhile: the reply has no reader.
+            *missing -= 1;
+            if *missing == 0 {
+                self.left.remove(&id);
+            }
+        }
     }
 
     fn note(&mut self, event: &mio::event::Event) {
         match event.token() {
-            WAKE => {}
             LISTEN => {
                 if let Some(listener) = &mut self.listener {
                     listener.wake();
@@ -287,8 +319,7 @@ impl IoThread {
             let _ = stream.set_nodelay(true);
             if self.drain_until.is_some()
                 || self
-                    .poll
-                    .registry()
+                    .registry
                     .register(&mut stream, token, interest)
                     .is_err()
             {
@@ -297,7 +328,7 @@ impl IoThread {
             }
             let client = Arc::new(Client::new(Place {
                 number,
-                lane: self.lane,
+                io: self.number,
                 id,
                 address: stream.peer_addr().unwrap_or(NOWHERE),
                 local: stream.local_addr().unwrap_or(NOWHERE),
@@ -312,56 +343,49 @@ impl IoThread {
         }
     }
 
-    fn take_replies(&mut self) {
-        let Self {
-            exit,
-            table,
-            left,
-            due,
-            shared,
-            ..
-        } = self;
-        let taken = exit.drain(REPLIES, |reply| {
-            let id = reply.to.connection;
-            if let Some(peer) = table.get(id) {
-                peer.connection.reply(reply.to, reply.body, shared);
-                enqueue(due, id.slot, peer);
-            } else if let Some((missing, _)) = left.get_mut(&id) {
-                // The connection was closed meanwhile: the reply has no reader.
-                *missing -= 1;
-                if *missing == 0 {
-                    left.remove(&id);
-                }
-            }
-        });
-        self.more |= taken == REPLIES;
-    }
-
-    fn retry_parked(&mut self) {
-        for slot in self.parked.drain(..) {
-            if let Some(peer) = self.table.at(slot) {
-                enqueue(&mut self.due, slot, peer);
+    /// Serves those that wait for room, then the others. Who got no room keeps its place
+    /// before those that did, so that one that always asks for more holds nobody up.
+    fn serve_due(&mut self, door: &mut dyn Door) {
+        let parked = std::mem::take(&mut self.parked);
+        let mut due = std::mem::replace(&mut self.due, std::mem::take(&mut self.spare));
+        for slot in parked {
+            let peer = self.table.at(slot);
+            if peer.is_some_and(|peer| std::mem::take(&mut peer.parked)) {
+                self.serve(slot, door);
             }
         }
+        for slot in due.drain(..) {
+            if self.table.at(slot).is_some_and(|peer| peer.queued) {
+                self.serve(slot, door);
+            }
+        }
+        self.parked.append(&mut self.advanced);
+        // Its memory is used again.
+        self.spare = due;
     }
 
-    fn serve_due(&mut self) {
-        for slot in std::mem::take(&mut self.due) {
-            let Some(peer) = self.table.at(slot) else {
-                continue;
-            };
-            peer.queued = false;
-            match peer.serve(&mut self.scratch, &mut self.entrance, &self.shared) {
-                Outcome::Wait => {}
-                Outcome::Again => enqueue(&mut self.due, slot, peer),
-                Outcome::Parked => self.parked.push(slot),
-                Outcome::Linger => {
-                    let id = peer.connection.id();
-                    free_place(peer, &self.shared);
-                    self.lingering.push_back((Instant::now() + LINGER, id));
+    fn serve(&mut self, slot: u32, door: &mut dyn Door) {
+        let Some(peer) = self.table.at(slot) else {
+            return;
+        };
+        peer.queued = false;
+        let before = peer.connection.requests();
+        match peer.serve(&mut self.scratch, door, &self.shared) {
+            Outcome::Wait => {}
+            Outcome::Again => enqueue(&mut self.due, slot, peer),
+            Outcome::Parked => {
+                peer.parked = true;
+                match peer.connection.requests() == before {
+                    true => self.parked.push(slot),
+                    false => self.advanced.push(slot),
                 }
-                Outcome::Close(fault) => self.close(slot, fault),
             }
+            Outcome::Linger => {
+                let id = peer.connection.id();
+                free_place(peer, &self.shared);
+                self.lingering.push_back((Instant::now() + LINGER, id));
+            }
+            Outcome::Close(fault) => self.close(slot, fault),
         }
     }
 
@@ -374,7 +398,7 @@ impl IoThread {
         }
         free_place(&mut peer, &self.shared);
         // The socket is closed next, which takes it off the poll in any case.
-        let _ = self.poll.registry().deregister(&mut peer.stream);
+        let _ = self.registry.deregister(&mut peer.stream);
         let id = peer.connection.id();
         if let Some(left) = peer.connection.leave() {
             self.left.insert(id, left);
@@ -383,7 +407,7 @@ impl IoThread {
 
     /// Closes the connections that CLIENT KILL has named.
     fn close_doomed(&mut self) {
-        for id in self.shared.clients.take_doomed(self.lane) {
+        for id in self.shared.clients.take_doomed(self.number) {
             if self.table.get(id).is_some() {
                 self.close(id.slot, None);
             }
@@ -393,7 +417,7 @@ impl IoThread {
     /// Closes the connections with the largest buffers while all connections
     /// together hold more than they may: the one that asks for much pays, not the
     /// one that asks next. One that holds no more than its share pays for none;
-    /// who holds more may be another thread's.
+    /// who holds more may be another processor's.
     fn bound_buffers(&mut self) {
         if !self.shared.buffers.is_exceeded() {
             return;
@@ -412,7 +436,7 @@ impl IoThread {
         sizes.sort_unstable();
         while self.shared.buffers.is_exceeded() {
             let Some((_, slot)) = sizes.pop() else {
-                // Not each time, or threads with nothing to close keep each other awake.
+                // Not each time, or processors with nothing to close keep each other awake.
                 let now = Instant::now();
                 if self.told.is_none_or(|told| now - told >= TELL) {
                     self.told = Some(now);
@@ -443,15 +467,14 @@ impl IoThread {
     }
 
     /// Stops accepting and reading; what was read is parsed and answered.
-    fn begin_drain(&mut self) {
+    fn begin_drain(&mut self, door: &mut dyn Door) {
         if let Some(mut listener) = self.listener.take() {
             // The listener is closed next, which takes it off the poll in any case.
-            let _ = self.poll.registry().deregister(&mut listener.socket);
+            let _ = self.registry.deregister(&mut listener.socket);
         }
-        self.take_over();
         for slot in self.table.occupied() {
             if let Some(peer) = self.table.at(slot) {
-                peer.connection.end_input(&mut self.entrance, &self.shared);
+                peer.connection.end_input(door, &self.shared);
                 enqueue(&mut self.due, slot, peer);
             }
         }

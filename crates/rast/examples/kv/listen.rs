@@ -1,8 +1,8 @@
-//! The accepting side of the I/O threads.
+//! The accepting side of the I/O processors.
 //!
-//! New sockets go to the threads in turn, as long as there are fewer connections
+//! New sockets go to the processors in turn, as long as there are fewer connections
 //! than the limit. A connection that its client has closed already still counts
-//! until its thread has seen the end of its stream, and a busy system may deliver
+//! until its processor has seen the end of its stream, and a busy system may deliver
 //! that end after the next connect. So a new connection that finds no place is held
 //! for [`PATIENCE`], takes the first place that becomes free, and is refused if none
 //! does.
@@ -43,11 +43,11 @@ pub(crate) fn bind(port: u16) -> io::Result<TcpListener> {
     Ok(TcpListener::from_std(socket.into()))
 }
 
-/// The accepting side, which thread 0 has.
+/// The accepting side, which processor 0 has.
 pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
-    /// All threads, this one first.
-    threads: Vec<Arc<Mailbox>>,
+    /// Those of all processors, this one first.
+    mailboxes: Vec<Arc<Mailbox>>,
     next: usize,
     /// A connection may be waiting.
     ready: bool,
@@ -58,11 +58,11 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Accepts for `threads`, the first of which is the caller's.
-    pub(crate) fn new(socket: TcpListener, threads: Vec<Arc<Mailbox>>) -> Self {
+    /// Accepts for `mailboxes`, the first of which is the caller's.
+    pub(crate) fn new(socket: TcpListener, mailboxes: Vec<Arc<Mailbox>>) -> Self {
         Self {
             socket,
-            threads,
+            mailboxes,
             next: 0,
             ready: true,
             retry_at: None,
@@ -138,21 +138,21 @@ impl Listener {
         let counters = &shared.counters;
         counters.connected.add(1);
         counters.accepted.add(1);
-        let thread = &self.threads[self.next % self.threads.len()];
+        let mailbox = &self.mailboxes[self.next % self.mailboxes.len()];
         self.next = self.next.wrapping_add(1);
-        // Only this thread raises this figure, so numbers are unique.
-        if thread
+        // Only this processor raises this figure, so numbers are unique.
+        if mailbox
             .sockets
             .push((counters.accepted.get(), stream))
             .is_err()
         {
             counters.connected.sub(1);
         }
-        thread.wake();
+        mailbox.wake();
     }
 }
 
-/// Whether a connection may be added. Only one thread adds them, so the limit is
+/// Whether a connection may be added. Only one processor adds them, so the limit is
 /// kept.
 fn has_place(shared: &Shared) -> bool {
     shared.counters.connected.get() < shared.settings.limits.connections as u64

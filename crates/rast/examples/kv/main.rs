@@ -5,8 +5,8 @@
 //! cargo run --release --example kv                serve on 127.0.0.1:6380
 //! ```
 //!
-//! Reading order: `graph` (what runs where), `message`, `value`, `store`, `route`; then the
-//! way of a byte: `io`, `listen`, `peer`, `conn`, `resp`, `command`, `admin`, `gather`, `local`,
+//! Reading order: `graph` (what runs where), `message`, `key`, `value`, `store`, `route`; then the
+//! way of a byte: `io`, `poller`, `listen`, `peer`, `conn`, `resp`, `command`, `admin`, `gather`, `local`,
 //! `ring`, `encode`; then `server`, `shared`, `clients`, `info`, `args`; last `demo`,
 //! `load`, `histogram`.
 
@@ -25,12 +25,14 @@ mod histogram;
 mod info;
 mod inline;
 mod io;
+mod key;
 mod listen;
 mod load;
 mod local;
 mod memory;
 mod message;
 mod peer;
+mod poller;
 mod refusal;
 mod resp;
 mod ring;
@@ -50,11 +52,11 @@ use rast::alloc::RastAlloc;
 use server::Server;
 use signals::Signals;
 
-/// How often the main thread looks for a signal or a thread that has failed.
+/// How often the main thread looks for a signal or a graph that has failed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Requests are taken on the I/O threads and given back by the workers, values the other way round: what the allocator is
-/// made for.
+/// Requests are taken by one worker and given back by another, values the other way round:
+/// what the allocator is made for.
 #[global_allocator]
 static ALLOC: RastAlloc = RastAlloc;
 
@@ -87,11 +89,10 @@ fn main() -> ExitCode {
 fn serve(server: Server, signals: &Signals) -> ExitCode {
     let settings = server.shared().settings;
     say(&format!(
-        "kv listens on {} with {} partitions on {} workers and {} I/O threads",
+        "kv listens on {} with {} partitions on {} workers",
         server.address(),
         route::PARTITIONS,
         settings.workers,
-        settings.io_threads,
     ));
     while !signals.received() && !server.has_failed() {
         std::thread::sleep(LOOK);
@@ -117,7 +118,7 @@ fn serve(server: Server, signals: &Signals) -> ExitCode {
     ));
     match ending.faults.as_slice() {
         [] if !failed => ExitCode::SUCCESS,
-        [] => fail("a thread of the server ended by itself", 1),
+        [] => fail("the graph ended by itself", 1),
         faults => fail(&faults.join("; "), 1),
     }
 }

@@ -1,27 +1,24 @@
 //! What travels through the graph: a request into a partition, its reply out.
 //!
 //! ```text
-//!  I/O thread ── Request ──▶ Partition ── Reply ──▶ I/O thread
-//!               (ingress)               (egress lane of that thread)
+//!  I/O processor ── Request ──▶ partition ── Reply ──▶ the same I/O processor
 //! ```
 //!
-//! A partition answers each request with exactly one reply, so the burst of the
-//! egress edge is one. A command over several keys is cut by the I/O thread into
+//! A partition answers each request with exactly one reply, whose room the request
+//! reserves. A command over several keys is cut by the I/O processor into
 //! one request per partition and put together again there (see `gather`).
 
 use std::sync::Arc;
 
+pub(crate) use crate::key::Key;
 use crate::memory::Account;
 use crate::value::Value;
 
-/// A key as it is stored: exact in size.
-pub(crate) type Key = Box<[u8]>;
-
-/// Names one connection of one I/O thread; the generation tells a late reply to a
+/// Names one connection of one I/O processor; the generation tells a late reply to a
 /// closed connection from a reply to the one that took over its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ConnectionId {
-    /// The slot in the I/O thread's table.
+    /// The slot in the I/O processor's table.
     pub(crate) slot: u32,
     /// How often that slot was filled before.
     pub(crate) generation: u32,
@@ -30,9 +27,7 @@ pub(crate) struct ConnectionId {
 /// Where a reply goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
-    /// The I/O thread: its egress lane.
-    pub(crate) lane: u16,
-    /// The connection of that thread.
+    /// The connection of the I/O processor that asked.
     pub(crate) connection: ConnectionId,
     /// The command's number on that connection.
     pub(crate) sequence: u64,

@@ -1,4 +1,4 @@
-//! One socket with its connection, and the table of an I/O thread's sockets.
+//! One socket with its connection, and the table of an I/O processor's sockets.
 //!
 //! Readiness is edge-triggered: an event says that a socket *became* readable or
 //! writable, so that is remembered here until a call says `WouldBlock`.
@@ -36,12 +36,16 @@ pub(crate) struct Peer {
     paused: bool,
     /// The client has shut its sending side, or more.
     read_closed: bool,
+    /// A batch of replies is being sent.
+    is_sending: bool,
     /// The last reply was sent.
     pub(crate) lingering: bool,
     /// It is counted among the connections.
     pub(crate) placed: bool,
-    /// The socket stands in the list of those to be served.
+    /// The socket is in the list of those to be served.
     pub(crate) queued: bool,
+    /// It is in the list of those that wait for room.
+    pub(crate) parked: bool,
 }
 
 /// What becomes of a socket after a turn.
@@ -69,9 +73,11 @@ impl Peer {
             writable: true,
             paused: false,
             read_closed: false,
+            is_sending: false,
             lingering: false,
             placed: true,
             queued: false,
+            parked: false,
         }
     }
 
@@ -90,6 +96,12 @@ impl Peer {
         door: &mut dyn Door,
         shared: &Shared,
     ) -> Outcome {
+        let outcome = self.go_on(scratch, door, shared);
+        self.connection.show();
+        outcome
+    }
+
+    fn go_on(&mut self, scratch: &mut [u8], door: &mut dyn Door, shared: &Shared) -> Outcome {
         if self.lingering {
             return self.discard(scratch);
         }
@@ -166,12 +178,14 @@ impl Peer {
     }
 
     fn write(&mut self, shared: &Shared) -> io::Result<()> {
-        while self.writable && !self.connection.output().is_empty() {
+        self.is_sending |= self.connection.has_batch();
+        while self.writable && self.is_sending {
             match self.stream.write(self.connection.output()) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     shared.counters.sent.add(count as u64);
                     self.connection.sent(count);
+                    self.is_sending = !self.connection.output().is_empty();
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -195,7 +209,7 @@ impl Peer {
     }
 }
 
-/// The sockets of one I/O thread, by slot. A slot that is filled again has the
+/// The sockets of one I/O processor, by slot. A slot that is filled again has the
 /// next generation.
 #[derive(Debug, Default)]
 pub(crate) struct Table {

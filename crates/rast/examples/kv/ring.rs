@@ -70,6 +70,16 @@ impl Ring {
         self.slots.len()
     }
 
+    /// The number of the first command that is not yet written.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The number of the next command.
+    pub(crate) fn next(&self) -> u64 {
+        self.first + self.slots.len() as u64
+    }
+
     /// Bytes of the arguments of commands that are not yet written.
     pub(crate) fn under_way(&self) -> usize {
         self.under_way
@@ -87,7 +97,7 @@ impl Ring {
 
     /// Opens the slot of the next command; returns its number.
     pub(crate) fn open(&mut self, answer: Answer, cost: usize, protocol: Protocol) -> u64 {
-        let sequence = self.first + self.slots.len() as u64;
+        let sequence = self.next();
         self.held += held(&answer);
         self.under_way += cost;
         self.slots.push_back(Slot {

@@ -10,8 +10,8 @@ use std::hash::{BuildHasher, RandomState};
 /// The number of partitions.
 pub(crate) const PARTITIONS: usize = 64;
 
-/// The lanes of the egress door: the most I/O threads there may be.
-pub(crate) const LANES: usize = 16;
+/// The most I/O processors: workers beyond that have none.
+pub(crate) const IOS: usize = 16;
 
 /// Maps keys to partitions; copies agree with each other.
 #[derive(Clone, Copy, Debug)]

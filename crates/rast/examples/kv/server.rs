@@ -1,20 +1,20 @@
-//! A running server: the graph, its I/O threads, and their common end.
+//! A running server: the graph, its I/O processors, and their common end.
 //!
-//! Starting: bind, build the graph, one I/O thread per lane in use. Ending, in the
-//! order in which work flows: the I/O threads stop accepting and reading, answer
+//! Starting: bind, a poll per worker, an I/O processor on each, the graph. Ending, in the
+//! order in which work flows: the I/O processors stop accepting and reading, answer
 //! what they have parsed, send it and close; then the graph, which has nothing left
 //! to do, is drained.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use crate::args::Settings;
 use crate::graph::{self, Running};
-use crate::io::{Control, IoThread, Mailbox};
+use crate::io::{Control, Ended, Io, Mailbox};
 use crate::listen;
 use crate::shared::Shared;
 
@@ -25,7 +25,7 @@ pub(crate) enum StartError {
     PortTaken(u16),
     /// Listening failed for another reason.
     Listen(u16, io::Error),
-    /// The operating system refused a poll or a thread.
+    /// The operating system refused a poll.
     System(io::Error),
     /// The graph was not built.
     Graph(String),
@@ -45,7 +45,7 @@ impl fmt::Display for StartError {
                     "cannot listen on 127.0.0.1:{port} (set by --port): {error}"
                 )
             }
-            Self::System(error) => write!(f, "cannot start an I/O thread: {error}"),
+            Self::System(error) => write!(f, "cannot poll sockets: {error}"),
             Self::Graph(error) => write!(f, "cannot start the graph: {error}"),
         }
     }
@@ -58,7 +58,8 @@ pub(crate) struct Server {
     address: SocketAddr,
     running: Running,
     mailboxes: Vec<Arc<Mailbox>>,
-    threads: Vec<JoinHandle<io::Result<()>>>,
+    /// Each I/O processor tells how it has ended.
+    ended: Receiver<Ended>,
 }
 
 /// How a server ended.
@@ -75,60 +76,44 @@ pub(crate) struct Ending {
 }
 
 impl Server {
-    /// Binds the port and starts all threads.
+    /// Binds the port and starts the graph.
     pub(crate) fn start(settings: Settings) -> Result<Self, StartError> {
-        let asked = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
         let listener = listen::bind(settings.port).map_err(|error| match error.kind() {
             ErrorKind::AddrInUse => StartError::PortTaken(settings.port),
             _ => StartError::Listen(settings.port, error),
         })?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| StartError::Listen(settings.port, error))?;
         let shared = Arc::new(Shared::new(settings));
         let control = Arc::new(Control::default());
-        let running = graph::start(&shared).map_err(StartError::Graph)?;
-        let mut io = (0_u16..)
-            .take(settings.io_threads)
-            .map(|lane| {
-                let (entrance, exit) = running.doors(lane);
-                IoThread::new(lane, entrance, exit, &shared, &control)
-            })
+        let polls: Vec<Arc<Mailbox>> = (0..settings.workers)
+            .map(|worker| graph::poller(worker).map(Mailbox::new))
+            .collect::<io::Result<_>>()
+            .map_err(StartError::System)?;
+        let mailboxes = polls[..settings.ios()].to_vec();
+        let (telling, ended) = channel();
+        let mut ios = (0..mailboxes.len())
+            .map(|number| Io::new(number, &mailboxes, &shared, &control, telling.clone()))
             .collect::<io::Result<Vec<_>>>()
             .map_err(StartError::System)?;
-        let mailboxes: Vec<_> = io.iter().map(IoThread::mailbox).collect();
-        io.iter_mut().for_each(|thread| thread.meet(&mailboxes));
-        let address = match io.first_mut() {
-            Some(first) => first
-                .listen(listener, mailboxes.clone())
-                .map_err(StartError::System)?,
-            None => asked,
-        };
+        ios[0]
+            .listen(listener, &mailboxes)
+            .map_err(StartError::System)?;
         let woken = mailboxes.clone();
-        let wake = move |lane: u16| {
-            if let Some(mailbox) = woken.get(usize::from(lane)) {
-                mailbox.wake();
-            }
-        };
+        let wake = move |io: u16| woken[usize::from(io)].wake();
         // The cells are set here alone, once.
         let _ = shared.clients.wake.set(Box::new(wake));
         let _ = shared.port.set(address.port());
+        let running = graph::start(&shared, ios, polls).map_err(StartError::Graph)?;
         let _ = shared.viewer.set(running.viewer());
-        let threads = io
-            .into_iter()
-            .enumerate()
-            .map(|(index, thread)| {
-                let name = format!("kv-io-{index}");
-                std::thread::Builder::new()
-                    .name(name)
-                    .spawn(move || thread.run())
-            })
-            .collect::<io::Result<Vec<_>>>()
-            .map_err(StartError::System)?;
         Ok(Self {
             shared,
             control,
             address,
             running,
             mailboxes,
-            threads,
+            ended,
         })
     }
 
@@ -142,9 +127,9 @@ impl Server {
         &self.shared
     }
 
-    /// Whether a thread has ended without having been told to.
+    /// Whether the graph has ended without having been told to.
     pub(crate) fn has_failed(&self) -> bool {
-        self.running.is_stopping() || self.threads.iter().any(JoinHandle::is_finished)
+        self.running.is_stopping()
     }
 
     /// Answers what was read, then ends everything, within the drain's time.
@@ -155,11 +140,17 @@ impl Server {
         self.control.drain(start + span * 9 / 10);
         self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
         let mut faults = Vec::new();
-        for thread in self.threads {
-            match thread.join() {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => faults.push(format!("an I/O thread failed: {error}")),
-                Err(_) => faults.push("an I/O thread panicked".to_owned()),
+        let mut left = self.mailboxes.len();
+        while left > 0 && !self.has_failed() {
+            match self.ended.recv_timeout(crate::LOOK) {
+                Ok(how) => {
+                    left -= 1;
+                    if let Err(error) = how {
+                        faults.push(format!("polling the sockets failed: {error}"));
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         let left = span.saturating_sub(start.elapsed());

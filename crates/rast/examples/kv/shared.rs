@@ -46,7 +46,7 @@ impl Counter {
     }
 }
 
-/// What the I/O threads count.
+/// What the I/O processors count.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Connections that stand.
@@ -203,7 +203,7 @@ impl Shared {
             "appendonly" => "no".to_owned(),
             "bind" => "127.0.0.1".to_owned(),
             "databases" => "1".to_owned(),
-            "io-threads" => self.settings.io_threads.to_string(),
+            "io-threads" => self.settings.ios().to_string(),
             "maxclients" => limits.connections.to_string(),
             "maxmemory" => limits.memory.to_string(),
             "maxmemory-clients" => limits.buffers.to_string(),

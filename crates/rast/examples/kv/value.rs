@@ -1,8 +1,8 @@
 //! A value: bytes, or a number where the bytes are the canonical form of one.
 //!
 //! Counting then parses and prints nothing, and a counter needs no block of its
-//! own. Other bytes are shared between the store and the replies that carry them,
-//! so a reply copies no value before it is written to its socket's buffer.
+//! own, nor do a few bytes. Other bytes are shared between the store and the replies that
+//! carry them, so a reply copies no value before it is written to its socket's buffer.
 
 use std::sync::Arc;
 
@@ -15,16 +15,26 @@ use crate::resp;
 pub(crate) enum Value {
     /// Bytes that are the canonical form of a number.
     Int(i64),
+    /// At most [`SHORT`] other bytes: so many at the front, zeros behind.
+    Short(u8, [u8; SHORT]),
     /// Any other bytes.
     Bytes(Arc<Vec<u8>>),
 }
 
+/// The most bytes that need no block: a value is as large then as its length is cheap to copy.
+const SHORT: usize = 22;
+
 impl From<Vec<u8>> for Value {
     fn from(bytes: Vec<u8>) -> Self {
-        match resp::integer(&bytes) {
-            Some(number) => Self::Int(number),
-            None => Self::Bytes(Arc::new(bytes)),
+        if let Some(number) = resp::integer(&bytes) {
+            return Self::Int(number);
         }
+        if bytes.len() > SHORT {
+            return Self::Bytes(Arc::new(bytes));
+        }
+        let mut short = [0; SHORT];
+        short[..bytes.len()].copy_from_slice(&bytes);
+        Self::Short(bytes.len() as u8, short)
     }
 }
 
@@ -33,6 +43,7 @@ impl Value {
     pub(crate) fn length(&self) -> usize {
         match self {
             Self::Int(number) => encode::decimal(*number, &mut [0; 20]).len(),
+            Self::Short(len, _) => usize::from(*len),
             Self::Bytes(bytes) => bytes.len(),
         }
     }
@@ -40,7 +51,7 @@ impl Value {
     /// The bytes that it occupies outside the table.
     pub(crate) fn cost(&self) -> usize {
         match self {
-            Self::Int(_) => 0,
+            Self::Int(_) | Self::Short(..) => 0,
             Self::Bytes(bytes) => {
                 // Two blocks: the counts with the vector's words, and its bytes.
                 let words = 2 * size_of::<usize>() + size_of::<Vec<u8>>();
@@ -51,22 +62,25 @@ impl Value {
 
     /// Adds bytes at the end. A value that a reply still shares is copied first.
     pub(crate) fn append(&mut self, more: &[u8]) {
-        let mut bytes = match std::mem::replace(self, Self::Int(0)) {
-            Self::Bytes(bytes) => bytes,
-            Self::Int(number) => Arc::new(number.to_string().into_bytes()),
+        let few = match std::mem::replace(self, Self::Int(0)) {
+            Self::Bytes(mut bytes) => {
+                Arc::make_mut(&mut bytes).extend_from_slice(more);
+                // No more bytes make a number of what is too long for one.
+                *self = Self::Bytes(bytes);
+                return;
+            }
+            Self::Short(len, bytes) => bytes[..usize::from(len)].to_vec(),
+            Self::Int(number) => number.to_string().into_bytes(),
         };
-        Arc::make_mut(&mut bytes).extend_from_slice(more);
         // The sum may read as a number now; it must then be kept as one.
-        *self = match resp::integer(&bytes) {
-            Some(number) => Self::Int(number),
-            None => Self::Bytes(bytes),
-        };
+        *self = [&few, more].concat().into();
     }
 
     /// Writes it as a bulk string.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Int(number) => encode::bulk_int(out, *number),
+            Self::Short(len, bytes) => encode::bulk(out, &bytes[..usize::from(*len)]),
             Self::Bytes(bytes) => encode::bulk(out, bytes),
         }
     }
@@ -91,6 +105,8 @@ mod tests {
             "1.0",
             "9223372036854775808",
             "a",
+            "0123456789abcdefghijkl",
+            "0123456789abcdefghijklm",
         ] {
             let mut out = Vec::new();
             value(text).write(&mut out);
@@ -109,5 +125,10 @@ mod tests {
         let mut minus = value("-");
         minus.append(b"5");
         assert_eq!(minus, Value::Int(-5));
+        let mut long = value("0123456789abcdefghijkl");
+        long.append(b"m");
+        assert_eq!(long, value("0123456789abcdefghijklm"));
+        long.append(b"n");
+        assert_eq!(long, value("0123456789abcdefghijklmn"));
     }
 }
