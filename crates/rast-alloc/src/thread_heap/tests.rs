@@ -1,6 +1,7 @@
 //! The heap of a thread by itself: what it looks at, tells, and puts away.
 
 use super::*;
+use crate::arena::looks;
 use crate::registry;
 use std::vec::Vec;
 
@@ -130,4 +131,153 @@ fn no_call_looks_at_the_other_heaps() {
     for heap in again {
         heap.abandon();
     }
+}
+
+/// A heap with 16 MiB that are not in use, which is parked; the caller holds its mailbox.
+fn parked_heap() -> &'static ThreadHeap {
+    let layout = Layout::from_size_align(1000, 8).unwrap();
+    let heap = ThreadHeap::adopt().unwrap();
+    let blocks: Vec<_> = (0..16 << 10)
+        .map(|_| NonNull::new(heap.allocate(layout)).unwrap())
+        .collect();
+    for block in blocks {
+        // SAFETY: taken above, and given back once.
+        unsafe { heap.deallocate(block, layout) };
+    }
+    heap.hold.park();
+    assert!(heap.arena.surplus() > 15 << 20, "{}", heap.arena.surplus());
+    heap
+}
+
+/// Claims a parked heap's mailbox, asserts that the heap was purged, and leaves it to other tests.
+fn assert_purged(heap: &ThreadHeap) {
+    while !heap.mailbox.claim() {
+        std::thread::yield_now();
+    }
+    let surplus = heap.arena.surplus();
+    heap.hold.abandon_parked();
+    heap.leave();
+    assert!(surplus < 1 << 20, "{surplus} bytes are still there");
+}
+
+/// A purge that finds a heap tended by another thread waits until that releases it.
+#[test]
+fn a_purge_waits_for_the_thread_that_tends_a_heap() {
+    const LONG_MS: u64 = 600_000;
+    let heap = parked_heap();
+    let purger = std::thread::spawn(move || {
+        ThreadHeap::purge_where(|other| ptr::eq(other, heap), LONG_MS);
+        // Both are over: the other thread has released the heap, and it was purged.
+        assert_purged(heap);
+    });
+    while !heap.hold.is_purge_wished() {
+        assert!(!purger.is_finished(), "it passed the heap over");
+        std::thread::yield_now();
+    }
+    heap.leave();
+    purger.join().unwrap();
+}
+
+/// A purge that does not wait long enough leaves its wish to the thread that tends the heap.
+#[test]
+fn a_purge_that_does_not_wait_leaves_its_wish() {
+    let heap = parked_heap();
+    let purger =
+        std::thread::spawn(move || ThreadHeap::purge_where(|other| ptr::eq(other, heap), 0));
+    assert_eq!(purger.join().unwrap(), 0);
+    heap.leave();
+    assert_purged(heap);
+}
+
+/// Another thread asks for the heap between a purge's ask and its look: the purge asks again.
+#[test]
+fn a_purge_reaches_a_heap_that_another_thread_asks_for() {
+    const LONG_MS: u64 = 600_000;
+    let heap = parked_heap();
+    heap.take_up();
+    heap.hold.exit();
+    let asked_for = |other: &ThreadHeap| {
+        ptr::eq(other, heap) && {
+            heap.hold.ask(ASKS.next(Wish::Look));
+            true
+        }
+    };
+    let purged = ThreadHeap::purge_where(asked_for, LONG_MS);
+    assert!(purged > 15 << 20, "{purged} bytes went back");
+    assert_purged(heap);
+}
+
+/// The thread that a wish finds in a call that parks the heap purges it, and so does one that comes back first.
+#[test]
+fn a_wish_that_a_thread_did_not_see_is_done_as_it_parks_or_comes_back() {
+    for is_parking in [true, false] {
+        let heap = parked_heap();
+        if is_parking {
+            let _ = heap.hold.take_up();
+        }
+        heap.hold.ask(ASKS.next(Wish::Purge));
+        if is_parking {
+            heap.park();
+        } else {
+            heap.take_up();
+            let surplus = heap.arena.surplus();
+            assert!(surplus < 1 << 20, "{surplus} bytes are still there");
+            heap.hold.park();
+            heap.leave();
+        }
+        assert_purged(heap);
+    }
+}
+
+/// Blocks past the classes of slabs that are replaced, from lists or not, and that grow where they stand, are told without
+/// a look at all lists at every few calls.
+#[test]
+fn what_long_blocks_change_is_told_without_a_look_at_the_lists() {
+    const CALLS: usize = 20_000;
+    const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+    let layout = |bytes| Layout::from_size_align(bytes, 8).unwrap();
+    let heap = ThreadHeap::adopt().unwrap();
+    let mut state = SEED;
+    let mut random = |bound: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 16) as usize % bound
+    };
+    let mut replace = |live: usize| {
+        let mut blocks: Vec<(NonNull<u8>, Layout)> = Vec::new();
+        for _ in 0..CALLS {
+            if blocks.len() == live {
+                let (block, layout) = blocks.swap_remove(random(live));
+                // SAFETY: taken below, and given back once.
+                unsafe { heap.deallocate(block, layout) };
+            }
+            let layout = layout((8 << 10) + 1 + random(192 << 10));
+            blocks.push((NonNull::new(heap.allocate(layout)).unwrap(), layout));
+        }
+        for (block, layout) in blocks {
+            // SAFETY: taken above, and given back once.
+            unsafe { heap.deallocate(block, layout) };
+        }
+    };
+    let replaced = looks::of(|| replace(100));
+    let grow = || {
+        for _ in 0..CALLS / 64 {
+            let (mut old, new) = (layout(300_000), layout(1 << 20));
+            let mut block = NonNull::new(heap.allocate(old)).unwrap();
+            while old.size() < new.size() {
+                let longer = layout(old.size() + (64 << 10));
+                // SAFETY: the block has this layout, and is given up.
+                block = NonNull::new(unsafe { heap.reallocate(block, old, longer) }).unwrap();
+                old = longer;
+            }
+            // SAFETY: taken above, and given back once.
+            unsafe { heap.deallocate(block, old) };
+        }
+    };
+    let grown = looks::of(grow);
+    heap.abandon();
+    std::println!("seed {SEED:#x}: {replaced} and {grown} looks");
+    assert!(replaced < CALLS / 100, "{replaced} looks, seed {SEED:#x}");
+    assert!(grown < CALLS / 100, "{grown} looks");
 }
