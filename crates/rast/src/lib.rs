@@ -16,7 +16,6 @@
 //!   sharder    4          who owns which shard, moved while running
 //!     │
 //!   timers     3          amortised clocks, measuring timers, deadline stores
-//!     │  └─ conflate      the newest value per key, beside the tower
 //!     │
 //!   queue      2          queues for one or many on each side
 //!     │
@@ -25,7 +24,8 @@
 //!   primitive  0          atomics, cells, parking: std, loom or shuttle
 //! ```
 //!
-//! Beside the tower, on `timers`: `scheduler`, tasks with deadlines, wake-ups and signals.
+//! Beside the tower, each on `timers`: `scheduler`, tasks with deadlines, wake-ups and signals; `conflate`,
+//! only the newest value per key; `executor`, an async runtime.
 //!
 //! A crate knows the one directly beneath it and re-exports all that is below, so
 //! `rast_sharder::queue` and `rast::queue` are the same crate and versions cannot drift apart.
@@ -137,7 +137,7 @@
 //!
 //! | feature | gives | costs |
 //! | --- | --- | --- |
-//! | `std` | threads, parking, locks, the system's clock; needed by `conflate`, `scheduler`, `sharder` and `msgpass` | `parking_lot`, `crossbeam-epoch` |
+//! | `std` | threads, parking, locks, the system's clock; needed by `conflate`, `scheduler`, `executor`, `sharder` and `msgpass` | `parking_lot`, `crossbeam-epoch` |
 //! | `alloc` | [`alloc`] | `allocator-api2` |
 //! | `queue` | [`queue`] | no other crate |
 //! | `timers` | [`timers`] | no other crate |
