@@ -49,6 +49,8 @@ mod told;
 
 #[cfg(test)]
 pub(crate) use tests::is_zero;
+#[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
+pub(crate) use told::looks;
 
 pub(crate) use accept::Run;
 pub(crate) use call::Level;

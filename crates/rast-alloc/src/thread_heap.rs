@@ -249,6 +249,9 @@ impl ThreadHeap {
         if let Level::Class(class) = level {
             let block = self.arena.pop(class, layout.size());
             if !block.is_null() {
+                if class >= SLAB_CLASSES {
+                    self.arena.earn(layout.size());
+                }
                 return block;
             }
         }

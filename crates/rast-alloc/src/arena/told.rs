@@ -86,7 +86,7 @@ impl Arena {
         }
     }
 
-    /// Says that a block was taken that only slow paths free.
+    /// Says that a block was taken, or has grown by so much, that only slow paths free.
     #[inline]
     pub(crate) fn earn(&self, bytes: usize) {
         self.told.margin.set(self.told.margin.get() + bytes as i64);
@@ -160,6 +160,8 @@ impl Arena {
     #[cold]
     #[inline(never)]
     fn retell(&self, spent: u64) {
+        #[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
+        looks::count();
         let requested = self.requested();
         let sure = requested.wrapping_sub(self.room() + self.told.pledged.get() + spent);
         let mut margin = sure.wrapping_sub(self.told.bytes.get()).cast_signed();
@@ -198,6 +200,27 @@ impl Arena {
             room += blocks.cast_unsigned() * size_of_class(class) as u64;
         }
         room
+    }
+}
+
+/// How often all lists were looked at, on the test's own thread.
+#[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
+pub(crate) mod looks {
+    use core::cell::Cell;
+
+    std::thread_local! {
+        static LOOKS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count() {
+        LOOKS.set(LOOKS.get() + 1);
+    }
+
+    /// How often while `f` runs.
+    pub(crate) fn of(f: impl FnOnce()) -> usize {
+        LOOKS.set(0);
+        f();
+        LOOKS.get()
     }
 }
 

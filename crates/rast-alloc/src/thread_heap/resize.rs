@@ -5,6 +5,7 @@ use core::ptr::{self, NonNull};
 use super::ThreadHeap;
 use crate::Layout;
 use crate::arena::{Level, check_kept};
+use crate::size_class::SLAB_CLASSES;
 use crate::span::bytes_for;
 
 /// Whether a block may keep its place under another layout, whoever owns it: its class or the length of its span stay.
@@ -38,7 +39,7 @@ impl ThreadHeap {
             unsafe { check_kept(block, old) };
             // What the block is asked for is counted here, as what is freed of others is.
             self.arena.count_resize(old.size(), new.size());
-            self.arena.tell();
+            self.tell_resized(old, new);
             return block.as_ptr();
         }
         let resize = || {
@@ -67,8 +68,20 @@ impl ThreadHeap {
                 return moved;
             }
         }
-        self.arena.tell();
+        if !resized.is_null() {
+            self.tell_resized(old, new);
+        }
         resized
+    }
+
+    /// Tells the process of a block that changed its size where it is, if much has changed by that.
+    #[inline]
+    fn tell_resized(&self, old: Layout, new: Layout) {
+        let is_of_slab = matches!(Level::of(old), Level::Class(class) if class < SLAB_CLASSES);
+        if !is_of_slab && new.size() > old.size() {
+            self.arena.earn(new.size() - old.size());
+        }
+        self.arena.tell();
     }
 
     /// Copies what a block holds to another one that takes its place, and gives it back.

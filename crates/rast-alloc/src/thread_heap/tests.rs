@@ -1,6 +1,7 @@
 //! The heap of a thread by itself: what it looks at, tells, and puts away.
 
 use super::*;
+use crate::arena::looks;
 use crate::registry;
 use std::vec::Vec;
 
@@ -130,4 +131,57 @@ fn no_call_looks_at_the_other_heaps() {
     for heap in again {
         heap.abandon();
     }
+}
+
+/// Blocks past the classes of slabs that are replaced, from lists or not, and that grow where they stand, are told without
+/// a look at all lists at every few calls.
+#[test]
+fn what_long_blocks_change_is_told_without_a_look_at_the_lists() {
+    const CALLS: usize = 20_000;
+    const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+    let layout = |bytes| Layout::from_size_align(bytes, 8).unwrap();
+    let heap = ThreadHeap::adopt().unwrap();
+    let mut state = SEED;
+    let mut random = |bound: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 16) as usize % bound
+    };
+    let mut replace = |live: usize| {
+        let mut blocks: Vec<(NonNull<u8>, Layout)> = Vec::new();
+        for _ in 0..CALLS {
+            if blocks.len() == live {
+                let (block, layout) = blocks.swap_remove(random(live));
+                // SAFETY: taken below, and given back once.
+                unsafe { heap.deallocate(block, layout) };
+            }
+            let layout = layout((8 << 10) + 1 + random(192 << 10));
+            blocks.push((NonNull::new(heap.allocate(layout)).unwrap(), layout));
+        }
+        for (block, layout) in blocks {
+            // SAFETY: taken above, and given back once.
+            unsafe { heap.deallocate(block, layout) };
+        }
+    };
+    let replaced = looks::of(|| replace(100));
+    let grow = || {
+        for _ in 0..CALLS / 64 {
+            let (mut old, new) = (layout(300_000), layout(1 << 20));
+            let mut block = NonNull::new(heap.allocate(old)).unwrap();
+            while old.size() < new.size() {
+                let longer = layout(old.size() + (64 << 10));
+                // SAFETY: the block has this layout, and is given up.
+                block = NonNull::new(unsafe { heap.reallocate(block, old, longer) }).unwrap();
+                old = longer;
+            }
+            // SAFETY: taken above, and given back once.
+            unsafe { heap.deallocate(block, old) };
+        }
+    };
+    let grown = looks::of(grow);
+    heap.abandon();
+    std::println!("seed {SEED:#x}: {replaced} and {grown} looks");
+    assert!(replaced < CALLS / 100, "{replaced} looks, seed {SEED:#x}");
+    assert!(grown < CALLS / 100, "{grown} looks");
 }
