@@ -57,6 +57,11 @@ fn fill(bytes: usize, seed: usize) -> Vec<Vec<u8>> {
     blocks
 }
 
+/// Whether all bytes of the blocks are 1; by whole blocks, as a debug build takes long for single bytes.
+fn are_ones(blocks: &[Vec<u8>]) -> bool {
+    (blocks.iter()).all(|block| block[0] == 1 && block[1..] == block[..block.len() - 1])
+}
+
 /// Asserts how much of what was taken since `start` has gone back.
 fn assert_returned(what: &str, start: usize, peak: usize, percent: usize) {
     let rest = resident().saturating_sub(start);
@@ -93,7 +98,7 @@ impl Sleepers {
                         let blocks = (self.take)(id + round);
                         step.wait();
                         step.wait();
-                        assert!(blocks.iter().flatten().all(|byte| *byte == 1));
+                        assert!(are_ones(&blocks));
                         drop(blocks);
                         (self.fall_asleep)();
                         step.wait();
@@ -220,23 +225,26 @@ fn a_purge_reaches_what_others_freed_of_a_sleeper() {
     });
 }
 
-/// A thread works while another one takes its heap between its calls.
+/// Two threads work while another one takes their heaps between their calls. It needs a hundred purges and more while they
+/// work (160 in 0.8 s by a debug build on two cores), so that calls find the heap taken, wait for it or adopt another one.
 #[test]
 fn a_heap_is_taken_while_its_thread_works() {
     in_child("a_heap_is_taken_while_its_thread_works", || {
         let workers: Vec<_> = (0..2)
             .map(|id| {
                 thread::spawn(move || {
-                    for round in 0..20 {
+                    for round in 0..10 {
                         let blocks = (0..16_000).map(|n| 16 + (n * 977 + id + round) % 2000);
                         let blocks: Vec<_> = blocks.map(|size| vec![1_u8; size]).collect();
-                        assert!(blocks.iter().flatten().all(|byte| *byte == 1));
+                        assert!(are_ones(&blocks));
                     }
                 })
             })
             .collect();
+        let mut purges = 0;
         while !workers.iter().all(|worker| worker.is_finished()) {
             RastAlloc::purge_all();
+            purges += 1;
             thread::yield_now();
         }
         for worker in workers {
@@ -245,6 +253,7 @@ fn a_heap_is_taken_while_its_thread_works() {
         RastAlloc::purge_all();
         let stats = RastAlloc::stats();
         assert!(stats.bytes_committed < 4 << 20, "{stats}");
+        println!("{purges} purges");
     });
 }
 
@@ -275,7 +284,7 @@ fn a_sleeper_wakes_while_others_purge_and_free() {
             }
         });
         for blocks in receiver {
-            assert!(blocks.iter().flatten().all(|byte| *byte == 1));
+            assert!(are_ones(&blocks));
             drop(blocks);
             RastAlloc::purge_all();
         }
