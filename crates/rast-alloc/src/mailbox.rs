@@ -15,6 +15,8 @@
 //!    whether a letter is in. A fence stands between the two steps on both sides, so at least one of the two sees what
 //!    the other did, and claims the mailbox again to empty it.
 //! 2. What a holder did before `release` is seen by the next one after `claim`.
+//! 3. The same holds for what a thread leaves elsewhere before [`Mailbox::claim_anew`], if the holder looks for it in
+//!    [`Mailbox::release_unless`].
 
 use crate::block::Block;
 use crate::constructor::constructor;
@@ -51,8 +53,15 @@ impl Mailbox {
     pub unsafe fn deliver(&self, first: *mut Block, last: *mut Block) -> bool {
         // SAFETY: obligation 1.
         unsafe { self.letters.put(first, last) };
-        // SeqCst: pairs with the fence in `release`: either this thread sees below that nobody holds the mailbox, or the
-        // one that released it sees the letter. [AM3]
+        self.claim_anew()
+    }
+
+    /// As [`claim`](Self::claim), for a thread that left something for the holder before: if this returns false, a thread
+    /// holds the mailbox, and sees it once it has released that.
+    #[must_use]
+    pub fn claim_anew(&self) -> bool {
+        // SeqCst: pairs with the fence in `release_unless`: either this thread sees below that nobody holds the mailbox, or
+        // the one that released it sees what was left. [AM3]
         fence(Ordering::SeqCst);
         self.claim()
     }
@@ -73,7 +82,7 @@ impl Mailbox {
     /// Takes the hold if nobody has it; wait-free.
     #[must_use]
     pub fn claim(&self) -> bool {
-        // Relaxed: a hint that spares the exchange below; `deliver` has a fence before. [AM6]
+        // Relaxed: a hint that spares the exchange below; `claim_anew` has a fence before. [AM6]
         if self.is_held.load(Ordering::Relaxed) {
             return false;
         }
@@ -90,10 +99,17 @@ impl Mailbox {
     /// it again.
     #[must_use]
     pub fn release(&self) -> bool {
+        self.release_unless(|| false)
+    }
+
+    /// As [`release`](Self::release); returns true as well where `is_wanted` said that the caller is wanted again, and the
+    /// caller holds the mailbox still.
+    #[must_use]
+    pub fn release_unless(&self, is_wanted: impl FnOnce() -> bool) -> bool {
         // Release: pairs with the Acquire in `claim`; the next holder sees what this one did. [AM8]
         self.is_held.store(false, Ordering::Release);
-        // SeqCst: pairs with the fence in `deliver`, as said there. [AM9]
+        // SeqCst: pairs with the fence in `claim_anew`, as said there. [AM9]
         fence(Ordering::SeqCst);
-        !self.is_empty() && self.claim()
+        (!self.is_empty() || is_wanted()) && self.claim()
     }
 }

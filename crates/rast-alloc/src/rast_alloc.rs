@@ -17,7 +17,9 @@ use crate::face::{Face, changes_by_face};
 use crate::stats::{ClassStats, Stats};
 use crate::{AllocError, Allocator, Layout};
 #[cfg(not(any(rast_loom, rast_shuttle)))]
-use crate::{segment::Segment, size_class::small_class_of, thread, thread_heap::ThreadHeap};
+use crate::{
+    segment::Segment, size_class::small_class_of, thread, thread_heap, thread_heap::ThreadHeap,
+};
 
 /// The allocator: a value of no size that stands for one allocator of the whole process.
 ///
@@ -114,10 +116,15 @@ impl RastAlloc {
     ///
     /// A thread whose heap is being purged when it comes back waits for a bounded time, and takes another heap after that.
     ///
-    /// Lock-free as far as the kernel is; cost: a system call, and linear in the heaps and in their unused memory.
+    /// Another thread may tend a heap just then: the background thread, one that frees blocks of a thread that sleeps, or one
+    /// that begins to sleep or ends. The call waits for it, up to a second in all. If that is not enough, the other thread
+    /// purges the heap itself, and what it gives back is not counted here. In the child of a `fork` the wait is in vain for
+    /// a heap that was tended during the `fork`.
+    ///
+    /// Blocking, for that second at most; cost: a system call, and linear in the heaps and in their unused memory.
     pub fn purge_all() -> usize {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
-        return Self::purge() + ThreadHeap::purge_others();
+        return Self::purge() + ThreadHeap::purge_others(thread_heap::TENDED_MS);
         #[cfg(any(rast_loom, rast_shuttle))]
         0
     }

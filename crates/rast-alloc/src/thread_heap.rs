@@ -73,6 +73,9 @@ const SPINS: u32 = 64;
 const UNREPORTED: i64 = 1 << 20;
 /// Looks after which a heap that no thread uses is left alone, whatever the system does not take back.
 const LOOKS: u32 = 8;
+/// How long [`ThreadHeap::purge_others`] waits at most, in all, for threads that tend other threads' heaps, in milliseconds.
+/// A tender needs a time that is linear in what its heap does not use; one that was not copied by `fork` never ends.
+pub(crate) const TENDED_MS: u64 = 1000;
 
 /// The asks for heaps.
 static ASKS: Asks = Asks::new();
@@ -491,6 +494,7 @@ impl ThreadHeap {
 
     /// Gives memory back to the system, as much as stands unused. Only the holder calls it.
     pub(crate) fn purge(&self) -> usize {
+        self.hold.take_purge_wish();
         self.deliver_all();
         self.put_away_all();
         self.arena.purge()
@@ -511,18 +515,22 @@ impl ThreadHeap {
         true
     }
 
-    /// Releases a heap that this thread tended: delivers and puts away everything before. Only the holder calls it, outside.
+    /// Releases a heap that this thread tended: delivers and puts away everything before, and purges if that is wished. Only
+    /// the holder calls it, outside.
     #[cold]
     pub(crate) fn leave(&self) {
         loop {
             self.deliver_all();
             self.put_away_all();
+            if self.hold.is_purge_wished() {
+                self.purge();
+            }
             if !self.hold.is_parked() {
                 self.arena.empty_lists();
                 self.arena.beat();
             }
             self.arena.tell_all();
-            if !self.mailbox.release() {
+            if !self.mailbox.release_unless(|| self.hold.is_purge_wished()) {
                 break;
             }
         }
@@ -572,7 +580,9 @@ impl ThreadHeap {
         self.unsettle();
         // All was told when it was left, which is too much once the fast paths may free.
         self.arena.tell();
-        self.hold.take_up();
+        if self.hold.take_up() == Wish::Purge {
+            self.purge();
+        }
     }
 
     /// Leaves a parked heap to the threads that adopt. Only the thread that parked it calls it.
@@ -603,10 +613,7 @@ impl ThreadHeap {
                 return None;
             }
             // SAFETY: this thread made the ask, and the barrier came after if it says so.
-            if let Some(wish) = unsafe { heap.take(ask, is_fenced) } {
-                if wish == Wish::Purge {
-                    heap.purge();
-                }
+            if unsafe { heap.take(ask, is_fenced) } {
                 heap.visit(now_ms, is_stopped);
                 heap.leave();
             }
@@ -617,20 +624,42 @@ impl ThreadHeap {
         is_left
     }
 
-    /// Becomes the holder of a heap that no thread uses at the moment; returns what was asked of its thread.
+    /// Becomes the holder of a heap that no thread uses at the moment; false if there is a holder, which sees a wish that the
+    /// caller left.
     ///
     /// # Safety
     ///
     /// 1. If `is_fenced`, the caller made the ask, and [`asymmetric::barrier`] returned true after that.
-    unsafe fn take(&self, ask: Ask, is_fenced: bool) -> Option<Wish> {
-        if self.mailbox.claim() {
-            return Some(Wish::Look);
-        }
-        if !is_fenced {
-            return None;
-        }
+    unsafe fn take(&self, ask: Ask, is_fenced: bool) -> bool {
         // SAFETY: obligation 1.
-        unsafe { self.hold.take(ask) }
+        self.mailbox.claim_anew() || is_fenced && unsafe { self.hold.take(ask) }
+    }
+
+    /// Becomes the holder of a heap that another thread tends, once that has released it, or that another thread asked for
+    /// besides the caller, where it wishes a purge; false if the heap's thread uses it, or the wait is over.
+    fn outwait(&self, wait: &Wait) -> bool {
+        loop {
+            if self.hold.is_asked() {
+                let ask = ASKS.next(Wish::Purge);
+                self.hold.ask(ask);
+                let is_fenced = asymmetric::barrier();
+                // SAFETY: this thread made the ask, and the barrier came after if it says so.
+                if unsafe { self.take(ask, is_fenced) } {
+                    return true;
+                }
+                if !is_fenced {
+                    return false;
+                }
+            } else if !(self.hold.is_parked() || self.hold.is_abandoned()) {
+                return false;
+            } else if self.mailbox.claim() {
+                return true;
+            }
+            if wait.is_over() {
+                return false;
+            }
+            primitive::thread::yield_now();
+        }
     }
 
     /// Whether the background thread should take the heap, if a thread has it. Only the background thread calls it.
@@ -645,7 +674,7 @@ impl ThreadHeap {
     fn visit(&self, now_ms: u64, is_stopped: &dyn Fn() -> bool) {
         self.deliver_all();
         self.put_away_all();
-        let is_over = || self.hold.is_wanted() || is_stopped();
+        let is_over = || self.hold.is_wanted() || self.hold.is_purge_wished() || is_stopped();
         let mut pace = Pace::until(&is_over);
         if self.is_shedding() {
             self.set_shedding(!self.arena.shed_aged(&mut pace).is_all);
@@ -663,24 +692,56 @@ impl ThreadHeap {
     /// Gives back the memory of all heaps but this thread's: of those without a thread, of those whose thread is parked, and of
     /// those whose thread is in no call at the moment, which are taken from it. Asks it of the others. Returns how many
     /// bytes went back.
-    pub(crate) fn purge_others() -> usize {
-        let (ask, here) = (ASKS.next(Wish::Purge), thread::here());
+    ///
+    /// Waits up to `wait_ms` in all for threads that tend heaps. A thread that takes longer purges the heap that it tends
+    /// before it releases it.
+    pub(crate) fn purge_others(wait_ms: u64) -> usize {
+        let here = thread::here();
+        Self::purge_where(|heap| !ptr::eq(heap, here), wait_ms)
+    }
+
+    /// As [`purge_others`](Self::purge_others), of some heaps.
+    fn purge_where(is_meant: impl Fn(&Self) -> bool, wait_ms: u64) -> usize {
+        let ask = ASKS.next(Wish::Purge);
         HEAPS.find(|heap| {
-            if !ptr::eq(heap, here) {
+            if is_meant(heap) {
                 heap.hold.ask(ask);
             }
             None::<()>
         });
         let is_fenced = asymmetric::barrier();
+        let wait = Wait::of(wait_ms);
         let mut purged = 0;
         HEAPS.find(|heap| {
             // SAFETY: this thread made the ask, and the barrier came after if it says so.
-            if unsafe { heap.take(ask, is_fenced) }.is_some() {
+            let is_had = || unsafe { heap.take(ask, is_fenced) };
+            if is_meant(heap) && (is_had() || heap.outwait(&wait)) {
                 purged += heap.purge();
                 heap.leave();
             }
             None::<()>
         });
         purged
+    }
+}
+
+/// A wait of bounded length; none where the system has no clock.
+struct Wait {
+    start_ms: u64,
+    wait_ms: u64,
+}
+
+impl Wait {
+    /// A wait that begins now.
+    fn of(wait_ms: u64) -> Self {
+        Self {
+            start_ms: os::now_ms(),
+            wait_ms,
+        }
+    }
+
+    /// Whether it is over; a clock that is set back ends it.
+    fn is_over(&self) -> bool {
+        self.start_ms == 0 || os::now_ms().wrapping_sub(self.start_ms) >= self.wait_ms
     }
 }

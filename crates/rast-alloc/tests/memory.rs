@@ -137,6 +137,24 @@ fn a_purge_reaches_threads_that_sleep() {
     });
 }
 
+/// As above, where the background thread looks at each heap every 10 ms: it tends some of them when they are purged.
+#[test]
+fn a_purge_reaches_heaps_that_the_background_thread_tends() {
+    in_child(
+        "a_purge_reaches_heaps_that_the_background_thread_tends",
+        || {
+            RastAlloc::set_purge_delay(Some(Duration::from_millis(1)));
+            let sleepers = Sleepers {
+                threads: 4,
+                rounds: 10,
+                take: |seed| fill(32 << 20, seed),
+                fall_asleep: RastAlloc::on_idle,
+            };
+            sleepers.assert_returned("heaps that are tended", 90);
+        },
+    );
+}
+
 /// Threads that sleep and did not say so.
 #[test]
 fn a_purge_reaches_threads_that_sleep_unawares() {
@@ -155,7 +173,6 @@ fn a_purge_reaches_threads_that_sleep_unawares() {
 #[test]
 fn a_purge_reaches_threads_that_block() {
     in_child("a_purge_reaches_threads_that_block", || {
-        RastAlloc::set_purge_delay(None);
         const THREADS: usize = 64;
         let start = resident();
         let step = Arc::new(Barrier::new(THREADS + 1));
@@ -189,7 +206,6 @@ fn a_purge_reaches_threads_that_block() {
 #[test]
 fn a_purge_reaches_what_others_freed_of_a_sleeper() {
     in_child("a_purge_reaches_what_others_freed_of_a_sleeper", || {
-        RastAlloc::set_purge_delay(None);
         let start = resident();
         let step = Arc::new(Barrier::new(3));
         let (sender, receiver) = std::sync::mpsc::channel();

@@ -17,7 +17,8 @@ impl ThreadHeap {
         }
         self.purge();
         if !ask() {
-            Self::purge_others();
+            // No wait: this thread is inside of its heap, which others may wait for.
+            Self::purge_others(0);
             ask();
         }
     }

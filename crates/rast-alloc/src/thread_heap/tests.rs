@@ -133,6 +133,102 @@ fn no_call_looks_at_the_other_heaps() {
     }
 }
 
+/// A heap with 16 MiB that are not in use, which is parked; the caller holds its mailbox.
+fn parked_heap() -> &'static ThreadHeap {
+    let layout = Layout::from_size_align(1000, 8).unwrap();
+    let heap = ThreadHeap::adopt().unwrap();
+    let blocks: Vec<_> = (0..16 << 10)
+        .map(|_| NonNull::new(heap.allocate(layout)).unwrap())
+        .collect();
+    for block in blocks {
+        // SAFETY: taken above, and given back once.
+        unsafe { heap.deallocate(block, layout) };
+    }
+    heap.hold.park();
+    assert!(heap.arena.surplus() > 15 << 20, "{}", heap.arena.surplus());
+    heap
+}
+
+/// Claims a parked heap's mailbox, asserts that the heap was purged, and leaves it to other tests.
+fn assert_purged(heap: &ThreadHeap) {
+    while !heap.mailbox.claim() {
+        std::thread::yield_now();
+    }
+    let surplus = heap.arena.surplus();
+    heap.hold.abandon_parked();
+    heap.leave();
+    assert!(surplus < 1 << 20, "{surplus} bytes are still there");
+}
+
+/// A purge that finds a heap tended by another thread waits until that releases it.
+#[test]
+fn a_purge_waits_for_the_thread_that_tends_a_heap() {
+    const LONG_MS: u64 = 600_000;
+    let heap = parked_heap();
+    let purger = std::thread::spawn(move || {
+        ThreadHeap::purge_where(|other| ptr::eq(other, heap), LONG_MS);
+        // Both are over: the other thread has released the heap, and it was purged.
+        assert_purged(heap);
+    });
+    while !heap.hold.is_purge_wished() {
+        assert!(!purger.is_finished(), "it passed the heap over");
+        std::thread::yield_now();
+    }
+    heap.leave();
+    purger.join().unwrap();
+}
+
+/// A purge that does not wait long enough leaves its wish to the thread that tends the heap.
+#[test]
+fn a_purge_that_does_not_wait_leaves_its_wish() {
+    let heap = parked_heap();
+    let purger =
+        std::thread::spawn(move || ThreadHeap::purge_where(|other| ptr::eq(other, heap), 0));
+    assert_eq!(purger.join().unwrap(), 0);
+    heap.leave();
+    assert_purged(heap);
+}
+
+/// Another thread asks for the heap between a purge's ask and its look: the purge asks again.
+#[test]
+fn a_purge_reaches_a_heap_that_another_thread_asks_for() {
+    const LONG_MS: u64 = 600_000;
+    let heap = parked_heap();
+    heap.take_up();
+    heap.hold.exit();
+    let asked_for = |other: &ThreadHeap| {
+        ptr::eq(other, heap) && {
+            heap.hold.ask(ASKS.next(Wish::Look));
+            true
+        }
+    };
+    let purged = ThreadHeap::purge_where(asked_for, LONG_MS);
+    assert!(purged > 15 << 20, "{purged} bytes went back");
+    assert_purged(heap);
+}
+
+/// The thread that a wish finds in a call that parks the heap purges it, and so does one that comes back first.
+#[test]
+fn a_wish_that_a_thread_did_not_see_is_done_as_it_parks_or_comes_back() {
+    for is_parking in [true, false] {
+        let heap = parked_heap();
+        if is_parking {
+            let _ = heap.hold.take_up();
+        }
+        heap.hold.ask(ASKS.next(Wish::Purge));
+        if is_parking {
+            heap.park();
+        } else {
+            heap.take_up();
+            let surplus = heap.arena.surplus();
+            assert!(surplus < 1 << 20, "{surplus} bytes are still there");
+            heap.hold.park();
+            heap.leave();
+        }
+        assert_purged(heap);
+    }
+}
+
 /// Blocks past the classes of slabs that are replaced, from lists or not, and that grow where they stand, are told without
 /// a look at all lists at every few calls.
 #[test]

@@ -13,9 +13,10 @@ struct Heap {
     mailbox: Mailbox,
     asks: Asks,
     count: UnsafeCell<usize>,
+    purges: UnsafeCell<usize>,
 }
 
-// SAFETY: only the thread that is inside, or took the heap, touches the count.
+// SAFETY: only the thread that is inside, or took the heap, touches the counts.
 unsafe impl Sync for Heap {}
 // SAFETY: as above.
 unsafe impl Send for Heap {}
@@ -28,6 +29,7 @@ impl Heap {
             mailbox: Mailbox::new(),
             asks: Asks::new(),
             count: UnsafeCell::new(0),
+            purges: UnsafeCell::new(0),
         };
         heap.hold.exit();
         heap
@@ -40,12 +42,18 @@ impl Heap {
 
     /// Begins a call of the owner's; false if it gave the heap up.
     fn enter(&self) -> bool {
-        if self.hold.enter() || self.hold.enter_slow() != Found::Parked {
+        if self.hold.enter() {
+            return true;
+        }
+        let found = self.hold.enter_slow();
+        if found != Found::Parked {
+            self.purge_if(found == Found::Asked(Wish::Purge));
             return true;
         }
         let is_claimed = self.mailbox.claim();
         if is_claimed {
-            self.hold.take_up();
+            let wish = self.hold.take_up();
+            self.purge_if(wish == Wish::Purge);
         } else {
             self.hold.abandon_parked();
         }
@@ -68,14 +76,46 @@ impl Heap {
         self.hold.ask(ask);
         let is_fenced = asymmetric::barrier();
         // SAFETY: this thread made the ask, and the barrier came after.
-        let is_taken =
-            self.mailbox.claim() || is_fenced && unsafe { self.hold.take(ask) }.is_some();
+        let is_taken = self.mailbox.claim() || is_fenced && unsafe { self.hold.take(ask) };
         if is_taken {
             self.add(1);
             let has_letters = self.mailbox.release();
             assert!(!has_letters, "nobody delivers");
         }
         is_taken
+    }
+
+    fn purge_if(&self, is_wished: bool) {
+        if is_wished {
+            // SAFETY: this thread alone has the heap.
+            self.purges.with_mut(|purges| unsafe { *purges += 1 });
+        }
+    }
+
+    /// Releases the heap, and purges before if that is wished.
+    fn leave(&self) {
+        loop {
+            self.purge_if(self.hold.take_purge_wish());
+            if !self.mailbox.release_unless(|| self.hold.is_purge_wished()) {
+                break;
+            }
+        }
+    }
+
+    /// Wishes that the heap be purged, and does so if it can be had.
+    fn purge(&self, is_fenced: bool) {
+        let ask = self.asks.next(Wish::Purge);
+        self.hold.ask(ask);
+        let is_fenced = is_fenced && asymmetric::barrier();
+        // SAFETY: this thread made the ask, and the barrier came after if it says so.
+        if self.mailbox.claim_anew() || is_fenced && unsafe { self.hold.take(ask) } {
+            self.leave();
+        }
+    }
+
+    fn purges(&self) -> usize {
+        // SAFETY: the others have ended.
+        self.purges.with(|purges| unsafe { *purges })
     }
 
     fn count(&self) -> usize {
@@ -136,7 +176,7 @@ fn hold_a_heap_is_taken_as_its_thread_ends() {
                 assert!(!theirs.mailbox.release(), "nobody delivers");
                 return 0;
             }
-            theirs.hold.take_up();
+            let _ = theirs.hold.take_up();
             theirs.add(1);
             theirs.hold.exit();
             1
@@ -152,5 +192,42 @@ fn hold_a_heap_is_taken_as_its_thread_ends() {
         }
         let others = adopter.join().unwrap() + revoker.join().unwrap();
         assert_eq!(heap.count(), called + others);
+    });
+}
+
+/// A thread wishes a purge while another one tends the heap and releases it: one of the two purges.
+#[test]
+fn hold_a_wish_reaches_the_thread_that_tends() {
+    model(|| {
+        let heap = Arc::new(Heap::new());
+        assert!(heap.enter());
+        heap.hold.park();
+        let theirs = Arc::clone(&heap);
+        let purger = thread::spawn(move || theirs.purge(false));
+        heap.leave();
+        purger.join().unwrap();
+        assert_eq!((heap.purges(), heap.hold.is_purge_wished()), (1, false));
+    });
+}
+
+/// A thread wishes a purge while the owner parks the heap and comes back: one of the two purges, at the owner's next call at
+/// the latest.
+#[test]
+fn hold_a_wish_reaches_the_thread_that_comes_back() {
+    model(|| {
+        let heap = Arc::new(Heap::new());
+        let theirs = Arc::clone(&heap);
+        let purger = thread::spawn(move || theirs.purge(true));
+        let mut is_owner = heap.enter();
+        if is_owner {
+            heap.hold.park();
+            heap.leave();
+            is_owner = heap.call();
+        }
+        purger.join().unwrap();
+        if is_owner {
+            assert!(heap.call());
+        }
+        assert_eq!((heap.purges(), heap.hold.is_purge_wished()), (1, false));
     });
 }
