@@ -155,27 +155,33 @@ impl Reactor {
         // Relaxed: a hint; a socket that is new is seen by a later look, or by a sleep. [XO1]
         if self.sockets.load(Ordering::Relaxed) != 0
             && let Some(mut state) = self.poll.try_lock()
+            && self.poll_locked(&mut state, Some(Duration::ZERO), wakers)
         {
-            self.poll_locked(&mut state, Some(Duration::ZERO), wakers);
+            // It is for the worker that is about to sleep in the poll, and comes once.
+            self.interrupt();
         }
     }
 
+    /// Returns whether there was an interruption.
     fn poll_locked(
         &self,
         (poll, events): &mut (mio::Poll, Events),
         timeout: Option<Duration>,
         wakers: &mut Vec<Waker>,
-    ) {
+    ) -> bool {
         // An interrupted call, the one error that the system may give here, is a wake-up in vain.
         if poll.poll(events, timeout).is_err() || events.is_empty() {
-            return;
+            return false;
         }
+        let mut is_interrupted = false;
         let table = self.table.lock();
         for event in &*events {
+            is_interrupted |= event.token() == INTERRUPT;
             if let Some(Some(readiness)) = table.places.get(event.token().0) {
                 readiness.note(reads(event), writes(event), wakers);
             }
         }
+        is_interrupted
     }
 
     /// Ends a wait in [`poll`](Self::poll), this one or the next.
@@ -331,5 +337,25 @@ impl<S: mio::event::Source> Drop for Source<S> {
         // It is closed next, which deregisters it in any case.
         let _ = self.reactor.registry.deregister(&mut self.socket);
         self.reactor.leave(self.token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_of_another_worker_leaves_the_interruption_to_the_one_that_polls() {
+        let reactor = Reactor::new().unwrap();
+        let mut wakers = Vec::new();
+        let (token, _readiness) = reactor.enter();
+        reactor.interrupt();
+        reactor.look(&mut wakers);
+        let mut state = reactor.poll.lock();
+        let (poll, events) = &mut *state;
+        poll.poll(events, Some(Duration::ZERO)).unwrap();
+        assert!(events.iter().any(|event| event.token() == INTERRUPT));
+        drop(state);
+        reactor.leave(token);
     }
 }
