@@ -328,7 +328,54 @@ impl<S: mio::event::Source> Source<S> {
         direction: Direction,
         mut operation: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
-        core::future::poll_fn(|cx| self.poll(direction, cx, &mut operation)).await
+        let mut waits = Waits {
+            readiness: &self.readiness,
+            direction,
+            waker: None,
+        };
+        core::future::poll_fn(|cx| {
+            let polled = self.poll(direction, cx, &mut operation);
+            if polled.is_ready() {
+                waits.waker = None;
+            } else if !matches!(&waits.waker, Some(waker) if waker.will_wake(cx.waker())) {
+                waits.leave();
+                waits.waker = Some(cx.waker().clone());
+            }
+            polled
+        })
+        .await
+    }
+}
+
+/// A future that waits: takes its waker back if it is given up, so that a socket without events does
+/// not keep the tasks that once waited for it.
+struct Waits<'a> {
+    readiness: &'a Readiness,
+    direction: Direction,
+    waker: Option<Waker>,
+}
+
+impl Waits<'_> {
+    fn leave(&mut self) {
+        let Some(waker) = self.waker.take() else {
+            return;
+        };
+        let taken = {
+            let mut sides = self.readiness.0.lock();
+            let waiting = &mut sides.side(self.direction).waiting;
+            let at = waiting.iter().position(|other| other.will_wake(&waker));
+            at.map(|at| waiting.swap_remove(at))
+        };
+        // Another future of the same task may wait by it: the task is to poll that one again.
+        if let Some(taken) = taken {
+            crate::deadlines::wake(taken);
+        }
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
