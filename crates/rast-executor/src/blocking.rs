@@ -23,7 +23,7 @@ pub(crate) struct PoolSetup {
 
 struct State {
     queue: Chain,
-    /// Threads that wait and were not woken yet.
+    /// Threads that wait, or were woken and do not have the lock yet. Each counts itself.
     waiting: usize,
     threads: usize,
     named: usize,
@@ -75,8 +75,7 @@ unsafe impl Schedule for Shared {
             return;
         }
         state.queue.push(task);
-        if state.waiting > 0 {
-            state.waiting -= 1;
+        if state.queue.len() <= state.waiting {
             drop(state);
             self.wake.notify_one();
             return;
@@ -134,11 +133,8 @@ impl Shared {
             }
             state.waiting += 1;
             let expired = self.wake.wait_timeout(&mut state, self.setup.keep_alive);
-            if expired && state.queue.is_empty() && state.waiting > 0 {
-                state.waiting -= 1;
-                break;
-            }
-            if state.is_closed {
+            state.waiting -= 1;
+            if expired && state.queue.is_empty() {
                 break;
             }
         }
@@ -183,7 +179,6 @@ impl Pool {
         let mut state = self.0.state.lock();
         state.is_closed = true;
         let mut queue = core::mem::take(&mut state.queue);
-        state.waiting = 0;
         drop(state);
         self.0.wake.notify_all();
         while let Some(task) = queue.pop() {

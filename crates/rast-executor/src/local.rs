@@ -191,17 +191,17 @@ impl Local {
         future: F,
         idle: impl Fn(Option<Duration>),
     ) -> F::Output {
-        /// Ends the process if the main future is not complete: what it borrows would be gone.
-        struct Complete;
-        impl Drop for Complete {
+        /// Ends the process if the main future is not complete: what it borrows would be gone. Only
+        /// a panic drops it, and one in a destructor ends the process then.
+        struct Incomplete;
+        impl Drop for Incomplete {
             fn drop(&mut self) {
-                let is_panicking = crate::primitive::thread::panicking();
-                assert!(!is_panicking, "a LocalExecutor panicked: this is its fault");
+                panic!("a LocalExecutor panicked: this is its fault");
             }
         }
         let context = Context::new(Place::Local(self), &self.timers, 0);
         let mut handle = {
-            let _complete = Complete;
+            let incomplete = Incomplete;
             // SAFETY: below the task is run until it is complete, and its output taken; a panic in
             // between ends the process.
             let handle = unsafe { self.spawn_unchecked(future, Setup::default()) };
@@ -210,6 +210,7 @@ impl Local {
                     self.turn(&context, &idle);
                 }
             });
+            core::mem::forget(incomplete);
             handle
         };
         let waker = Waker::noop();

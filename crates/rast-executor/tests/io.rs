@@ -207,3 +207,19 @@ fn the_traits_of_tokio_read_and_write() {
         assert_eq!(buffer.filled(), b"traits");
     });
 }
+
+#[test]
+fn a_socket_keeps_no_waker_of_a_future_that_was_given_up() {
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    let socket = runtime.block_on(async { Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap()) });
+    for _ in 0..100 {
+        let socket = Arc::clone(&socket);
+        let task = runtime.spawn(async move {
+            let received = timeout(Duration::ZERO, socket.recv(&mut [0; 8])).await;
+            assert!(received.is_err());
+        });
+        runtime.block_on(task).unwrap();
+    }
+    let held = format!("{socket:?}").matches("Waker {").count();
+    assert!(held < 2, "{held} wakers of tasks that have ended");
+}

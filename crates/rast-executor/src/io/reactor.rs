@@ -155,27 +155,33 @@ impl Reactor {
         // Relaxed: a hint; a socket that is new is seen by a later look, or by a sleep. [XO1]
         if self.sockets.load(Ordering::Relaxed) != 0
             && let Some(mut state) = self.poll.try_lock()
+            && self.poll_locked(&mut state, Some(Duration::ZERO), wakers)
         {
-            self.poll_locked(&mut state, Some(Duration::ZERO), wakers);
+            // It is for the worker that is about to sleep in the poll, and comes once.
+            self.interrupt();
         }
     }
 
+    /// Returns whether there was an interruption.
     fn poll_locked(
         &self,
         (poll, events): &mut (mio::Poll, Events),
         timeout: Option<Duration>,
         wakers: &mut Vec<Waker>,
-    ) {
+    ) -> bool {
         // An interrupted call, the one error that the system may give here, is a wake-up in vain.
         if poll.poll(events, timeout).is_err() || events.is_empty() {
-            return;
+            return false;
         }
+        let mut is_interrupted = false;
         let table = self.table.lock();
         for event in &*events {
+            is_interrupted |= event.token() == INTERRUPT;
             if let Some(Some(readiness)) = table.places.get(event.token().0) {
                 readiness.note(reads(event), writes(event), wakers);
             }
         }
+        is_interrupted
     }
 
     /// Ends a wait in [`poll`](Self::poll), this one or the next.
@@ -322,7 +328,54 @@ impl<S: mio::event::Source> Source<S> {
         direction: Direction,
         mut operation: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
-        core::future::poll_fn(|cx| self.poll(direction, cx, &mut operation)).await
+        let mut waits = Waits {
+            readiness: &self.readiness,
+            direction,
+            waker: None,
+        };
+        core::future::poll_fn(|cx| {
+            let polled = self.poll(direction, cx, &mut operation);
+            if polled.is_ready() {
+                waits.waker = None;
+            } else if !matches!(&waits.waker, Some(waker) if waker.will_wake(cx.waker())) {
+                waits.leave();
+                waits.waker = Some(cx.waker().clone());
+            }
+            polled
+        })
+        .await
+    }
+}
+
+/// A future that waits: takes its waker back if it is given up, so that a socket without events does
+/// not keep the tasks that once waited for it.
+struct Waits<'a> {
+    readiness: &'a Readiness,
+    direction: Direction,
+    waker: Option<Waker>,
+}
+
+impl Waits<'_> {
+    fn leave(&mut self) {
+        let Some(waker) = self.waker.take() else {
+            return;
+        };
+        let taken = {
+            let mut sides = self.readiness.0.lock();
+            let waiting = &mut sides.side(self.direction).waiting;
+            let at = waiting.iter().position(|other| other.will_wake(&waker));
+            at.map(|at| waiting.swap_remove(at))
+        };
+        // Another future of the same task may wait by it: the task is to poll that one again.
+        if let Some(taken) = taken {
+            crate::deadlines::wake(taken);
+        }
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -331,5 +384,25 @@ impl<S: mio::event::Source> Drop for Source<S> {
         // It is closed next, which deregisters it in any case.
         let _ = self.reactor.registry.deregister(&mut self.socket);
         self.reactor.leave(self.token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_of_another_worker_leaves_the_interruption_to_the_one_that_polls() {
+        let reactor = Reactor::new().unwrap();
+        let mut wakers = Vec::new();
+        let (token, _readiness) = reactor.enter();
+        reactor.interrupt();
+        reactor.look(&mut wakers);
+        let mut state = reactor.poll.lock();
+        let (poll, events) = &mut *state;
+        poll.poll(events, Some(Duration::ZERO)).unwrap();
+        assert!(events.iter().any(|event| event.token() == INTERRUPT));
+        drop(state);
+        reactor.leave(token);
     }
 }

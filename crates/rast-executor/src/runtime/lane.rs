@@ -173,6 +173,9 @@ impl Shared {
             // user.
             drop(running);
             self.close();
+            // What a cancelled task wakes is queued, and cancelled from the queue. After `end` it
+            // would be cancelled inside of that wake-up: a recursion as deep as a chain of tasks.
+            self.cancel_all();
             self.idle.end();
             self.cancel_all();
             #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]

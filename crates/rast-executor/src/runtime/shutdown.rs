@@ -86,7 +86,7 @@ impl Runtime {
         let unfinished = shared.all();
         shared.stop();
         shared.pool.close();
-        let all_returned = shared.wait(Some(left + rest), |running| running == 0);
+        let all_returned = shared.wait(Some(left.saturating_add(rest)), |running| running == 0);
         if !all_returned {
             shared.cancel_all();
         }
