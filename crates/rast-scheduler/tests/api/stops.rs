@@ -214,3 +214,36 @@ fn idle_is_told_when_it_is_true_and_not_before() {
     busy.post(Task::new(|_| Next::Again)).unwrap();
     assert!(!busy.wait_idle(Duration::from_millis(1)));
 }
+
+/// A task whose wake-up is refused ends while the store is emptied; its memory may be another task's then.
+#[test]
+fn a_drop_while_waking_touches_no_task_that_ended() {
+    const TASKS: usize = 20_000;
+    let other = Scheduler::new(1).unwrap();
+    let scheduler = Scheduler::new(1).unwrap();
+    let handles: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let task = Task::new(|_| Next::Wait);
+            let handle = task.handle();
+            scheduler.post(task).unwrap();
+            handle
+        })
+        .collect();
+    assert!(scheduler.wait_idle(LONG));
+    let gate = Gate::new();
+    let (at, remote) = (gate.clone(), other.remote());
+    let waker = thread::spawn(move || {
+        at.pass();
+        for handle in handles.into_iter().rev() {
+            let _ = handle.wake();
+            drop(handle);
+            remote.post_wait(Task::new(|_| Next::Wait)).unwrap();
+        }
+    });
+    gate.await_arrivals(1);
+    gate.open();
+    drop(scheduler);
+    waker.join().unwrap();
+    assert!(other.wait_idle(LONG));
+    assert_eq!(other.stop().unwrap().len(), TASKS);
+}
