@@ -1,6 +1,7 @@
 //! Stop, restart, drain, idle.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -246,4 +247,28 @@ fn a_drop_while_waking_touches_no_task_that_ended() {
     waker.join().unwrap();
     assert!(other.wait_idle(LONG));
     assert_eq!(other.stop().unwrap().len(), TASKS);
+}
+
+/// It would wait for the stop, which waits for its step.
+#[test]
+fn a_step_cannot_start_what_is_being_stopped() {
+    let scheduler = Arc::new(Scheduler::builder().workers(1).guests(1).start().unwrap());
+    let (gate, go) = (Gate::new(), Gate::new());
+    let (at, on, inside) = (gate.clone(), go.clone(), Arc::clone(&scheduler));
+    let step = scheduler.spawn(move || {
+        let while_running = inside.start().is_ok();
+        at.open();
+        on.pass();
+        (while_running, inside.start().unwrap_err().kind())
+    });
+    gate.pass();
+    let stopper = {
+        let scheduler = Arc::clone(&scheduler);
+        thread::spawn(move || scheduler.stop().unwrap().len())
+    };
+    // Ends when the stop has begun, or finds that it has.
+    let _ = scheduler.work();
+    go.open();
+    assert_eq!(stopper.join().unwrap(), 0);
+    assert_eq!(step.join().unwrap(), (true, ErrorKind::Deadlock));
 }
