@@ -218,8 +218,9 @@ pub struct Fault {
 ///
 /// # Panics
 ///
-/// If there are 2^32 states.
+/// If there are 2^32 states, or more than 8 threads.
 pub fn explore<M: Machine>(machine: &M, limits: Limits) -> Result<Explored<M::Notes>, Fault> {
+    assert!(machine.threads() <= 8, "a byte has a bit for each thread");
     let mut explorer = Explorer {
         machine,
         limits,
@@ -556,15 +557,62 @@ impl Hasher for Mixer {
         self.write_u8(byte.cast_unsigned());
     }
 
-    fn write_usize(&mut self, small: usize) {
-        self.write_u8(small as u8);
+    // Most are small: indexes, and which variant of an enum it is.
+    fn write_usize(&mut self, number: usize) {
+        match u8::try_from(number) {
+            Ok(small) if small < u8::MAX => self.write_u8(small),
+            _ => {
+                self.write_u8(u8::MAX);
+                self.write(&number.to_ne_bytes());
+            }
+        }
     }
 
-    fn write_isize(&mut self, small: isize) {
-        self.write_u8(small as u8);
+    fn write_isize(&mut self, number: isize) {
+        self.write_usize(number.cast_unsigned());
     }
 
     fn finish(&self) -> u64 {
         self.one
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One thread that counts.
+    struct Counts;
+
+    impl Machine for Counts {
+        type State = usize;
+        type Notes = ();
+
+        fn threads(&self) -> usize {
+            1
+        }
+
+        fn start(&self) -> usize {
+            0
+        }
+
+        fn is_enabled(&self, state: &usize, _: usize) -> bool {
+            *state < 1000
+        }
+
+        fn step(&self, state: &mut usize, _: usize) -> Result<bool, String> {
+            *state += 1;
+            Ok(*state == 1000)
+        }
+
+        fn describe(&self, before: &usize, _: usize, _: &usize) -> String {
+            before.to_string()
+        }
+    }
+
+    #[test]
+    fn numbers_that_differ_are_different_states() {
+        let explored = explore(&Counts, Limits::new(2000)).map_err(|fault| fault.what);
+        assert_eq!(explored.map(|seen| seen.states), Ok(1001));
     }
 }

@@ -24,7 +24,8 @@ use crate::owned::{Body, Owned, Reference, nanos};
 use crate::remote::Remote;
 use crate::task::TaskHandle;
 
-const WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
+/// One address for all wakers, so that two of one task are known as equal.
+static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
 
 /// # Safety
 ///

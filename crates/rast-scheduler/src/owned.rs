@@ -458,7 +458,7 @@ impl Header {
 /// What the wait store keeps of a task.
 ///
 /// While it is in the store the task is there: it waits, or is on its way to the front queue of the
-/// store's role, which takes the address out before the task can end.
+/// store's role, which takes the address out before the task can end, and before it closes that queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address(NonNull<Header>);
 

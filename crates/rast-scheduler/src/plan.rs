@@ -175,6 +175,35 @@ impl Plan {
         ready: &mut Vec<Owned>,
         waiting: &mut Vec<Owned>,
     ) {
+        self.take_posted(fronts, false, ready, waiting);
+        while let Some(due) = self.store.pop_due(Instant::from_nanos(NEVER)) {
+            // SAFETY: the address was in the store of this role.
+            unsafe { due.value.header() }.set_entry(None);
+            // SAFETY: as above. One that another thread took arrives at the front queue, or is refused there.
+            if let Some(task) = unsafe { due.value.claim() } {
+                self.credit += 1;
+                waiting.push(task);
+            }
+        }
+        if close {
+            // After the store: a task that is refused ends, so the store must not have its address then.
+            self.take_posted(fronts, true, ready, waiting);
+        }
+        self.timed = 0;
+        for _ in 0..mem::take(&mut self.credit) {
+            // SAFETY: one of the counts that `wait` took and no task has.
+            drop(unsafe { Arc::from_raw(Arc::as_ptr(shared)) });
+        }
+    }
+
+    /// Takes out what was posted, and closes the front queues before if `close`.
+    fn take_posted(
+        &mut self,
+        fronts: &[Front; Priority::COUNT],
+        close: bool,
+        ready: &mut Vec<Owned>,
+        waiting: &mut Vec<Owned>,
+    ) {
         for front in fronts {
             let Some(mut posted) = front.consumer() else {
                 unreachable!("the right to consume belongs to the role");
@@ -191,20 +220,6 @@ impl Plan {
                     waiting.push(task);
                 }
             }
-        }
-        while let Some(due) = self.store.pop_due(Instant::from_nanos(NEVER)) {
-            // SAFETY: the address was in the store of this role.
-            unsafe { due.value.header() }.set_entry(None);
-            // SAFETY: as above. One that another thread took arrives at the front queue, or is refused there.
-            if let Some(task) = unsafe { due.value.claim() } {
-                self.credit += 1;
-                waiting.push(task);
-            }
-        }
-        self.timed = 0;
-        for _ in 0..mem::take(&mut self.credit) {
-            // SAFETY: one of the counts that `wait` took and no task has.
-            drop(unsafe { Arc::from_raw(Arc::as_ptr(shared)) });
         }
     }
 }

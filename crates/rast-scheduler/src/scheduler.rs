@@ -95,7 +95,18 @@ impl Scheduler {
     /// # Errors
     ///
     /// What the system says when it refuses a thread; the scheduler is stopped then, with its tasks.
+    /// [`io::ErrorKind::InvalidInput`] if the name has a zero byte. [`io::ErrorKind::Deadlock`] if a step of this
+    /// scheduler calls it while another thread stops it.
     pub fn start(&self) -> io::Result<()> {
+        if self.remote.0.config.name.contains('\0') {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        if self.is_worker() {
+            let is_running = self.remote.0.crew.lock().is_running;
+            return is_running
+                .then_some(())
+                .ok_or(io::ErrorKind::Deadlock.into());
+        }
         let mut threads = self.threads.lock();
         let shared = &self.remote.0;
         let mut crew = shared.crew.lock();

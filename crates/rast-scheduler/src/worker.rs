@@ -125,7 +125,7 @@ impl<'a> Worker<'a> {
         }
         let config = &self.shared.config;
         let fitting = (ran as u64).saturating_mul(config.batch_time.as_nanos()) / took.max(1);
-        let most = config.batch.min(self.limit * 2) as u64;
+        let most = config.batch.min(self.limit.saturating_mul(2)) as u64;
         self.limit = fitting.clamp(1, most) as usize;
     }
 

@@ -1,6 +1,7 @@
 //! Stop, restart, drain, idle.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -213,4 +214,61 @@ fn idle_is_told_when_it_is_true_and_not_before() {
     let busy = Scheduler::new(1).unwrap();
     busy.post(Task::new(|_| Next::Again)).unwrap();
     assert!(!busy.wait_idle(Duration::from_millis(1)));
+}
+
+/// A task whose wake-up is refused ends while the store is emptied; its memory may be another task's then.
+#[test]
+fn a_drop_while_waking_touches_no_task_that_ended() {
+    const TASKS: usize = 20_000;
+    let other = Scheduler::new(1).unwrap();
+    let scheduler = Scheduler::new(1).unwrap();
+    let handles: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let task = Task::new(|_| Next::Wait);
+            let handle = task.handle();
+            scheduler.post(task).unwrap();
+            handle
+        })
+        .collect();
+    assert!(scheduler.wait_idle(LONG));
+    let gate = Gate::new();
+    let (at, remote) = (gate.clone(), other.remote());
+    let waker = thread::spawn(move || {
+        at.pass();
+        for handle in handles.into_iter().rev() {
+            let _ = handle.wake();
+            drop(handle);
+            remote.post_wait(Task::new(|_| Next::Wait)).unwrap();
+        }
+    });
+    gate.await_arrivals(1);
+    gate.open();
+    drop(scheduler);
+    waker.join().unwrap();
+    assert!(other.wait_idle(LONG));
+    assert_eq!(other.stop().unwrap().len(), TASKS);
+}
+
+/// It would wait for the stop, which waits for its step.
+#[test]
+fn a_step_cannot_start_what_is_being_stopped() {
+    let scheduler = Arc::new(Scheduler::builder().workers(1).guests(1).start().unwrap());
+    let (gate, go) = (Gate::new(), Gate::new());
+    let (at, on, inside) = (gate.clone(), go.clone(), Arc::clone(&scheduler));
+    let step = scheduler.spawn(move || {
+        let while_running = inside.start().is_ok();
+        at.open();
+        on.pass();
+        (while_running, inside.start().unwrap_err().kind())
+    });
+    gate.pass();
+    let stopper = {
+        let scheduler = Arc::clone(&scheduler);
+        thread::spawn(move || scheduler.stop().unwrap().len())
+    };
+    // Ends when the stop has begun, or finds that it has.
+    let _ = scheduler.work();
+    go.open();
+    assert_eq!(stopper.join().unwrap(), 0);
+    assert_eq!(step.join().unwrap(), (true, ErrorKind::Deadlock));
 }

@@ -1,8 +1,10 @@
 //! Several workers: blocking steps, stealing, threads of the user.
 
+use std::io::ErrorKind;
 use std::thread;
+use std::time::Duration;
 
-use rast_scheduler::timers::Nanos;
+use rast_scheduler::timers::{ManualClock, Nanos};
 use rast_scheduler::{MAX_WORKERS, Next, NoSeat, Scheduler, Task};
 
 use crate::support::{Count, Gate, LONG};
@@ -177,4 +179,28 @@ fn idle_workers_sleep() {
         last = now;
         same > 20_000
     });
+}
+
+/// A clock that stands still makes every batch look as if it took no time.
+#[test]
+fn a_batch_may_be_as_long_as_numbers_go() {
+    let scheduler = Scheduler::builder()
+        .workers(1)
+        .batch(usize::MAX)
+        .batch_time(Nanos::MAX)
+        .clock(ManualClock::new())
+        .start()
+        .unwrap();
+    for number in 0..70 {
+        assert_eq!(scheduler.spawn(move || number).join().unwrap(), number);
+    }
+    assert!(scheduler.stop().unwrap().is_empty());
+}
+
+#[test]
+fn a_name_that_the_system_cannot_bear_is_an_error() {
+    let scheduler = Scheduler::builder().workers(2).name("a\0b").build();
+    let error = scheduler.start().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(scheduler.wait_idle(Duration::ZERO));
 }
