@@ -8,6 +8,9 @@ use crate::context;
 /// Operations that may be ready in one poll, unless the builder says otherwise.
 pub(crate) const DEFAULT: u32 = 128;
 
+/// The budget of what runs outside of a task.
+pub(crate) const UNLIMITED: u32 = u32::MAX;
+
 /// Takes one from the budget of the task; when it is spent, wakes the task and returns `Pending`.
 ///
 /// Outside of a task there is no limit.
@@ -17,7 +20,9 @@ pub(crate) fn spend(cx: &mut Context<'_>) -> Poll<()> {
             return true;
         };
         let left = context.budget.get();
-        context.budget.set(left.saturating_sub(1));
+        if left != UNLIMITED {
+            context.budget.set(left.saturating_sub(1));
+        }
         left > 0
     });
     if is_left {
@@ -54,4 +59,19 @@ pub(crate) fn spend(cx: &mut Context<'_>) -> Poll<()> {
 /// ```
 pub async fn consume_budget() {
     poll_fn(spend).await;
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_outside_of_a_task_spends_nothing() {
+        let runtime = crate::Runtime::builder().workers(1).build().unwrap();
+        let left = || context::with(|context| context.unwrap().budget.get());
+        runtime.block_on(async {
+            consume_budget().await;
+            assert_eq!(left(), UNLIMITED);
+        });
+    }
 }

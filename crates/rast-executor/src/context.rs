@@ -4,6 +4,7 @@ use core::cell::Cell;
 use core::ptr;
 use std_alloc::rc::Rc;
 
+use crate::budget;
 use crate::deadlines::Timers;
 use crate::local::Local;
 use crate::primitive::{self, sync::Arc};
@@ -41,7 +42,7 @@ impl<'a> Context<'a> {
             shard,
             task: Cell::new(ptr::null()),
             yielded: Cell::new(false),
-            budget: Cell::new(u32::MAX),
+            budget: Cell::new(budget::UNLIMITED),
         }
     }
 }
