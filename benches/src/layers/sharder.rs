@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rast::sharder::{
-    Assignment, Balancer, Controller, Decision, LoadView, Progress, ShardId, Sharder, Static,
-    WorkerCx, WorkerId,
+    Assignment, Balancer, Controller, Decision, Greedy, LoadView, Progress, ShardId, Sharder,
+    Static, WorkerCx, WorkerId,
 };
+use rast::timers::Nanos;
 
 use crate::harness::Scenario;
 use crate::workers::{Job, Sample, together};
@@ -215,6 +216,47 @@ fn epochs(balancer: impl Balancer, ops: u64) -> Sample {
     Sample::new(u64::from(last - first), end - start)
 }
 
+/// The longest slice of a decision of `Greedy` on 10,000 shards and 128 workers, each shard
+/// talking to three others; the best of some decisions, because other programs interrupt.
+fn longest_slice(_: u64) -> Sample {
+    const SHARDS: usize = 10_000;
+    const WORKERS: usize = 128;
+    let mut view = LoadView::new(WORKERS, SHARDS);
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % below as u64) as usize
+    };
+    for shard in 0..SHARDS {
+        let busy = 0.001 + random(1_000) as f64 * 1e-5;
+        view.set(ShardId::from_index(shard), busy, Nanos::from_millis(100));
+        for _ in 0..3 {
+            let from = ShardId::from_index(random(SHARDS));
+            view.add_traffic(from, ShardId::from_index(shard), 1_000.0);
+        }
+    }
+    let now = Assignment::round_robin(SHARDS, WORKERS);
+    let longest = |greedy: &mut Greedy| {
+        let mut longest = Duration::ZERO;
+        let start = Instant::now();
+        greedy.begin(&view, &now);
+        longest = longest.max(start.elapsed());
+        loop {
+            let start = Instant::now();
+            let decision = black_box(greedy.step(&view, &now, 256));
+            longest = longest.max(start.elapsed());
+            if decision != Decision::Pending {
+                return longest;
+            }
+        }
+    };
+    let mut greedy = Greedy::new();
+    let best = (0..5).map(|_| longest(&mut greedy)).min();
+    Sample::new(1, best.unwrap_or_default())
+}
+
 /// The scenarios of this layer.
 pub(crate) fn scenarios() -> Vec<Scenario> {
     const DEFAULT: Duration = Duration::from_millis(100);
@@ -234,5 +276,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         Scenario::new(LAYER, "epochs of 16 busy shards, two workers", 20_000, 20)
             .ours("rast Sharder, nothing moves", |ops| epochs(Static, ops))
             .ours("rast Sharder, everything moves", |ops| epochs(MoveAll, ops)),
+        Scenario::new(LAYER, "longest slice of Greedy, 10,000 shards", 1, 1)
+            .ours("rast Greedy, 128 workers", longest_slice),
     ]
 }

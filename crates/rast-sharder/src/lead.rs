@@ -30,11 +30,11 @@ use crate::timers::{StartFinishTimer, Tick, TimerConfig};
 /// How many reports a slice collects.
 const REPORTS_PER_SLICE: usize = 64;
 
-/// The budget of a slice of the balancer, in shards placed.
-const PLACED_PER_SLICE: usize = 32;
+/// The budget of a slice of the balancer.
+const BUDGET: usize = 256;
 
 /// Slices after which a decision is given up: for a balancer that never ends.
-/// A shard placed per slice is allowed for on top.
+/// A shard and a pair that talks per slice are allowed for on top.
 const LEAST_MOST_SLICES: usize = 4_096;
 
 /// What leaders hand on from epoch to epoch. Reached only while leading.
@@ -147,8 +147,7 @@ impl Lead {
             }
             Stage::Step { done } => {
                 let step = member.with_assignment(|current| {
-                    let step =
-                        contain(|| desk.balancer.step(&desk.view, current, PLACED_PER_SLICE));
+                    let step = contain(|| desk.balancer.step(&desk.view, current, BUDGET));
                     match step {
                         Ok(Decision::Pending) => None,
                         Ok(Decision::Keep) => Some(Ok(None)),
@@ -164,7 +163,7 @@ impl Lead {
                         Err(payload) => Some(Err(panicked(core, member, payload))),
                     }
                 });
-                let most = LEAST_MOST_SLICES.saturating_add(slots.len());
+                let most = LEAST_MOST_SLICES + slots.len() + desk.view.traffic().len();
                 self.stage = Stage::Step { done: done + 1 };
                 match step {
                     None if done >= most => Some(Err(format!(

@@ -473,3 +473,26 @@ fn bits_of_one_word_are_all_seen() {
         }
     });
 }
+
+/// A worker that is awake finds every bit once its waker has returned, also when it cleared
+/// the flag meanwhile.
+#[test]
+fn a_worker_that_is_awake_sees_all_bits() {
+    model::model(|| {
+        let (baton, mut members) = Baton::new(owners(&[0, 0], 1));
+        let mut member = members.pop().unwrap();
+        member.take();
+        let wakers = [0, 1].map(|shard| {
+            let baton = baton.clone();
+            thread::spawn(move || baton.wake(ShardId(shard)))
+        });
+        let mut notes = Vec::new();
+        member.receive_bits(&mut notes);
+        for waker in wakers {
+            waker.join().unwrap();
+        }
+        member.receive_bits(&mut notes);
+        let told = notes.iter().fold(0, |told, (shard, _)| told | 1 << shard.0);
+        assert_eq!(told, 3);
+    });
+}

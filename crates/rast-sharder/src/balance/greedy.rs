@@ -18,14 +18,10 @@
 //!    charge of its moves, and the noise that the loads themselves show.
 //! 5. Loads are rates over each shard's own window, smoothed (`rates.rs`).
 
-use std::vec::Vec;
-
-use hashbrown::HashMap;
-
+use super::plan::{Plan, Planned, Verdict};
 use super::rates::Rates;
 use super::{Balancer, Decision};
 use crate::assignment::Assignment;
-use crate::ids::{ShardId, WorkerId};
 use crate::load::LoadView;
 use crate::timers::Nanos;
 
@@ -47,17 +43,11 @@ const NOISE: f64 = 2.0;
 /// The default window below which figures say nothing.
 const LEAST_WINDOW: Nanos = Nanos::from_millis(1);
 
-/// While no worker is busier than this, there is nothing to gain.
-const LEAST_BUSY: f64 = 0.02;
-
-/// Shards lighter than this share of the average stay where they are.
-const LEAST_SHARE: f64 = 1e-3;
-
 /// Fills one worker after the other up to the average load: the default
 /// balancer.
 ///
-/// The decision costs about shards² / 2 comparisons, in slices, and memory in
-/// proportion to shards and traffic, which is kept.
+/// The decision costs O((shards + pairs that talk) × log shards), in slices, and memory in
+/// proportion to shards and traffic.
 ///
 /// ```
 /// use rast_sharder::{Assignment, Balancer, Decision, Greedy, LoadView, ShardId};
@@ -147,36 +137,27 @@ impl Greedy {
     }
 
     /// Weighs the finished plan against what is.
-    fn judge(&self, plan: &Plan, current: &Assignment) -> Decision {
-        let owners = plan.relabelled(current);
-        let now = plan.costs(&self.rates.loads, current.owners());
-        let then = plan.costs(&self.rates.loads, &owners);
-        let busiest = |costs: &[f64]| costs.iter().copied().fold(0.0, f64::max);
-        let (cost_now, cost_then) = (busiest(&now), busiest(&then));
+    fn judge(&self, verdict: Verdict, current: &Assignment) -> Decision {
+        let Verdict {
+            owners,
+            moved,
+            average,
+            now,
+            then,
+        } = verdict;
         let Ok(next) = Assignment::new(owners, current.workers()) else {
             unreachable!("a plan names workers that exist");
         };
-        let moved = next.moved_from(current) as f64 / current.shards() as f64;
+        let share = moved as f64 / current.shards() as f64;
+        let gain = (now.0 - then.0) / average;
         // Both sides of the comparison are noisy, and the plan was picked as the
         // best of many, so the lucky side of its noise is in it.
-        let strayed: f64 =
-            self.noise_of_busiest(&now, current) + self.noise_of_busiest(&then, &next);
-        let gain = (cost_now - cost_then) / plan.average;
-        let noise = NOISE * strayed.sqrt() / plan.average;
-        if moved > 0.0 && gain > self.margin + self.charge * moved + noise {
+        let noise = NOISE * (now.1 + then.1).sqrt() / average;
+        if moved > 0 && gain > self.margin + self.charge * share + noise {
             Decision::Adopt(next)
         } else {
             Decision::Keep
         }
-    }
-
-    /// The variance of the load of the worker with the highest cost.
-    fn noise_of_busiest(&self, costs: &[f64], owners: &Assignment) -> f64 {
-        let busiest = (0..costs.len()).max_by(|&a, &b| costs[a].total_cmp(&costs[b]));
-        let shards = owners.shards_of(WorkerId::from_index(busiest.unwrap_or(0)));
-        shards
-            .map(|shard| self.rates.noise[shard.index()].powi(2))
-            .sum()
     }
 }
 
@@ -187,235 +168,35 @@ impl Default for Greedy {
 }
 
 impl Balancer for Greedy {
-    fn begin(&mut self, view: &LoadView, current: &Assignment) {
+    fn begin(&mut self, view: &LoadView, _: &Assignment) {
         self.plan = None;
-        let all_known = self.rates.update(view, self.least_window);
-        if !all_known || current.workers() < 2 || current.shards() != view.shards() {
-            return;
-        }
-        let plan = Plan::new(&self.rates, self.penalty, self.charge, current);
-        let costs = plan.costs(&self.rates.loads, current.owners());
-        if costs.iter().any(|&cost| cost > LEAST_BUSY) {
-            self.plan = Some(plan);
-        }
+        self.rates.begin(view.shards());
     }
 
-    fn step(&mut self, _: &LoadView, current: &Assignment, budget: usize) -> Decision {
-        let Some(mut plan) = self.plan.take() else {
-            return Decision::Keep;
+    fn step(&mut self, view: &LoadView, current: &Assignment, budget: usize) -> Decision {
+        let budget = budget.max(1);
+        let plan = match &mut self.plan {
+            Some(plan) => plan,
+            None => match self.rates.update(view, self.least_window, budget) {
+                None => return Decision::Pending,
+                Some(true) if current.workers() > 1 && current.shards() == view.shards() => {
+                    let penalty = self.penalty.as_nanos() as f64 / 1e9;
+                    self.plan = Some(Plan::new(&self.rates, penalty, self.charge, current));
+                    return Decision::Pending;
+                }
+                Some(_) => return Decision::Keep,
+            },
         };
-        for _ in 0..budget.max(1) {
-            if plan.waiting.is_empty() {
-                return self.judge(&plan, current);
+        match plan.step(&self.rates, current, budget) {
+            Planned::More => Decision::Pending,
+            Planned::Idle => {
+                self.plan = None;
+                Decision::Keep
             }
-            plan.place_one(&self.rates.loads, current);
-        }
-        self.plan = Some(plan);
-        Decision::Pending
-    }
-}
-
-/// No group yet.
-const NOWHERE: u16 = u16::MAX;
-
-/// A decision under way: shards are put into one group per worker.
-#[derive(Clone, Debug)]
-struct Plan {
-    /// The load that each worker should have.
-    average: f64,
-    /// What keeping one shard is worth.
-    stay: f64,
-    /// The group of each shard, or `NOWHERE`.
-    group: Vec<u16>,
-    /// Loads of the groups.
-    sums: Vec<f64>,
-    /// Shards without a group, the heaviest first.
-    waiting: Vec<u32>,
-    /// The group being filled, if any.
-    filling: Option<u16>,
-    /// Groups that were filled.
-    filled: Vec<bool>,
-    /// By waiting shard: its ties to the group being filled. The source's
-    /// passing durations.
-    passing: HashMap<u32, f64>,
-    /// Who exchanges messages with whom, at what cost when they are apart:
-    /// `ties[starts[shard]..starts[shard + 1]]`.
-    starts: Vec<u32>,
-    ties: Vec<(u32, f64)>,
-}
-
-impl Plan {
-    fn new(rates: &Rates, penalty: Nanos, charge: f64, current: &Assignment) -> Self {
-        let shards = current.shards();
-        let workers = current.workers();
-        let average = rates.loads.iter().sum::<f64>() / workers as f64;
-        let least = average * LEAST_SHARE;
-        let mut waiting: Vec<u32> = (0..shards as u32)
-            .filter(|&shard| rates.loads[shard as usize] > least)
-            .collect();
-        let load = |shard: &u32| rates.loads[*shard as usize];
-        waiting.sort_by(|a, b| load(b).total_cmp(&load(a)).then(a.cmp(b)));
-
-        let seconds = penalty.as_nanos() as f64 / 1e9;
-        let mut starts = std::vec![0_u32; shards + 1];
-        for &(from, to) in rates.traffic.keys() {
-            starts[from as usize + 1] += 1;
-            starts[to as usize + 1] += 1;
-        }
-        for at in 0..shards {
-            starts[at + 1] += starts[at];
-        }
-        let mut next = starts.clone();
-        let mut ties = std::vec![(0, 0.0); starts[shards] as usize];
-        for (&(from, to), rate) in &rates.traffic {
-            for (one, other) in [(from, to), (to, from)] {
-                let at = &mut next[one as usize];
-                ties[*at as usize] = (other, rate * seconds);
-                *at += 1;
+            Planned::Done(verdict) => {
+                self.plan = None;
+                self.judge(verdict, current)
             }
         }
-        Self {
-            average,
-            stay: charge * average / shards as f64,
-            group: std::vec![NOWHERE; shards],
-            sums: std::vec![0.0; workers],
-            waiting,
-            filling: None,
-            filled: std::vec![false; workers],
-            passing: HashMap::new(),
-            starts,
-            ties,
-        }
-    }
-
-    fn ties_of(&self, shard: u32) -> &[(u32, f64)] {
-        let from = self.starts[shard as usize] as usize;
-        let to = self.starts[shard as usize + 1] as usize;
-        &self.ties[from..to]
-    }
-
-    /// Puts one waiting shard into a group. There is one.
-    fn place_one(&mut self, loads: &[f64], current: &Assignment) {
-        loop {
-            let Some(group) = self.filling.or_else(|| self.next_group(current)) else {
-                return self.place_left_over(loads);
-            };
-            self.filling = Some(group);
-            if let Some(at) = self.choose(group, loads, current) {
-                self.put(at, group, loads);
-                return;
-            }
-            self.filling = None;
-            self.filled[usize::from(group)] = true;
-            self.passing.clear();
-        }
-    }
-
-    /// The group to fill next: the home of the heaviest shard that waits, if
-    /// it is not filled yet, else the first that is not.
-    fn next_group(&self, current: &Assignment) -> Option<u16> {
-        let home = current.owner(ShardId(*self.waiting.first()?)).0;
-        if !self.filled[usize::from(home)] {
-            return Some(home);
-        }
-        let at = self.filled.iter().position(|filled| !filled)?;
-        Some(at as u16)
-    }
-
-    /// Chooses a waiting shard for `group`, by its place in the list.
-    fn choose(&self, group: u16, loads: &[f64], current: &Assignment) -> Option<usize> {
-        let sum = self.sums[usize::from(group)];
-        let heaviest = *self.waiting.first()?;
-        if sum == 0.0 && loads[heaviest as usize] > self.average {
-            return Some(0);
-        }
-        // Loads fall along the list: those that fit are its tail.
-        let room = self.average - sum;
-        let fits = self
-            .waiting
-            .partition_point(|&shard| loads[shard as usize] > room);
-        let mut best = None;
-        for (at, &shard) in self.waiting.iter().enumerate().skip(fits) {
-            let mut worth = self.passing.get(&shard).copied().unwrap_or(0.0);
-            if current.owner(ShardId(shard)).0 == group {
-                worth += self.stay;
-            }
-            if best.is_none_or(|(most, _)| worth > most) {
-                best = Some((worth, at));
-            }
-        }
-        best.map(|(_, at)| at)
-    }
-
-    /// Puts the heaviest waiting shard into the group with the least load.
-    fn place_left_over(&mut self, loads: &[f64]) {
-        let mut least = 0;
-        for group in 1..self.sums.len() {
-            if self.sums[group] < self.sums[least] {
-                least = group;
-            }
-        }
-        self.put(0, least as u16, loads);
-    }
-
-    fn put(&mut self, at: usize, group: u16, loads: &[f64]) {
-        let shard = self.waiting.remove(at);
-        self.group[shard as usize] = group;
-        self.sums[usize::from(group)] += loads[shard as usize];
-        let from = self.starts[shard as usize] as usize;
-        let to = self.starts[shard as usize + 1] as usize;
-        for &(other, cost) in &self.ties[from..to] {
-            if self.group[other as usize] == NOWHERE {
-                *self.passing.entry(other).or_insert(0.0) += cost;
-            }
-        }
-    }
-
-    /// Gives each group the worker with which it shares most, and every shard
-    /// without a group the worker that it has.
-    fn relabelled(&self, current: &Assignment) -> Vec<WorkerId> {
-        let mut shared: HashMap<(u16, u16), u32> = HashMap::new();
-        for (shard, &group) in self.group.iter().enumerate() {
-            if group != NOWHERE {
-                let owner = current.owners()[shard].0;
-                *shared.entry((group, owner)).or_insert(0) += 1;
-            }
-        }
-        let mut overlaps: Vec<((u16, u16), u32)> = shared.into_iter().collect();
-        overlaps.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
-        let workers = current.workers();
-        let mut label = std::vec![NOWHERE; workers];
-        let mut taken = std::vec![false; workers];
-        for ((group, owner), _) in overlaps {
-            if label[usize::from(group)] == NOWHERE && !taken[usize::from(owner)] {
-                label[usize::from(group)] = owner;
-                taken[usize::from(owner)] = true;
-            }
-        }
-        let mut rest = (0..workers).filter(|&worker| !taken[worker]);
-        for label in label.iter_mut().filter(|label| **label == NOWHERE) {
-            let worker = rest.next().expect("there are as many workers as groups");
-            *label = worker as u16;
-        }
-        let owner = |(shard, &group): (usize, &u16)| match group {
-            NOWHERE => current.owners()[shard],
-            group => WorkerId(label[usize::from(group)]),
-        };
-        self.group.iter().enumerate().map(owner).collect()
-    }
-
-    /// The load of each worker under `owners`, crossings included.
-    fn costs(&self, loads: &[f64], owners: &[WorkerId]) -> Vec<f64> {
-        let mut costs = std::vec![0.0; self.sums.len()];
-        for (shard, owner) in owners.iter().enumerate() {
-            let cut: f64 = self
-                .ties_of(shard as u32)
-                .iter()
-                .filter(|(other, _)| owners[*other as usize] != *owner)
-                .map(|(_, cost)| cost)
-                .sum();
-            costs[owner.index()] += loads[shard] + cut;
-        }
-        costs
     }
 }

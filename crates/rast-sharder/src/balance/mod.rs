@@ -6,6 +6,7 @@
 //! shards go on being served while it decides.
 
 mod greedy;
+mod plan;
 mod rates;
 
 pub use greedy::Greedy;
@@ -47,12 +48,12 @@ pub enum Decision {
 /// }
 /// ```
 pub trait Balancer: Send + 'static {
-    /// Takes in the figures of an epoch. May cost time in proportion to the
-    /// shards and the traffic.
+    /// Begins a decision on the figures of an epoch. It is one slice; what costs time in
+    /// proportion to the shards or the traffic belongs into [`step`](Self::step).
     fn begin(&mut self, view: &LoadView, current: &Assignment);
 
-    /// Works for one slice: about `budget` shards are placed, then the leader
-    /// turns to its own shards again.
+    /// Works for one slice: about `budget` things of less than about 0.2 µs are done, then the
+    /// leader turns to its own shards again. The figures are those given to `begin`.
     fn step(&mut self, view: &LoadView, current: &Assignment, budget: usize) -> Decision;
 }
 

@@ -7,9 +7,6 @@
 
 use std::vec::Vec;
 
-use hashbrown::HashMap;
-
-use crate::ids::ShardId;
 use crate::load::LoadView;
 use crate::timers::Nanos;
 
@@ -27,6 +24,23 @@ const PATIENCE: u32 = 8;
 /// Traffic below so many messages per second is forgotten.
 const LEAST_TRAFFIC: f64 = 1e-3;
 
+/// What is taken in next, up to `Rates::at`.
+#[derive(Clone, Copy, Debug, Default)]
+enum Stage {
+    /// Old traffic of a receiver fades.
+    #[default]
+    Fade,
+    /// New traffic is added.
+    Add,
+    /// What is too little is forgotten.
+    Forget,
+    /// Loads are summed.
+    Sum,
+    /// The load of a shard.
+    Load,
+    Done,
+}
+
 /// Smoothed figures of all shards.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rates {
@@ -34,72 +48,133 @@ pub(super) struct Rates {
     pub(super) loads: Vec<f64>,
     /// How far the shard's share of the total strays, as a load.
     pub(super) noise: Vec<f64>,
+    /// By receiver: senders in order, and their messages per second.
+    pub(super) incoming: Vec<Vec<(u32, f64)>>,
     /// Whether a window of the shard was ever long enough.
     known: Vec<bool>,
+    /// How many are.
+    known_count: usize,
     /// Windows taken in, up to [`PATIENCE`].
     windows: u32,
-    /// Messages per second by sender and receiver.
-    pub(super) traffic: HashMap<(u32, u32), f64>,
+    stage: Stage,
+    at: usize,
+    /// Sums of the loads: smoothed ones at the start, the view's, smoothed ones.
+    totals: [f64; 3],
 }
 
 impl Rates {
-    /// Takes a view in. Windows shorter than `least` say nothing and leave the
-    /// old rates. Returns whether every shard is known by now, or was waited
-    /// for long enough.
-    pub(super) fn update(&mut self, view: &LoadView, least: Nanos) -> bool {
-        let shards = view.shards();
+    /// Begins to take a view in.
+    pub(super) fn begin(&mut self, shards: usize) {
         if self.loads.len() != shards {
             *self = Self {
                 loads: std::vec![0.0; shards],
                 noise: std::vec![0.0; shards],
+                incoming: std::vec![Vec::new(); shards],
                 known: std::vec![false; shards],
-                windows: 0,
-                traffic: HashMap::new(),
+                ..Self::default()
             };
         }
+        (self.stage, self.at, self.totals) = (Stage::Fade, 0, [0.0; 3]);
+    }
+
+    /// Returns the sum of the loads.
+    pub(super) fn total(&self) -> f64 {
+        self.totals[2]
+    }
+
+    /// Takes a view in, for about `budget` units. Windows shorter than `least` say nothing and
+    /// leave the old rates. Returns `None` until it is done, and then whether every shard is
+    /// known by now, or was waited for long enough.
+    pub(super) fn update(&mut self, view: &LoadView, least: Nanos, budget: usize) -> Option<bool> {
+        let shards = view.shards();
         let is_measured = |shard: usize| {
             let load = view.loads()[shard];
             load.window >= least && load.window > Nanos::ZERO && load.busy.is_finite()
         };
         let weight = |known: bool| if known { NEWEST } else { 1.0 };
-
-        for (&(_, to), rate) in &mut self.traffic {
-            let to = to as usize;
-            if is_measured(to) {
-                *rate *= 1.0 - weight(self.known[to]);
+        let mut left = budget as isize;
+        while left > 0 {
+            let at = self.at;
+            self.at += 1;
+            left -= 1;
+            match self.stage {
+                Stage::Fade if at == shards => self.enter(Stage::Add),
+                Stage::Fade => {
+                    if is_measured(at) {
+                        let fade = 1.0 - weight(self.known[at]);
+                        self.incoming[at]
+                            .iter_mut()
+                            .for_each(|(_, rate)| *rate *= fade);
+                        left -= self.incoming[at].len() as isize / 16;
+                    }
+                }
+                Stage::Add if at == view.traffic().len() => self.enter(Stage::Forget),
+                Stage::Add => {
+                    let edge = view.traffic()[at];
+                    let to = edge.to.index();
+                    if is_measured(to) && edge.per_second.is_finite() && edge.from != edge.to {
+                        let fresh = edge.per_second * weight(self.known[to]);
+                        let incoming = &mut self.incoming[to];
+                        match incoming.binary_search_by_key(&edge.from.0, |&(from, _)| from) {
+                            Ok(at) => incoming[at].1 += fresh,
+                            Err(at) => incoming.insert(at, (edge.from.0, fresh)),
+                        }
+                    }
+                }
+                Stage::Forget if at == shards => self.enter(Stage::Sum),
+                Stage::Forget => {
+                    self.incoming[at].retain(|&(_, rate)| rate > LEAST_TRAFFIC);
+                    left -= self.incoming[at].len() as isize / 16;
+                }
+                Stage::Sum if at == shards => self.enter(Stage::Load),
+                Stage::Sum => {
+                    self.totals[0] += self.loads[at];
+                    self.totals[1] += view.loads()[at].busy;
+                }
+                Stage::Load if at == shards => {
+                    self.windows = PATIENCE.min(self.windows + 1);
+                    self.enter(Stage::Done);
+                }
+                Stage::Load => {
+                    if is_measured(at) {
+                        self.take_load(at, view.loads()[at].busy);
+                    }
+                    self.totals[2] += self.loads[at];
+                }
+                Stage::Done => {
+                    return Some(self.windows == PATIENCE || self.known_count == shards);
+                }
             }
         }
-        for edge in view.traffic() {
-            let to = edge.to.index();
-            if is_measured(to) && edge.per_second.is_finite() && edge.from != edge.to {
-                let rate = self.traffic.entry((edge.from.0, edge.to.0)).or_insert(0.0);
-                *rate += edge.per_second * weight(self.known[to]);
-            }
-        }
-        self.traffic.retain(|_, rate| *rate > LEAST_TRAFFIC);
+        None
+    }
 
-        let old_total: f64 = self.loads.iter().sum();
-        let new_total: f64 = view.loads().iter().map(|load| load.busy).sum();
-        for shard in (0..shards).filter(|&shard| is_measured(shard)) {
-            let fresh = view.busy(ShardId::from_index(shard));
-            if self.known[shard] && old_total > 0.0 && new_total > 0.0 {
-                let strayed = (fresh / new_total - self.loads[shard] / old_total).abs() * old_total;
-                self.noise[shard] += (strayed - self.noise[shard]) * NEWEST;
-            }
-            if !self.known[shard] {
-                self.noise[shard] = fresh * FIRST_NOISE;
-            }
-            self.loads[shard] += (fresh - self.loads[shard]) * weight(self.known[shard]);
+    fn enter(&mut self, stage: Stage) {
+        (self.stage, self.at) = (stage, 0);
+    }
+
+    fn take_load(&mut self, shard: usize, fresh: f64) {
+        let [old_total, new_total, _] = self.totals;
+        let load = &mut self.loads[shard];
+        if !self.known[shard] {
             self.known[shard] = true;
+            self.known_count += 1;
+            self.noise[shard] = fresh * FIRST_NOISE;
+            *load = fresh;
+            return;
         }
-        self.windows = PATIENCE.min(self.windows + 1);
-        self.windows == PATIENCE || self.known.iter().all(|&known| known)
+        if old_total > 0.0 && new_total > 0.0 {
+            let strayed = (fresh / new_total - *load / old_total).abs() * old_total;
+            self.noise[shard] += (strayed - self.noise[shard]) * NEWEST;
+        }
+        *load += (fresh - *load) * NEWEST;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::ShardId;
 
     const WINDOW: Nanos = Nanos::from_millis(10);
 
@@ -109,16 +184,18 @@ mod tests {
         let mut view = LoadView::new(2, 2);
         view.set(ShardId(0), 0.8, WINDOW);
         view.set(ShardId(1), 0.2, Nanos::from_nanos(10));
-        assert!(
-            !rates.update(&view, Nanos::from_millis(1)),
-            "shard 1 is unknown"
-        );
+        let mut update = |view: &LoadView| {
+            rates.begin(2);
+            let step = || rates.update(view, Nanos::from_millis(1), 1);
+            core::iter::repeat_with(step).find_map(|done| done)
+        };
+        assert_eq!(update(&view), Some(false), "shard 1 is unknown");
         view.set(ShardId(0), 0.4, WINDOW);
         view.set(ShardId(1), 0.2, WINDOW);
         view.add_traffic(ShardId(0), ShardId(1), 100.0);
-        assert!(rates.update(&view, Nanos::from_millis(1)));
+        assert_eq!(update(&view), Some(true));
         assert!((rates.loads[0] - 0.6).abs() < 1e-9);
         assert!((rates.loads[1] - 0.2).abs() < 1e-9);
-        assert_eq!(rates.traffic[&(0, 1)], 100.0);
+        assert_eq!(rates.incoming[1], [(0, 100.0)]);
     }
 }

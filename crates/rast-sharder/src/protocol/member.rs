@@ -364,7 +364,7 @@ impl Member {
             return;
         };
         self.local[shard.index()] = false;
-        // Release: pairs with the Acquire in take; the shard's state as this
+        // Release: pairs with the AcqRel in take; the shard's state as this
         // worker leaves it. A swap, so that all writes to the word but the first are
         // read-modify-writes, in one order. [HO3]
         self.baton.holders[shard.index()].swap(FREE, Ordering::Release);
@@ -391,15 +391,15 @@ impl Member {
         while at < self.wanted.len() {
             let shard = self.wanted[at];
             let holder = &self.baton.holders[shard.index()];
-            // Acquire: pairs with the Release in release_next; the shard's state
-            // as its last holder left it. [HO4]
-            if holder.load(Ordering::Acquire) == FREE {
+            // Relaxed: the swap below acquires. [HO4]
+            if holder.load(Ordering::Relaxed) == FREE {
                 // The word is free, and no other worker takes the shard: of two epochs'
                 // owners the older held it before the newer epoch was published (rule 3),
                 // and in one epoch the page names one owner.
                 //
-                // AcqRel: a read-modify-write, which pairs with the one in settle: either
-                // that one returns this worker, or this one sees what the waker wrote
+                // AcqRel: Acquire pairs with the Release in release_next; the shard's state as
+                // its last holder left it. And it pairs with the read-modify-write in settle:
+                // either that one returns this worker, or this one sees what the waker wrote
                 // before it. [HO5]
                 holder.swap(held_by(self.worker), Ordering::AcqRel);
                 self.local[shard.index()] = true;
