@@ -221,4 +221,20 @@ mod tests {
         ready.ring(SHARD, &mut alarm, at(8));
         assert_eq!((ready.pop(), ready.next_alarm()), (None, None));
     }
+
+    #[test]
+    fn rev_shards_that_come_and_go_leave_no_entries() {
+        const SHARDS: usize = 100;
+        let mut ready = Ready::new(SHARDS);
+        let mut alarms: Vec<Alarm> = (0..SHARDS).map(|_| Alarm::default()).collect();
+        for _ in 0..1000 {
+            // Acquired, a round of one long turn, released.
+            (0..SHARDS).for_each(|at| ready.push(ShardId::from_index(at)));
+            assert!(ready.pop().is_some());
+            for (at, alarm) in alarms.iter_mut().enumerate() {
+                ready.remove(ShardId::from_index(at), alarm);
+            }
+        }
+        assert!(ready.queue.len() <= 2 * SHARDS, "{} entries", ready.queue.len());
+    }
 }
