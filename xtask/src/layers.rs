@@ -113,6 +113,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
     ),
     (
         "rast-sharder",
+        "core_affinity",
+        Kind::Normal,
+        "threads on cores, under the feature affinity alone",
+    ),
+    (
+        "rast-sharder",
         "hashbrown",
         Kind::Normal,
         "maps of the balancer",

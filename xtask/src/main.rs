@@ -28,8 +28,9 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
 commands:
-  verify [--quick] [--strict] [--only STEP]
+  verify [--quick] [--full] [--strict] [--only STEP]
                                 run every check; --quick: fmt, clippy, layers, tidy, tests, doc tests
+                                --full: the stress of a graph takes ten minutes in place of one
                                 --strict: a step that was not run counts as failed
                                 --only: this step alone, to repeat one that failed
   layers                        check who names whom among the crates

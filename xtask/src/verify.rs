@@ -8,6 +8,7 @@ use crate::metadata::{Package, Workspace};
 use crate::{
     Result, bench, clients, layers, loom, outside, package, shuttle, stall, tidy, tree, weak,
 };
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How a step ended.
@@ -90,6 +91,7 @@ const STEPS: &[Step] = &[
     step("loom", || done(loom::run(&[]))),
     step("shuttle", || done(shuttle::run(&[]))),
     step("stall", || done(stall::run())),
+    step("stress", stress),
     step("weak", weakened),
     step("examples", examples),
     step("demo", demo),
@@ -120,6 +122,7 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
         match arg.as_str() {
             "--quick" => quick = true,
             "--strict" => strict = true,
+            "--full" => IS_FULL.store(true, Ordering::Relaxed),
             "--only" => {
                 let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
                 let name = args.next().ok_or("--only needs the name of a step")?;
@@ -281,6 +284,24 @@ fn features() -> Result<Outcome> {
 }
 
 /// Each crate with its tests and no other beside it, so that none leans on a neighbour's features.
+/// Whether searches take minutes.
+static IS_FULL: AtomicBool = AtomicBool::new(false);
+
+/// Moves the instances of a busy graph for a minute, or ten.
+fn stress() -> Result<Outcome> {
+    let seconds = match IS_FULL.load(Ordering::Relaxed) {
+        true => "600",
+        false => "60",
+    };
+    done(
+        Cmd::cargo()
+            .args(words("test --release -p rast-msgpass --test stress"))
+            .env("RAST_STRESS_SECONDS", seconds)
+            .args(["--", "--nocapture"])
+            .run(),
+    )
+}
+
 fn alone() -> Result<Outcome> {
     each_crate(|krate| {
         Cmd::cargo()

@@ -13,6 +13,8 @@ use rast::sharder::Static;
 use crate::harness::Scenario;
 use crate::workers::{Sample, together};
 
+mod engine;
+
 const LAYER: &str = "msgpass";
 
 /// Messages of room, in the edge and in the channels.
@@ -33,6 +35,8 @@ graph! {
 struct Source {
     next: u64,
     end: u64,
+    /// Messages of a turn.
+    burst: u64,
     began: mpsc::Sender<Instant>,
 }
 
@@ -41,7 +45,7 @@ impl Process<Hop> for Source {
         if self.next == 0 {
             self.began.send(Instant::now()).expect("the bench waits");
         }
-        let end = self.end.min(self.next + BURST as u64);
+        let end = self.end.min(self.next + self.burst);
         while self.next < end {
             cx.to::<Sink>().send(self.next);
             self.next += 1;
@@ -79,12 +83,13 @@ fn expected(ops: u64) -> u64 {
     (0..ops).fold(0, u64::wrapping_add)
 }
 
-fn hop(ops: u64, setting: impl FnOnce(Builder<Hop>) -> Builder<Hop>) -> Sample {
+fn hop(ops: u64, burst: u64, setting: impl FnOnce(Builder<Hop>) -> Builder<Hop>) -> Sample {
     let (began, begin) = mpsc::channel();
     let (ended, end) = mpsc::channel();
     let source = Source {
         next: 0,
         end: ops,
+        burst,
         began,
     };
     let sink = Sink {
@@ -265,13 +270,18 @@ fn channel_call<C: Channel>(ops: u64) -> Sample {
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let hop = Scenario::new(LAYER, "hop, two processors", 5_000_000, 5000)
         .ours("rast graph, two workers, apart", |ops| {
-            hop(ops, |graph| graph.workers(2).balancer(Static))
+            hop(ops, BURST as u64, |graph| graph.workers(2).balancer(Static))
         })
         .ours("rast graph, two workers, balanced", |ops| {
-            hop(ops, |graph| graph.workers(2))
+            hop(ops, BURST as u64, |graph| graph.workers(2))
         })
         .ours("rast graph, one worker", |ops| {
-            hop(ops, |graph| graph.workers(1))
+            hop(ops, BURST as u64, |graph| graph.workers(1))
+        })
+        .rival("std sync_channel, two threads", channel_hop::<Std>);
+    let single = Scenario::new(LAYER, "hop, bursts of one", 2_000_000, 2000)
+        .ours("rast graph, two workers, apart", |ops| {
+            self::hop(ops, 1, |graph| graph.workers(2).balancer(Static))
         })
         .rival("std sync_channel, two threads", channel_hop::<Std>);
     let call = Scenario::new(LAYER, "request and reply, two processors", 100_000, 100)
@@ -286,9 +296,12 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         })
         .rival("std sync_channel, two threads", channel_call::<Std>);
     #[cfg(all(rast_rivals, feature = "rivals"))]
-    let (hop, call) = (
+    let (hop, single, call) = (
         hop.rival("crossbeam-channel, two threads", channel_hop::<Crossbeam>),
+        single.rival("crossbeam-channel, two threads", channel_hop::<Crossbeam>),
         call.rival("crossbeam-channel, two threads", channel_call::<Crossbeam>),
     );
-    vec![hop, call]
+    let mut all = vec![hop, single, call];
+    all.extend(engine::scenarios());
+    all
 }

@@ -3,6 +3,8 @@
 //! The bare loops own their shards for ever: no epochs, no stop, no contained panics.
 //! The difference is what the sharder takes for them.
 
+mod waking;
+
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -260,7 +262,7 @@ fn longest_slice(_: u64) -> Sample {
 /// The scenarios of this layer.
 pub(crate) fn scenarios() -> Vec<Scenario> {
     const DEFAULT: Duration = Duration::from_millis(100);
-    vec![
+    let mut scenarios = vec![
         Scenario::new(LAYER, "turns of 16 shards, one worker", 20_000_000, 1600)
             .ours("rast Sharder", |ops| turns(1, DEFAULT, ops))
             .ours("rast Sharder, never resharding", |ops| {
@@ -278,5 +280,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             .ours("rast Sharder, everything moves", |ops| epochs(MoveAll, ops)),
         Scenario::new(LAYER, "longest slice of Greedy, 10,000 shards", 1, 1)
             .ours("rast Greedy, 128 workers", longest_slice),
-    ]
+    ];
+    scenarios.extend(waking::scenarios());
+    scenarios
 }

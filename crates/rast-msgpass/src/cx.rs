@@ -8,6 +8,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::credit::replica_of;
+use crate::erased::Erased;
 use crate::graph::{Edge, Egress, End, Graph, Node, Replicated, Single};
 use crate::outlet::{FIRST, GATES, KEEPS, News, Out, Outlet, REMOTE};
 use crate::panics;
@@ -34,7 +35,7 @@ pub(crate) struct Core {
     pub(crate) shard: usize,
     pub(crate) node: usize,
     pub(crate) replica: usize,
-    pub(crate) outs: Vec<Box<dyn Outlet>>,
+    pub(crate) outs: Vec<Erased>,
     /// The outlets that were written since the last flush.
     pub(crate) written: Vec<u32>,
     /// The number of the invocation under way: a burst is counted per one.
@@ -148,16 +149,9 @@ impl Core {
         answer
     }
 
+    #[inline]
     fn out<M: Send + 'static>(&mut self, index: usize) -> &mut Out<M> {
-        let out: &mut dyn Any = &mut *self.outs[index];
-        out.downcast_mut()
-            .expect("an edge's outlet is made for its message")
-    }
-
-    fn out_ref<M: Send + 'static>(&self, index: usize) -> &Out<M> {
-        let out: &dyn Any = &*self.outs[index];
-        out.downcast_ref()
-            .expect("an edge's outlet is made for its message")
+        self.outs[index].of()
     }
 
     /// Takes note of a panic of a handler.
@@ -519,7 +513,7 @@ impl<G: Graph, P, To> Chosen<'_, G, P, To> {
     pub fn room<M: Edge<G, P, To>>(mut self) -> usize {
         let index = self.index::<M>();
         let invocation = self.core.invocation;
-        self.core.out_ref::<M>(M::OUT).room(index, invocation)
+        self.core.out::<M>(M::OUT).room(index, invocation)
     }
 
     /// Gives up the answer to one request, as [`Port::waive`].

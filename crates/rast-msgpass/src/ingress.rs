@@ -466,6 +466,46 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     #[test]
+    fn room_for_one_wakes_one() {
+        const WAITERS: usize = 8;
+        let door = Door::new(1);
+        door.try_send(0).expect("there is room for one");
+        let tried = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for number in 1..=WAITERS {
+                let (door, tried) = (&door, &tried);
+                scope.spawn(move || {
+                    // As `send_until` does, with a count of the wake-ups.
+                    let mut message = number;
+                    loop {
+                        let key = door.room.prepare();
+                        tried.fetch_add(1, Ordering::SeqCst);
+                        message = match door.try_send(message) {
+                            Err(TrySendError::Full(back)) => back,
+                            other => {
+                                door.room.cancel(key);
+                                return other.expect("the door is open");
+                            }
+                        };
+                        door.room.wait(key);
+                    }
+                });
+            }
+            while tried.load(Ordering::SeqCst) < WAITERS {
+                std::thread::yield_now();
+            }
+            for _ in 0..=WAITERS {
+                while door.pop().is_none() {
+                    std::thread::yield_now();
+                }
+                door.release(1);
+            }
+        });
+        // Each looked once before it slept, and once after its own wake-up.
+        assert!(tried.load(Ordering::SeqCst) <= 2 * WAITERS);
+    }
+
+    #[test]
     fn a_send_ends_at_its_deadline_however_often_it_is_woken() {
         let door = Door::new(1);
         door.try_send(1).expect("there is room for one");

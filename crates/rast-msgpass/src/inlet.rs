@@ -131,7 +131,6 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
     }
 
     /// Takes the next message out of an input; `Some(None)` is a waiver.
-    #[inline]
     fn take(&mut self, input: usize, core: &mut Core, cx: Option<&mut WorkerCx<'_>>) -> Taken<M> {
         let place = &self.place;
         match &mut self.source {
@@ -277,6 +276,30 @@ where
         let mut all = Delivered::default();
         while all.taken < max && !core.is_paused() {
             let batch = || {
+                if let Source::Rings(rings) = &mut self.source {
+                    let (place, debt) = (&self.place, &mut self.debt);
+                    let Ring { ring, pace } = &mut rings[input];
+                    core.sender = input;
+                    while all.taken < max {
+                        let Some(message) = ring.take() else {
+                            return true;
+                        };
+                        all.taken += 1;
+                        if pace.take() {
+                            ring.release();
+                            place.wake_sender(input, pace.release(), cx);
+                        }
+                        if let Some(out) = place.requests {
+                            *debt = core.outs[out].owe(input);
+                        }
+                        core.invocation += 1;
+                        processor.receive(message, &mut Cx::new(core));
+                        if core.is_paused() {
+                            break;
+                        }
+                    }
+                    return false;
+                }
                 while all.taken < max {
                     let Some(message) = self.take(input, core, Some(cx)) else {
                         return true;
@@ -318,6 +341,9 @@ where
                     core.note_all();
                 }
             }
+        }
+        if let Source::Rings(_) = &self.source {
+            all.handled = all.taken;
         }
         if let Some(load) = load {
             load.add(all.taken as u64);

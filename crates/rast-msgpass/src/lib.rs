@@ -87,8 +87,11 @@
 //! - Handlers of one instance run one after the other, each seeing what the
 //!   earlier ones wrote, whatever threads they are on.
 //! - After [`Builder::start`] a message allocates nothing, except in unbounded
-//!   edges and at ingress. Edges are single-producer rings owned by their
-//!   ends: no lock and no atomic read-modify-write.
+//!   edges and at ingress. Edges of up to [`PAIRS_MAX`] pairs of instances are
+//!   single-producer rings owned by their ends: no lock and no atomic
+//!   read-modify-write. Others have one inbox per receiver: one read-modify-write
+//!   for each chunk of a pair.
+//! - What a message costs does not depend on the size of the graph.
 //! - A message does not wait for a timeout: who sends wakes the receiver, who
 //!   makes room wakes the sender. The arguments stand in
 //!   `docs/algorithms/msgpass.md` of the repository, the models in
@@ -106,11 +109,11 @@
 //!
 //! # Platforms
 //!
-//! Wherever std has threads; tested on Linux x86-64. This crate has no
-//! unsafe code.
+//! Wherever std has threads; tested on Linux x86-64. This crate has one unsafe
+//! operation, the cast of an outlet to the type that stands beside it.
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[cfg(feature = "std")]
 mod builder;
@@ -126,6 +129,9 @@ mod credit;
 mod cx;
 #[cfg(feature = "std")]
 mod egress;
+#[cfg(feature = "std")]
+#[expect(unsafe_code, reason = "one cast, checked by the type")]
+mod erased;
 #[cfg(feature = "std")]
 mod graph;
 #[cfg(feature = "std")]

@@ -23,8 +23,6 @@
 //!    answers: twice the credit. Near that only the answers of the target
 //!    itself are handled, so that one request per answer always fits.
 
-use std::any::Any;
-
 use crate::credit::{Credit, Owed};
 use crate::egress::Lane;
 use crate::graph::{EdgeInfo, EdgeKind};
@@ -53,7 +51,7 @@ pub(crate) const KEEPS: News = 4;
 pub(crate) const REMOTE: News = 8;
 
 /// An outlet whose message type is not known.
-pub(crate) trait Outlet: Any + Send {
+pub(crate) trait Outlet: Send {
     /// Returns whether the sender may not run.
     fn gates(&self) -> bool;
     /// Returns whether the sender may not run for want of room, which the
@@ -108,6 +106,8 @@ pub(crate) enum Receivers {
 pub(crate) struct Out<M> {
     way: Way<M>,
     is_bounded: bool,
+    /// It is bounded, and no answers are expected.
+    is_plain: bool,
     /// It was reported as written since the last flush.
     is_noted: bool,
     burst: usize,
@@ -153,6 +153,7 @@ impl<M: Send + 'static> Out<M> {
         Self {
             way,
             is_bounded: matches!(info.kind, EdgeKind::Bounded),
+            is_plain: matches!(info.kind, EdgeKind::Bounded) && parts.credit.is_none(),
             is_noted: false,
             burst: info.burst,
             invocation: 0,
@@ -246,6 +247,25 @@ impl<M: Send + 'static> Out<M> {
 
     #[inline]
     pub(crate) fn send(&mut self, index: usize, message: M, invocation: u64) -> News {
+        if self.is_plain
+            && self.invocation == invocation
+            && self.used < self.burst
+            && let Way::Rings(rings) = &mut self.way
+        {
+            return match rings.put_fast(index, message) {
+                Ok(()) => {
+                    self.used += 1;
+                    self.uncounted += 1;
+                    0
+                }
+                Err(message) => self.send_slow(index, message, invocation),
+            };
+        }
+        self.send_slow(index, message, invocation)
+    }
+
+    #[inline(never)]
+    fn send_slow(&mut self, index: usize, message: M, invocation: u64) -> News {
         if self.is_bounded && !self.count_burst(invocation) {
             self.burst_fault();
         }
@@ -317,11 +337,15 @@ impl<M: Send + 'static> Out<M> {
             if let Err(message) = rings.put(index, message) {
                 return self.lose(message);
             }
+            if self.is_noted && self.credit.is_none() && !rings.is_low() {
+                return 0;
+            }
             return self.news();
         }
         self.put_otherwise(index, message)
     }
 
+    #[inline(never)]
     fn put_otherwise(&mut self, index: usize, message: M) -> News {
         if let Some(owed) = &mut self.owed
             && !owed.pay(index)
@@ -342,7 +366,7 @@ impl<M: Send + 'static> Out<M> {
         self.news()
     }
 
-    #[inline]
+    #[inline(never)]
     fn news(&mut self) -> News {
         let first = if self.is_noted { 0 } else { FIRST };
         self.is_noted = true;

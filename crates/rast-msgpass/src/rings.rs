@@ -13,13 +13,16 @@ struct Target<T> {
     ring: Producer<T>,
     /// What found no room, in order: on an unbounded edge alone.
     spill: VecDeque<T>,
-    /// In the list of those that got something.
-    is_written: bool,
-    /// In the list of those with less room than the burst, or with a spill.
-    is_low: bool,
-    /// The receiver outside has gone.
-    is_closed: bool,
+    /// Bits: see below.
+    state: u8,
 }
+
+/// In the list of targets that got something.
+const WRITTEN: u8 = 1;
+/// In the list of targets with less room than the burst, or with a spill.
+const LOW: u8 = 2;
+/// The receiver outside has gone.
+const CLOSED: u8 = 4;
 
 /// The sender's ends of all rings of an edge.
 pub(crate) struct Rings<T> {
@@ -35,9 +38,7 @@ impl<T> Rings<T> {
         let target = |ring| Target {
             ring,
             spill: VecDeque::new(),
-            is_written: false,
-            is_low: false,
-            is_closed: false,
+            state: 0,
         };
         Self {
             written: Vec::with_capacity(rings.len()),
@@ -51,41 +52,63 @@ impl<T> Rings<T> {
         self.targets.len()
     }
 
+    /// Stages a message for a target that got one before since the last flush,
+    /// and has room for a burst after it; otherwise gives it back.
+    #[inline]
+    pub(crate) fn put_fast(&mut self, index: usize, message: T) -> Result<(), T> {
+        match self.targets.get_mut(index) {
+            Some(target) if target.state == WRITTEN && target.ring.has_room(self.burst + 1) => {
+                target.ring.stage(message).map_err(Full::into_inner)
+            }
+            _ => Err(message),
+        }
+    }
+
     /// Stages a message; gives it back if its receiver has gone.
     ///
     /// What finds no room waits in the spill.
-    #[inline]
     pub(crate) fn put(&mut self, index: usize, message: T) -> Result<(), T> {
         let target = &mut self.targets[index];
-        if target.is_closed {
+        if target.state & CLOSED != 0 {
             return Err(message);
         }
-        if !target.is_written {
-            target.is_written = true;
+        if target.state & WRITTEN == 0 {
+            target.state |= WRITTEN;
             self.written.push(index as u32);
         }
-        if !target.spill.is_empty() {
-            target.spill.push_back(message);
+        if target.state & LOW != 0 {
+            self.put_slow(index, message);
             return Ok(());
         }
         match target.ring.stage(message) {
             Ok(()) => {
-                if !target.is_low && !target.ring.has_room(self.burst) {
+                if !target.ring.has_room(self.burst) {
                     self.note_low(index);
                 }
             }
-            Err(Full(message)) => {
-                target.spill.push_back(message);
-                self.note_low(index);
-            }
+            Err(Full(message)) => self.put_slow(index, message),
         }
         Ok(())
     }
 
+    /// Puts a message behind those that found no room.
+    #[cold]
+    fn put_slow(&mut self, index: usize, message: T) {
+        let target = &mut self.targets[index];
+        let message = match target.spill.is_empty() {
+            true => target.ring.stage(message).err(),
+            false => Some(Full(message)),
+        };
+        if let Some(Full(message)) = message {
+            target.spill.push_back(message);
+        }
+        self.note_low(index);
+    }
+
     #[cold]
     fn note_low(&mut self, index: usize) {
-        if !self.targets[index].is_low {
-            self.targets[index].is_low = true;
+        if self.targets[index].state & LOW == 0 {
+            self.targets[index].state |= LOW;
             self.low.push(index as u32);
         }
     }
@@ -103,7 +126,7 @@ impl<T> Rings<T> {
         self.low.retain(|&index| {
             let target = &mut targets[index as usize];
             if target.ring.is_closed() {
-                target.is_closed = true;
+                target.state |= CLOSED;
                 target.spill.drain(..).for_each(&mut lost);
             }
             while let Some(message) = target.spill.pop_front() {
@@ -111,14 +134,17 @@ impl<T> Rings<T> {
                     target.spill.push_front(message);
                     break;
                 }
-                if !target.is_written {
-                    target.is_written = true;
+                if target.state & WRITTEN == 0 {
+                    target.state |= WRITTEN;
                     written.push(index);
                 }
             }
             let is_low = !target.spill.is_empty() || !target.ring.has_room(burst);
-            target.is_low = is_low && !target.is_closed;
-            target.is_low
+            target.state &= !LOW;
+            if is_low && target.state & CLOSED == 0 {
+                target.state |= LOW;
+            }
+            target.state & LOW != 0
         });
     }
 
@@ -134,7 +160,7 @@ impl<T> Rings<T> {
         while let Some(index) = self.written.pop() {
             let index = index as usize;
             let target = &mut self.targets[index];
-            target.is_written = false;
+            target.state &= !WRITTEN;
             target.ring.publish();
             each(index);
         }
@@ -144,14 +170,16 @@ impl<T> Rings<T> {
     pub(crate) fn note_closed(&mut self) {
         for &index in &self.written {
             let target = &mut self.targets[index as usize];
-            target.is_closed = target.ring.is_closed();
+            if target.ring.is_closed() {
+                target.state |= CLOSED;
+            }
         }
     }
 
     /// The room of a target, by a fresh look.
     pub(crate) fn room(&self, index: usize) -> usize {
         let target = &self.targets[index];
-        match (target.is_closed, target.spill.is_empty()) {
+        match (target.state & CLOSED != 0, target.spill.is_empty()) {
             (true, _) => usize::MAX,
             (false, true) => target.ring.room(),
             (false, false) => 0,
@@ -161,7 +189,7 @@ impl<T> Rings<T> {
     /// Returns whether a target has room for one message.
     pub(crate) fn has_room(&self, index: usize) -> bool {
         let target = &self.targets[index];
-        target.is_closed || (target.spill.is_empty() && target.ring.has_room(1))
+        target.state & CLOSED != 0 || (target.spill.is_empty() && target.ring.has_room(1))
     }
 
     /// Gives up what was spilled, at the end; returns how many messages lie in

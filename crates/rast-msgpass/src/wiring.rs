@@ -18,13 +18,14 @@ use std::any::Any;
 use crate::credit::{Credit, Owed, answers_held};
 use crate::cx::Core;
 use crate::egress::{AnyLaneParts, Lane, LaneParts};
+use crate::erased::Erased;
 use crate::graph::{Edge, EdgeInfo, EdgeKind, End, Graph};
 use crate::ingress::{AnyDoor, Door, Doors};
 use crate::inlet::{In, Inlet, Place, Ring, Source};
 use crate::instance::{AnyInstance, Instance, Settings};
 use crate::load::Route;
 use crate::outbox::Outbox;
-use crate::outlet::{self, Out, Outlet, Receivers, Way};
+use crate::outlet::{self, Out, Receivers, Way};
 use crate::primitive::sync::Arc;
 use crate::process::{Process, Receive};
 use crate::queue::{mpsc::bounded, spsc};
@@ -36,7 +37,7 @@ use crate::waiting::{Pace, Waiting};
 /// What is made for one instance before its processor joins it.
 #[derive(Default)]
 pub(crate) struct Parts {
-    pub(crate) outs: Vec<Box<dyn Outlet>>,
+    pub(crate) outs: Vec<Erased>,
     /// Each holds a `Box<dyn Inlet<G, P>>` of the instance's own types.
     pub(crate) ins: Vec<Box<dyn Any + Send>>,
     /// Per input: who sends into it.
@@ -290,7 +291,7 @@ impl Wiring {
         };
         let outs = &mut self.parts[shard].outs;
         debug_assert_eq!(outs.len(), index, "outlets stand in order");
-        outs.push(Box::new(Out::new(parts, way)));
+        outs.push(Erased::new(Out::new(parts, way)));
     }
 
     fn ingress<G, F, T, M>(&mut self, id: usize, to: usize)

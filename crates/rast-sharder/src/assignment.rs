@@ -117,6 +117,12 @@ impl Assignment {
         self.owners[shard.index()]
     }
 
+    /// Sets the owner of a shard to a worker that exists.
+    pub(crate) fn set_owner(&mut self, shard: ShardId, worker: WorkerId) {
+        debug_assert!(worker.index() < self.workers, "an owner exists");
+        self.owners[shard.index()] = worker;
+    }
+
     /// Returns the owner of every shard, by number.
     #[must_use]
     pub fn owners(&self) -> &[WorkerId] {

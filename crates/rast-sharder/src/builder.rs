@@ -3,13 +3,14 @@
 use core::fmt;
 use core::time::Duration;
 use std::boxed::Box;
+use std::string::{String, ToString};
 use std::vec::Vec;
 
 use crate::assignment::{Assignment, MAX_WORKERS};
 use crate::balance::{Balancer, Greedy};
 use crate::controller::Controller;
 use crate::core_state::Core;
-use crate::ids::WorkerId;
+use crate::ids::{ShardId, WorkerId};
 use crate::lead::Desk;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::Arc;
@@ -68,8 +69,14 @@ pub struct Builder<C: Controller> {
     balancer: Box<dyn Balancer>,
     wait: WaitStrategy,
     park: Box<dyn FnMut(WorkerId) -> Box<dyn Park> + Send>,
+    polls: bool,
     clock: Box<dyn Clock + Send + Sync>,
     assignment: Option<Assignment>,
+    pins: Vec<(ShardId, WorkerId)>,
+    on_worker_start: Box<dyn Fn(WorkerId) + Send + Sync>,
+    name: String,
+    #[cfg(feature = "affinity")]
+    pins_threads: bool,
 }
 
 impl<C: Controller> Builder<C> {
@@ -82,8 +89,14 @@ impl<C: Controller> Builder<C> {
             balancer: Box::new(Greedy::new()),
             wait: WaitStrategy::default(),
             park: Box::new(|_| Box::new(ThreadPark::new())),
+            polls: false,
             clock: Box::new(MonotonicClock::new()),
             assignment: None,
+            pins: Vec::new(),
+            on_worker_start: Box::new(|_| {}),
+            name: "rast-worker".to_string(),
+            #[cfg(feature = "affinity")]
+            pins_threads: false,
         }
     }
 
@@ -121,8 +134,12 @@ impl<C: Controller> Builder<C> {
         self
     }
 
-    /// Sets what a worker does without work. Default: stay awake for a
-    /// moment, then sleep.
+    /// Sets what a worker does without work.
+    ///
+    /// `Spin` looks for work for ever, without a system call: for workers that have cores of
+    /// their own. `Park` sleeps at once. `Adaptive`, the default, looks for as long as a
+    /// wake-up costs, about 40 µs, and then sleeps; where there are more workers than cores
+    /// it sleeps at once.
     #[must_use]
     pub fn wait(mut self, wait: WaitStrategy) -> Self {
         self.wait = wait;
@@ -134,6 +151,45 @@ impl<C: Controller> Builder<C> {
     #[must_use]
     pub fn park<P: Park>(mut self, mut park: impl FnMut(WorkerId) -> P + Send + 'static) -> Self {
         self.park = Box::new(move |worker| Box::new(park(worker)));
+        self.polls = true;
+        self
+    }
+
+    /// Has `shard` stay at `worker` for the whole run: for what belongs to a thread, as a
+    /// poller does. A balancer's assignment that moves it is refused. Pinned again, the
+    /// later call counts.
+    #[must_use]
+    pub fn pin(mut self, shard: ShardId, worker: WorkerId) -> Self {
+        self.pins.retain(|&(pinned, _)| pinned != shard);
+        self.pins.push((shard, worker));
+        self
+    }
+
+    /// Has `hook` called on the thread of each worker, before its first turn: to name
+    /// it for a profiler, or to set its priority. A panic in it is recorded, and the worker
+    /// goes on.
+    #[must_use]
+    pub fn on_worker_start(mut self, hook: impl Fn(WorkerId) + Send + Sync + 'static) -> Self {
+        self.on_worker_start = Box::new(hook);
+        self
+    }
+
+    /// Sets the name of the threads that are started: `name-1`, `name-2` and so on. Default:
+    /// `rast-worker`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Has each worker's thread run on one core alone: worker `n` on the `n`-th that the process
+    /// may use, beginning again where there are fewer. So does the thread that calls
+    /// [`run`](Sharder::run), and stays there. Where the system refuses, a thread stays
+    /// as it is.
+    #[cfg(feature = "affinity")]
+    #[must_use]
+    pub fn pin_threads(mut self) -> Self {
+        self.pins_threads = true;
         self
     }
 
@@ -163,14 +219,17 @@ impl<C: Controller> Builder<C> {
         self.check()?;
         let shards = self.shards.len();
         let workers = self.worker_count();
-        let assignment = self
+        let mut assignment = self
             .assignment
             .unwrap_or_else(|| Assignment::round_robin(shards, workers));
+        for &(shard, worker) in &self.pins {
+            assignment.set_owner(shard, worker);
+        }
         let slots = Slots::new(&self.controller, self.shards);
         let sleeps = self.wait != WaitStrategy::Spin;
         let (baton, members) = Baton::with_parks(assignment.clone(), sleeps, self.park);
         let core = Arc::new(Core::new(baton, self.clock, assignment));
-        let desk = Desk::new(self.balancer, workers, shards, core.clone());
+        let desk = Desk::new(self.balancer, workers, shards, self.pins, core.clone());
         Ok(Sharder {
             shared: Shared {
                 controller: self.controller,
@@ -179,10 +238,20 @@ impl<C: Controller> Builder<C> {
                 desk: UnsafeCell::new(desk),
                 settings: Settings {
                     period: self.period.into(),
-                    wait: self.wait,
+                    wait: match self.wait {
+                        WaitStrategy::Adaptive if workers > thread::available_parallelism() => {
+                            WaitStrategy::Park
+                        }
+                        wait => wait,
+                    },
+                    polls: self.polls,
                 },
+                on_worker_start: self.on_worker_start,
+                #[cfg(feature = "affinity")]
+                pins_threads: self.pins_threads,
             },
             members,
+            name: self.name,
         })
     }
 
@@ -206,6 +275,11 @@ impl<C: Controller> Builder<C> {
         }
         if workers > MAX_WORKERS {
             return Err(BuildError::TooManyWorkers(workers));
+        }
+        let is_off =
+            |pin: &&(ShardId, WorkerId)| pin.0.index() >= shards || pin.1.index() >= workers;
+        if let Some(&(shard, worker)) = self.pins.iter().find(is_off) {
+            return Err(BuildError::Pin { shard, worker });
         }
         match &self.assignment {
             Some(first) if first.shards() != shards || first.workers() != workers => {
@@ -249,6 +323,13 @@ pub enum BuildError {
     NoWorkers,
     /// More workers than [`MAX_WORKERS`].
     TooManyWorkers(usize),
+    /// A shard that does not exist is pinned, or one to a worker that does not exist.
+    Pin {
+        /// The shard.
+        shard: ShardId,
+        /// The worker.
+        worker: WorkerId,
+    },
     /// The first assignment has another shape.
     Assignment {
         /// Its shards, and those given.
@@ -266,6 +347,12 @@ impl fmt::Display for BuildError {
             Self::NoWorkers => f.write_str("a sharder needs at least one worker"),
             Self::TooManyWorkers(n) => {
                 write!(f, "{n} workers are more than the most, {MAX_WORKERS}")
+            }
+            Self::Pin { shard, worker } => {
+                write!(
+                    f,
+                    "{shard} is pinned to {worker}; one of them does not exist"
+                )
             }
             Self::Assignment { shards, workers } => write!(
                 f,

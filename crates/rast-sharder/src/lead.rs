@@ -14,12 +14,13 @@
 use std::boxed::Box;
 use std::format;
 use std::string::String;
+use std::vec::Vec;
 
 use crate::assignment::Assignment;
 use crate::balance::{Balancer, Decision};
 use crate::controller::Controller;
 use crate::core_state::{Core, CoreClock, Published};
-use crate::ids::ShardId;
+use crate::ids::{ShardId, WorkerId};
 use crate::load::LoadView;
 use crate::panics::{Hook, contain, discard, message};
 use crate::primitive::sync::Arc;
@@ -49,11 +50,16 @@ impl Desk {
         balancer: Box<dyn Balancer>,
         workers: usize,
         shards: usize,
+        pins: Vec<(ShardId, WorkerId)>,
         core: Arc<Core>,
     ) -> Self {
+        let mut view = LoadView::new(workers, shards);
+        for (shard, worker) in pins {
+            view.add_pin(shard, worker);
+        }
         Self {
             balancer,
-            view: LoadView::new(workers, shards),
+            view,
             timer: StartFinishTimer::new(CoreClock(core), TimerConfig::new()),
         }
     }
@@ -159,7 +165,16 @@ impl Lead {
                             current.workers(),
                         ))),
                         Ok(Decision::Adopt(next)) if next == *current => Some(Ok(None)),
-                        Ok(Decision::Adopt(next)) => Some(Ok(Some(next))),
+                        Ok(Decision::Adopt(next)) => {
+                            let mut pins = desk.view.pins().iter();
+                            let moved = pins.find(|pin| next.owner(pin.0) != pin.1);
+                            Some(match moved {
+                                None => Ok(Some(next)),
+                                Some((shard, worker)) => Err(format!(
+                                    "the balancer moved {shard}, which is pinned to {worker}"
+                                )),
+                            })
+                        }
                         Err(payload) => Some(Err(panicked(core, member, payload))),
                     }
                 });

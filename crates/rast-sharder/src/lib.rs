@@ -9,7 +9,8 @@
 //!
 //! Work that splits into parts with state of their own, more parts than
 //! threads, each part needing many short turns, with loads that differ and
-//! shift. A turn costs no atomic read-modify-write and no lock.
+//! shift. A turn costs no atomic read-modify-write and no lock, and a shard that
+//! has nothing to do costs nothing until it is woken.
 //!
 //! # When not
 //!
@@ -100,6 +101,8 @@
 //!
 //! `std` (default): everything; without it the crate is empty but for the
 //! re-exports of the layers beneath.
+//! `affinity`: `Builder::pin_threads`, which puts each worker's thread on a core; brings
+//! `core_affinity`.
 //!
 //! # Platforms
 //!

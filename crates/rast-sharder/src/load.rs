@@ -9,7 +9,7 @@
 
 use std::vec::Vec;
 
-use crate::ids::ShardId;
+use crate::ids::{ShardId, WorkerId};
 use crate::timers::Nanos;
 
 /// The messages that one shard took from another, per second.
@@ -49,6 +49,7 @@ pub struct LoadView {
     workers: usize,
     loads: Vec<ShardLoad>,
     traffic: Vec<Traffic>,
+    pins: Vec<(ShardId, WorkerId)>,
 }
 
 impl LoadView {
@@ -59,6 +60,7 @@ impl LoadView {
             workers,
             loads: std::vec![ShardLoad::default(); shards],
             traffic: Vec::new(),
+            pins: Vec::new(),
         }
     }
 
@@ -107,6 +109,18 @@ impl LoadView {
         &self.traffic
     }
 
+    /// Returns the shards that must stay at a worker, and which one. An assignment that moves
+    /// one of them is refused.
+    #[must_use]
+    pub fn pins(&self) -> &[(ShardId, WorkerId)] {
+        &self.pins
+    }
+
+    /// Pins a shard to a worker: for balancers under test.
+    pub fn add_pin(&mut self, shard: ShardId, worker: WorkerId) {
+        self.pins.push((shard, worker));
+    }
+
     /// Sets the load of a shard: for balancers under test.
     ///
     /// # Panics
@@ -126,7 +140,7 @@ impl LoadView {
         });
     }
 
-    /// Forgets all figures and keeps the memory.
+    /// Forgets all figures, and keeps pins and memory.
     pub(crate) fn clear(&mut self) {
         self.loads.fill(ShardLoad::default());
         self.traffic.clear();

@@ -27,6 +27,8 @@ pub enum Hook {
     Process,
     /// [`Controller::on_wake`](crate::Controller::on_wake).
     OnWake,
+    /// The hook of [`Builder::on_worker_start`](crate::Builder::on_worker_start).
+    WorkerStart,
     /// [`Controller::before_turn`](crate::Controller::before_turn).
     BeforeTurn,
     /// [`Controller::on_acquire`](crate::Controller::on_acquire).

@@ -25,6 +25,8 @@ use crate::worker::{Shared, run_worker};
 pub struct Sharder<C: Controller> {
     pub(crate) shared: Shared<C>,
     pub(crate) members: Vec<Member>,
+    /// Of the threads.
+    pub(crate) name: String,
 }
 
 impl<C: Controller> Sharder<C> {
@@ -62,7 +64,11 @@ impl<C: Controller> Sharder<C> {
         self,
         mut spawn: impl FnMut(String, Box<dyn FnOnce() + Send>) -> io::Result<thread::JoinHandle<()>>,
     ) -> Result<Outcome<C>, RunError<C>> {
-        let Self { shared, members } = self;
+        let Self {
+            shared,
+            members,
+            name: prefix,
+        } = self;
         let core = shared.core.clone();
         let shared = Arc::new(shared);
         let mut members = members.into_iter();
@@ -72,7 +78,7 @@ impl<C: Controller> Sharder<C> {
         for member in members {
             let worker = member.worker();
             let theirs = shared.clone();
-            let name = format!("rast-worker-{}", worker.0);
+            let name = format!("{prefix}-{}", worker.0);
             match spawn(name, Box::new(move || run_worker(theirs, member))) {
                 Ok(thread) => threads.push((worker, thread)),
                 Err(source) => {

@@ -10,23 +10,24 @@
 //! longer than that.
 
 use core::time::Duration;
+use std::boxed::Box;
 use std::vec::Vec;
 
 use crate::alloc::RastAlloc;
 use crate::controller::{Controller, PanicPayload, PanicPolicy, Progress};
-use crate::core_state::{Core, CoreClock};
+use crate::core_state::Core;
 use crate::cx::{Local, WorkerCx};
-use crate::ids::ShardId;
+use crate::ids::{ShardId, WorkerId};
 use crate::lead::{Desk, Lead, Slice, publish};
 use crate::panics::{Hook, contain, discard, message};
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::Arc;
-use crate::primitive::{Backoff, WaitStrategy};
+use crate::primitive::{WaitStrategy, hint};
 use crate::protocol::{Member, Promise};
 use crate::ready::Ready;
 use crate::slots::Slots;
 use crate::stats::Tally;
-use crate::timers::{Clock, Nanos, Tick, TimerConfig, WaitingTimer};
+use crate::timers::{Clock, Instant, MonotonicClock, Nanos, Tick};
 
 /// The most turns of a round. The clock is read once in so many.
 const TURNS: u32 = 16;
@@ -51,12 +52,30 @@ const NOTES: usize = 256;
 /// So those that work do not pay for it, and one that rests wakes once more for it.
 const LONG: Duration = Duration::from_millis(10);
 
+/// How long `Adaptive` looks for work: about what a wake-up by the system costs.
+const WATCH: Nanos = Nanos::from_micros(40);
+
+/// So many looks share a reading of the clock.
+const LOOKS: u32 = 8;
+
 /// How a sharder runs, apart from its controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// Zero: reshard on request only.
     pub(crate) period: Nanos,
     pub(crate) wait: WaitStrategy,
+    /// Whether the program gave what workers sleep in, which then looks for I/O.
+    pub(crate) polls: bool,
+}
+
+impl Settings {
+    /// When a worker asks for a resharding in a window that begins now.
+    fn window_end(&self, now: Instant) -> Instant {
+        match self.period.is_zero() {
+            true => Instant::MAX,
+            false => now.saturating_add(self.period),
+        }
+    }
 }
 
 /// What the workers of one sharder share.
@@ -66,6 +85,9 @@ pub(crate) struct Shared<C: Controller> {
     pub(crate) core: Arc<Core>,
     pub(crate) desk: UnsafeCell<Desk>,
     pub(crate) settings: Settings,
+    pub(crate) on_worker_start: Box<dyn Fn(WorkerId) + Send + Sync>,
+    #[cfg(feature = "affinity")]
+    pub(crate) pins_threads: bool,
 }
 
 // SAFETY: the desk is reached only by the worker that leads, of which there is
@@ -96,25 +118,24 @@ struct Worker<'s, C: Controller> {
     since_reading: u32,
     /// Turns of a round.
     turns: u32,
-    window: WaitingTimer<CoreClock>,
+    /// When to ask for a resharding.
+    window_end: Instant,
     /// Whether a shard worked in this window. A worker without work does not ask for a
     /// resharding, so idle machines sleep.
     is_used: bool,
     lead: Option<Lead>,
     calls_before_turn: bool,
-    backoff: Backoff,
+    /// Looks for work since there was some.
+    looks: u32,
+    /// When the first of them was.
+    watching: Instant,
     /// Whether a sleep was a long one, and nothing has happened since.
     is_rested: bool,
 }
 
 impl<'s, C: Controller> Worker<'s, C> {
     fn new(shared: &'s Shared<C>, member: Member) -> Self {
-        let clock = CoreClock(shared.core.clone());
-        let now = clock.now();
-        let period = match shared.settings.period.is_zero() {
-            true => Nanos::MAX,
-            false => shared.settings.period,
-        };
+        let now = shared.core.clock.now();
         let tick = Tick::new();
         tick.publish(now);
         Self {
@@ -129,27 +150,47 @@ impl<'s, C: Controller> Worker<'s, C> {
             ready: Ready::new(shared.slots.len()),
             since_reading: 0,
             turns: TURNS,
-            window: WaitingTimer::new(clock, period, TimerConfig::new()),
+            window_end: shared.settings.window_end(now),
             is_used: false,
             lead: None,
             calls_before_turn: true,
-            backoff: Backoff::new(),
+            looks: 0,
+            watching: Instant::ORIGIN,
             is_rested: false,
         }
     }
 
     fn run(mut self) {
+        self.start();
         while !self.local.member.is_stopping() {
             let progressed = self.round();
             self.tally().rounds.bump();
             if progressed {
-                self.backoff.reset();
+                self.looks = 0;
                 self.is_rested = false;
             } else {
                 self.rest();
             }
         }
         self.leave();
+    }
+
+    /// Prepares the thread.
+    fn start(&mut self) {
+        let shared = self.shared;
+        let worker = self.local.member.worker();
+        #[cfg(feature = "affinity")]
+        if shared.pins_threads
+            && let Some(cores) = core_affinity::get_core_ids()
+            && let Some(&core) = cores.get(worker.index() % cores.len().max(1))
+        {
+            core_affinity::set_for_current(core);
+        }
+        if let Err(payload) = contain(|| (shared.on_worker_start)(worker)) {
+            let text = message(&*payload);
+            discard(payload);
+            shared.core.panicked(worker, None, Hook::WorkerStart, text);
+        }
     }
 
     /// Works for one round; returns whether anything happened in it.
@@ -160,6 +201,9 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
         let mut progressed = self.acquire();
         self.before_turn();
+        if self.shared.settings.polls {
+            self.poll();
+        }
         self.local.member.receive_bits(&mut self.local.notes);
         self.local.member.receive(usize::MAX, &mut self.local.notes);
         self.hand_over();
@@ -264,7 +308,7 @@ impl<'s, C: Controller> Worker<'s, C> {
     fn switch(&mut self) {
         self.read_clock();
         self.release_leaving();
-        self.window.reset();
+        self.window_end = self.shared.settings.window_end(self.local.now);
         self.is_used = false;
         for at in 0..self.local.member.held().len() {
             self.restart_load(self.local.member.held()[at]);
@@ -492,7 +536,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             return;
         }
         let is_due =
-            self.local.member.is_wanted() || (self.is_used && self.window.check(&self.local.tick));
+            self.local.member.is_wanted() || (self.is_used && self.local.now >= self.window_end);
         if is_due {
             self.promise();
         }
@@ -543,13 +587,48 @@ impl<'s, C: Controller> Worker<'s, C> {
         true
     }
 
-    /// Waits a little, or sleeps.
+    /// Waits for a moment, or sleeps.
     fn rest(&mut self) {
-        if self.shared.settings.wait.is_awake(&self.backoff) {
-            self.backoff.snooze();
-        } else {
-            self.park();
+        match self.shared.settings.wait {
+            WaitStrategy::Spin => hint::spin_loop(),
+            WaitStrategy::Park => self.park(),
+            WaitStrategy::Adaptive => match self.watches() {
+                true => hint::spin_loop(),
+                false => self.park(),
+            },
         }
+    }
+
+    /// Returns `true` until there was no work for [`WATCH`], by the system's clock.
+    fn watches(&mut self) -> bool {
+        let looks = self.looks;
+        self.looks = looks.wrapping_add(1);
+        if !looks.is_multiple_of(LOOKS) {
+            return true;
+        }
+        let now = MonotonicClock::new().now();
+        if looks == 0 {
+            self.watching = now;
+        }
+        now.saturating_since(self.watching) < WATCH
+    }
+
+    /// Has what the worker sleeps in look for what came.
+    fn poll(&mut self) {
+        let mut came = Vec::new();
+        self.local.member.poll(&mut |shard| came.push(shard));
+        self.wake_all(came);
+    }
+
+    /// Makes shards ready that what the worker sleeps in named.
+    fn wake_all(&mut self, shards: Vec<ShardId>) {
+        for shard in shards {
+            match self.local.member.is_local(shard) {
+                true => self.local.notes.push((shard, None)),
+                false => self.shared.core.baton.wake(shard),
+            }
+        }
+        self.hand_over();
     }
 
     #[cold]
@@ -559,7 +638,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         if limit == Some(Duration::ZERO) {
             return;
         }
-        let Local { member, notes, .. } = &mut self.local;
+        let member = &mut self.local.member;
         let parks = &self.shared.core.tallies[member.worker().index()].parks;
         let is_rested = self.is_rested;
         let mut came = Vec::new();
@@ -575,18 +654,12 @@ impl<'s, C: Controller> Worker<'s, C> {
             park.park(limit, &mut |shard| came.push(shard));
             limit
         });
-        for shard in came {
-            match member.is_local(shard) {
-                true => notes.push((shard, None)),
-                false => self.shared.core.baton.wake(shard),
-            }
-        }
-        self.hand_over();
+        self.wake_all(came);
         // A sleep of `LONG` that nothing ended.
         if let Some((Some(limit), false)) = slept {
             self.is_rested |= limit >= LONG;
         }
-        self.backoff.reset();
+        self.looks = 0;
         self.read_clock();
     }
 
@@ -594,10 +667,8 @@ impl<'s, C: Controller> Worker<'s, C> {
     fn sleep_limit(&self) -> Option<Duration> {
         let now = self.local.now;
         let mut until = self.ready.next_alarm();
-        if self.is_used && self.local.member.may_promise() && !self.shared.settings.period.is_zero()
-        {
-            let window = self.window.deadline();
-            until = Some(until.map_or(window, |until| until.min(window)));
+        if self.is_used && self.local.member.may_promise() && self.window_end < Instant::MAX {
+            until = Some(until.map_or(self.window_end, |until| until.min(self.window_end)));
         }
         until.map(|until| until.saturating_since(now).into())
     }

@@ -5,8 +5,12 @@
 mod panics;
 #[path = "api/stop.rs"]
 mod stop;
+#[path = "api/storm.rs"]
+mod storm;
 #[path = "api/support.rs"]
 mod support;
+#[path = "api/waiting.rs"]
+mod waiting;
 #[path = "api/wake.rs"]
 mod wake;
 

@@ -218,3 +218,24 @@ fn a_shard_that_is_never_measured_does_not_hold_up_the_others() {
     let moved = now.shards_of(WorkerId(1)).count();
     assert!((3..=4).contains(&moved), "{moved} of 7 moved");
 }
+
+#[test]
+fn a_pinned_shard_stays_and_counts() {
+    // Two I/O shards on a worker each; all others are on worker 0, and half of them talk to
+    // the I/O shard of worker 1.
+    let mut owners = vec![WorkerId(0); 10];
+    owners[1] = WorkerId(1);
+    let now = Assignment::new(owners, 2).expect("they exist");
+    let traffic: Vec<_> = (6..10).map(|shard| (1, shard, 1e5)).collect();
+    let mut view = view_of(2, &[0.1; 10], &traffic);
+    view.add_pin(ShardId(0), WorkerId(0));
+    view.add_pin(ShardId(1), WorkerId(1));
+    let next = decide(&mut Greedy::new(), &view, &now, 3);
+    let of = |worker| {
+        next.shards_of(WorkerId(worker))
+            .map(|shard| shard.0)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of(0), [0, 2, 3, 4, 5]);
+    assert_eq!(of(1), [1, 6, 7, 8, 9]);
+}

@@ -181,7 +181,13 @@ impl Balancer for Greedy {
                 None => return Decision::Pending,
                 Some(true) if current.workers() > 1 && current.shards() == view.shards() => {
                     let penalty = self.penalty.as_nanos() as f64 / 1e9;
-                    self.plan = Some(Plan::new(&self.rates, penalty, self.charge, current));
+                    self.plan = Some(Plan::new(
+                        &self.rates,
+                        penalty,
+                        self.charge,
+                        current,
+                        view.pins(),
+                    ));
                     return Decision::Pending;
                 }
                 Some(_) => return Decision::Keep,

@@ -23,7 +23,7 @@ use hashbrown::HashMap;
 
 use super::rates::Rates;
 use crate::assignment::Assignment;
-use crate::ids::WorkerId;
+use crate::ids::{ShardId, WorkerId};
 
 /// While no worker is busier than this, there is nothing to gain.
 const LEAST_BUSY: f64 = 0.02;
@@ -129,6 +129,9 @@ pub(super) struct Plan {
     passing: Vec<(f64, u16)>,
     /// Ties of the shard placed last that are to be added to `passing`.
     spread: core::ops::Range<usize>,
+    /// By group: pinned shards whose ties are to be added to `passing` as well. Such a group
+    /// has the label of its worker from the start.
+    pinned: Vec<Vec<u32>>,
     /// How many shards of an owner are in a group.
     overlaps: Vec<((u16, u16), u32)>,
     overlap_at: HashMap<(u16, u16), u32>,
@@ -141,10 +144,16 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(rates: &Rates, penalty: f64, charge: f64, current: &Assignment) -> Self {
+    pub(super) fn new(
+        rates: &Rates,
+        penalty: f64,
+        charge: f64,
+        current: &Assignment,
+        pins: &[(ShardId, WorkerId)],
+    ) -> Self {
         let (shards, workers) = (current.shards(), current.workers());
         let average = rates.total() / workers as f64;
-        Self {
+        let mut plan = Self {
             stage: Stage::Gather,
             at: 0,
             average,
@@ -164,6 +173,7 @@ impl Plan {
             filled: std::vec![false; workers],
             passing: std::vec![(0.0, NOWHERE); shards],
             spread: 0..0,
+            pinned: std::vec![Vec::new(); workers],
             overlaps: Vec::new(),
             overlap_at: HashMap::new(),
             label: std::vec![NOWHERE; workers],
@@ -172,7 +182,15 @@ impl Plan {
             moved: 0,
             now: std::vec![(0.0, 0.0); workers],
             then: std::vec![(0.0, 0.0); workers],
+        };
+        for &(shard, worker) in pins {
+            let group = worker.index();
+            plan.group[shard.index()] = worker.0;
+            plan.sums[group] += rates.loads[shard.index()];
+            plan.pinned[group].push(shard.0);
+            (plan.label[group], plan.taken[group]) = (worker.0, true);
         }
+        plan
     }
 
     /// Works for about `budget` units, each of which takes less than about 0.2 µs.
@@ -186,7 +204,7 @@ impl Plan {
                 Stage::Gather if at == shards => self.enter(Stage::Sort),
                 Stage::Gather => {
                     let load = rates.loads[at];
-                    if load > self.average * LEAST_SHARE {
+                    if load > self.average * LEAST_SHARE && self.group[at] == NOWHERE {
                         self.heap.push(Worth(load, Reverse(at as u32)));
                     }
                 }
@@ -345,6 +363,10 @@ impl Plan {
             return workers / 64;
         };
         self.filling = Some(group);
+        if let Some(shard) = self.pinned[usize::from(group)].pop() {
+            self.spread = self.ties_of(shard as usize);
+            return 1;
+        }
         match self.choose(heaviest, group, rates) {
             Some(rank) => self.put(rank, group, rates),
             None => {

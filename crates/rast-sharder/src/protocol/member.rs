@@ -515,6 +515,11 @@ impl Member {
         self.baton.wake_all(Some(self.worker));
     }
 
+    /// Has what this worker sleeps in look for what came.
+    pub fn poll(&self, ready: &mut dyn FnMut(ShardId)) {
+        self.baton.seats[self.worker.index()].park.poll(ready);
+    }
+
     /// Sleeps by `sleep`, unless there is something to do. Returns what `sleep` returned and
     /// whether a waker ended it, or `None` if it did not sleep.
     ///

@@ -96,13 +96,17 @@ fn one_moment(mut seed: u64) {
     } else {
         1
     };
-    let workers = least + (next(&mut seed) % 3) as usize;
+    let mut workers = least + (next(&mut seed) % 3) as usize;
     let shards = workers + (next(&mut seed) % 4) as usize;
     let wait = match next(&mut seed) % 8 {
         0 => WaitStrategy::Spin,
         1..4 => WaitStrategy::Adaptive,
         _ => WaitStrategy::Park,
     };
+    if wait == WaitStrategy::Spin {
+        // Those that spin are for cores of their own.
+        workers = least;
+    }
     let events = 1 + next(&mut seed) % 20;
     println!("{from:?} workers={workers} shards={shards} {wait:?} events={events}");
     let fuse = Fuse::new(events);

@@ -1,0 +1,173 @@
+//! Tokens that go from shard to shard while shards move at every epoch and idle workers sleep
+//! without limit: a lost wake-up stops a token for ever, and the test hangs.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rast_sharder::primitive::WaitStrategy;
+use rast_sharder::{
+    Assignment, Balancer, Controller, Decision, LoadView, Progress, ShardId, Sharder, WorkerCx,
+    WorkerId,
+};
+
+/// A small generator.
+fn next(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed
+}
+
+/// Passes tokens on. Nothing but the wake-ups orders the mail.
+struct Storm {
+    mail: Vec<AtomicU64>,
+    hops: AtomicI64,
+    tokens: u64,
+    done: AtomicU64,
+}
+
+impl Controller for Storm {
+    /// The seed of the shard.
+    type Shard = u64;
+    type Load = ();
+
+    fn process(
+        &self,
+        cx: &mut WorkerCx<'_>,
+        shard: ShardId,
+        seed: &mut u64,
+        _: Option<&mut ()>,
+    ) -> Progress {
+        let tokens = self.mail[shard.index()].swap(0, Ordering::Relaxed);
+        for _ in 0..tokens {
+            if self.hops.fetch_sub(1, Ordering::Relaxed) > 0 {
+                let to = (next(seed) % self.mail.len() as u64) as usize;
+                self.mail[to].fetch_add(1, Ordering::Relaxed);
+                cx.wake(ShardId::from_index(to), to as u32);
+            } else if self.done.fetch_add(1, Ordering::Relaxed) + 1 == self.tokens {
+                cx.stop();
+            }
+        }
+        Progress::Idle
+    }
+
+    fn new_load(&self, _: ShardId) {}
+
+    fn before_turn(&self, cx: &mut WorkerCx<'_>) {
+        cx.reshard();
+    }
+
+    fn on_wake(&self, shard: ShardId, _: &mut u64, note: Option<u32>) {
+        assert!(
+            note.is_none_or(|note| note == shard.0),
+            "a note finds its shard"
+        );
+    }
+}
+
+/// Moves a share of the shards, other ones each time.
+struct Shuffle {
+    seed: u64,
+    /// One in so many moves.
+    share: u64,
+}
+
+impl Balancer for Shuffle {
+    fn begin(&mut self, _: &LoadView, _: &Assignment) {}
+
+    fn step(&mut self, _: &LoadView, now: &Assignment, _: usize) -> Decision {
+        let workers = now.workers() as u64;
+        let owners = now.owners().iter().map(|&owner| {
+            match next(&mut self.seed).is_multiple_of(self.share) {
+                true => WorkerId((next(&mut self.seed) % workers) as u16),
+                false => owner,
+            }
+        });
+        Decision::Adopt(Assignment::new(owners.collect(), now.workers()).expect("they exist"))
+    }
+}
+
+fn storm(shards: usize, share: u64, hops: i64, wait: WaitStrategy, seed: u64) {
+    println!("{shards} shards, {wait:?}, seed {seed:#x}");
+    const TOKENS: u64 = 40;
+    let mut seeds = seed;
+    let storm = Storm {
+        mail: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+        hops: AtomicI64::new(hops),
+        tokens: TOKENS,
+        done: AtomicU64::new(0),
+    };
+    let storm = std::sync::Arc::new(storm);
+    let sharder = Sharder::builder(Shared(storm.clone()))
+        .shards((0..shards).map(|_| next(&mut seeds)).collect())
+        .workers(3)
+        .wait(wait)
+        .period(Duration::ZERO)
+        .balancer(Shuffle { seed, share })
+        .build()
+        .expect("it builds");
+    let handle = sharder.handle();
+    let outside = std::thread::spawn(move || {
+        for _ in 0..TOKENS {
+            let to = (next(&mut seeds) % shards as u64) as usize;
+            storm.mail[to].fetch_add(1, Ordering::Relaxed);
+            handle.wake(ShardId::from_index(to));
+            std::thread::yield_now();
+        }
+    });
+    let outcome = sharder.run().expect("it runs");
+    outside.join().expect("the outside finds nothing wrong");
+    assert_eq!(outcome.report.panics, []);
+}
+
+/// The storm, reached from outside.
+struct Shared(std::sync::Arc<Storm>);
+
+impl Controller for Shared {
+    type Shard = u64;
+    type Load = ();
+
+    fn process(
+        &self,
+        cx: &mut WorkerCx<'_>,
+        shard: ShardId,
+        seed: &mut u64,
+        load: Option<&mut ()>,
+    ) -> Progress {
+        self.0.process(cx, shard, seed, load)
+    }
+
+    fn new_load(&self, _: ShardId) {}
+
+    fn before_turn(&self, cx: &mut WorkerCx<'_>) {
+        self.0.before_turn(cx);
+    }
+
+    fn on_wake(&self, shard: ShardId, seed: &mut u64, note: Option<u32>) {
+        self.0.on_wake(shard, seed, note);
+    }
+}
+
+#[test]
+fn no_wake_up_is_lost_among_ten_shards() {
+    for (at, wait) in [WaitStrategy::Park, WaitStrategy::Adaptive]
+        .into_iter()
+        .enumerate()
+    {
+        for seed in 1..=10 {
+            storm(10, 2, 5_000, wait, seed * 0x9e37_79b9 + at as u64);
+        }
+    }
+}
+
+#[test]
+fn no_wake_up_is_lost_among_ten_thousand_shards() {
+    for seed in 1..=2 {
+        storm(10_000, 10, 20_000, WaitStrategy::Park, seed * 0x9e37_79b9);
+    }
+}
+
+#[test]
+fn no_wake_up_is_lost_among_a_hundred_thousand_shards() {
+    storm(100_000, 100, 10_000, WaitStrategy::Adaptive, 0x9e37_79b9);
+}

@@ -1,0 +1,368 @@
+//! Waiting: deadlines, what workers sleep in, pins, threads.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use rast_sharder::primitive::WaitStrategy;
+use rast_sharder::timers::{Clock, Instant, ManualClock, Nanos};
+use rast_sharder::{BuildError, Hook, Park, Progress, ShardId, Sharder, Static, WorkerId};
+
+use crate::support::{Rotate, Scripted, hooks};
+
+fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        std::thread::yield_now();
+    }
+}
+
+/// Runs it on a thread of its own.
+fn running(sharder: Sharder<Scripted>) -> std::thread::JoinHandle<rast_sharder::Outcome<Scripted>> {
+    std::thread::spawn(move || sharder.run().expect("it runs"))
+}
+
+/// Each shard has its turn at its time and not a nanosecond before, and idle ones have none.
+#[test]
+fn deadlines_are_kept_to_the_nanosecond() {
+    const SHARDS: usize = 4;
+    let second = Nanos::from_secs(1);
+    let clock = Arc::new(ManualClock::new());
+    let turns: Arc<Vec<AtomicU64>> = Arc::new((0..SHARDS).map(|_| AtomicU64::new(0)).collect());
+    let counts = turns.clone();
+    let mut script = hooks();
+    script.process = Box::new(move |cx, shard, _| {
+        let at = Instant::ORIGIN.saturating_add(Nanos::from_nanos(
+            second.as_nanos() * (1 + u64::from(shard.0)),
+        ));
+        let turn = counts[shard.index()].fetch_add(1, Ordering::SeqCst);
+        if turn > 0 {
+            assert!(cx.now() >= at, "{shard} is early");
+        }
+        match (shard.0, turn) {
+            (3, _) | (_, 1) => Progress::Idle,
+            _ => Progress::At(at),
+        }
+    });
+    let builder = Sharder::builder(script).shards(vec![0; SHARDS]).workers(1);
+    let builder = builder.wait(WaitStrategy::Park).clock(clock.clone());
+    let sharder = builder.build().expect("it builds");
+    let handle = sharder.handle();
+    let thread = running(sharder);
+    let turns_now = || -> Vec<u64> { turns.iter().map(|n| n.load(Ordering::SeqCst)).collect() };
+    until(|| turns_now() == [1; SHARDS]);
+    for shard in 0..3 {
+        let at = second.as_nanos() * (1 + shard as u64);
+        clock.set(Instant::from_nanos(at - 1));
+        let before = turns_now();
+        // The worker looks at the clock and sleeps again.
+        for _ in 0..3 {
+            let parks = handle.stats().workers[0].parks;
+            handle.notify_all();
+            until(|| handle.stats().workers[0].parks > parks);
+        }
+        assert_eq!(turns_now(), before);
+        clock.set(Instant::from_nanos(at));
+        handle.notify_all();
+        until(|| turns[shard].load(Ordering::SeqCst) == 2);
+    }
+    handle.stop();
+    thread.join().expect("no shard was early");
+    assert_eq!(turns_now(), [2, 2, 2, 1]);
+}
+
+/// A wake-up before the deadline gives a turn; the deadline that it replaces gives none.
+#[test]
+fn a_wake_up_replaces_a_deadline() {
+    let clock = Arc::new(ManualClock::new());
+    let turns = Arc::new(AtomicU64::new(0));
+    let count = turns.clone();
+    let mut script = hooks();
+    script.process = Box::new(move |_, _, _| match count.fetch_add(1, Ordering::SeqCst) {
+        0 => Progress::At(Instant::from_nanos(1_000_000_000)),
+        _ => Progress::Idle,
+    });
+    let builder = Sharder::builder(script).shards(vec![0]);
+    let builder = builder.wait(WaitStrategy::Park).clock(clock.clone());
+    let sharder = builder.build().expect("it builds");
+    let handle = sharder.handle();
+    let thread = running(sharder);
+    until(|| turns.load(Ordering::SeqCst) == 1);
+    handle.wake(ShardId(0));
+    until(|| turns.load(Ordering::SeqCst) == 2);
+    clock.set(Instant::from_nanos(2_000_000_000));
+    for _ in 0..3 {
+        let parks = handle.stats().workers[0].parks;
+        handle.notify_all();
+        until(|| handle.stats().workers[0].parks > parks);
+    }
+    handle.stop();
+    thread.join().expect("it ends");
+    assert_eq!(turns.load(Ordering::SeqCst), 2);
+}
+
+/// Something to sleep in that also waits for events of its own.
+#[derive(Default)]
+struct Poller {
+    state: Mutex<(VecDeque<ShardId>, bool)>,
+    wake: Condvar,
+    sleeps: AtomicU64,
+    unparks: AtomicU64,
+}
+
+impl Poller {
+    fn event(&self, shard: ShardId) {
+        self.state.lock().unwrap().0.push_back(shard);
+        self.wake.notify_one();
+    }
+}
+
+impl Park for Poller {
+    fn park(&self, timeout: Option<Duration>, ready: &mut dyn FnMut(ShardId)) {
+        self.sleeps.fetch_add(1, Ordering::SeqCst);
+        let mut state = self.state.lock().unwrap();
+        let is_idle = |state: &mut (VecDeque<ShardId>, bool)| state.0.is_empty() && !state.1;
+        state = match timeout {
+            None => self.wake.wait_while(state, is_idle).unwrap(),
+            Some(timeout) => {
+                let waited = self.wake.wait_timeout_while(state, timeout, is_idle);
+                waited.unwrap().0
+            }
+        };
+        state.1 = false;
+        state.0.drain(..).for_each(ready);
+    }
+
+    fn poll(&self, ready: &mut dyn FnMut(ShardId)) {
+        self.state.lock().unwrap().0.drain(..).for_each(ready);
+    }
+
+    fn unpark(&self) {
+        self.unparks.fetch_add(1, Ordering::SeqCst);
+        self.state.lock().unwrap().1 = true;
+        self.wake.notify_one();
+    }
+}
+
+#[test]
+fn a_worker_sleeps_in_what_it_was_given() {
+    let pollers: Vec<Arc<Poller>> = (0..2).map(|_| Arc::default()).collect();
+    let turns: Arc<Vec<AtomicU64>> = Arc::new((0..3).map(|_| AtomicU64::new(0)).collect());
+    let counts = turns.clone();
+    let mut script = hooks();
+    script.process = Box::new(move |_, shard, _| {
+        counts[shard.index()].fetch_add(1, Ordering::SeqCst);
+        match shard.0 {
+            // Busy until the poller was heard of meanwhile.
+            2 if counts[1].load(Ordering::SeqCst) < 2 => Progress::Again,
+            _ => Progress::Idle,
+        }
+    });
+    let given = pollers.clone();
+    let sharder = Sharder::builder(script)
+        .shards(vec![0; 3])
+        .workers(2)
+        .wait(WaitStrategy::Park)
+        .park(move |worker| given[worker.index()].clone())
+        .pin(ShardId(0), WorkerId(0))
+        .pin(ShardId(1), WorkerId(1))
+        .pin(ShardId(2), WorkerId(1))
+        .build()
+        .expect("it builds");
+    let handle = sharder.handle();
+    let thread = running(sharder);
+    let turns_of = |shard: usize| turns[shard].load(Ordering::SeqCst);
+    // An event at a worker that sleeps, and a wake-up.
+    until(|| turns_of(0) == 1 && pollers[0].sleeps.load(Ordering::SeqCst) > 0);
+    pollers[0].event(ShardId(0));
+    until(|| turns_of(0) == 2);
+    handle.wake(ShardId(0));
+    until(|| turns_of(0) == 3);
+    // At a worker that is busy, and one for a shard of the other.
+    pollers[1].event(ShardId(1));
+    until(|| turns_of(1) == 2);
+    pollers[1].event(ShardId(0));
+    until(|| turns_of(0) == 4);
+    handle.stop();
+    let outcome = thread.join().expect("it ends");
+    assert_eq!(outcome.report.panics, []);
+    assert!(pollers[0].unparks.load(Ordering::SeqCst) > 0);
+}
+
+#[test]
+fn a_worker_that_spins_never_sleeps() {
+    let mut script = hooks();
+    script.process = Box::new(|_, _, _| Progress::Idle);
+    let builder = Sharder::builder(script).shards(vec![0; 2]).workers(2);
+    let sharder = builder.wait(WaitStrategy::Spin).build();
+    let sharder = sharder.expect("it builds");
+    let handle = sharder.handle();
+    let thread = running(sharder);
+    until(|| {
+        handle
+            .stats()
+            .workers
+            .iter()
+            .all(|worker| worker.rounds > 10_000)
+    });
+    handle.stop();
+    let outcome = thread.join().expect("it ends");
+    assert!(
+        outcome
+            .report
+            .stats
+            .workers
+            .iter()
+            .all(|worker| worker.parks == 0)
+    );
+}
+
+/// Ten thousand idle shards take no turn after their first.
+#[test]
+fn idle_shards_have_no_turns() {
+    const SHARDS: u64 = 10_000;
+    let mut script = hooks();
+    script.process = Box::new(|cx, shard, turns| {
+        *turns += 1;
+        match shard.0 {
+            0 if *turns == 100_000 => {
+                cx.stop();
+                Progress::Idle
+            }
+            0 => Progress::Again,
+            _ => Progress::Idle,
+        }
+    });
+    let builder = Sharder::builder(script).shards(vec![0; SHARDS as usize]);
+    let builder = builder.workers(1).period(Duration::ZERO);
+    let outcome = builder.build().expect("it builds").run().expect("it runs");
+    let turns = outcome.report.stats.workers[0].turns;
+    assert!(turns <= SHARDS + 100_000, "{turns} turns");
+}
+
+/// Every ready shard has its turn within one pass over the ready ones.
+#[test]
+fn ready_shards_take_turns() {
+    let mut script = hooks();
+    let round = Arc::new(Mutex::new(vec![0_u64; 7]));
+    script.process = Box::new(move |cx, shard, _| {
+        let mut turns = round.lock().unwrap();
+        turns[shard.index()] += 1;
+        let (least, most) = (turns.iter().min(), turns.iter().max());
+        assert!(most.unwrap() - least.unwrap() <= 1, "{turns:?}");
+        if turns[shard.index()] == 1_000 {
+            cx.stop();
+        }
+        Progress::Again
+    });
+    let sharder = Sharder::builder(script)
+        .shards(vec![0; 7])
+        .workers(1)
+        .build();
+    let outcome = sharder.expect("it builds").run().expect("it runs");
+    assert_eq!(outcome.report.panics, []);
+}
+
+/// The clock is read once in 16 turns.
+#[test]
+fn short_turns_share_readings_of_the_clock() {
+    struct Counting(Arc<AtomicU64>);
+    impl Clock for Counting {
+        fn now(&self) -> Instant {
+            Instant::from_nanos(self.0.fetch_add(1, Ordering::SeqCst))
+        }
+    }
+    let readings = Arc::new(AtomicU64::new(0));
+    let mut script = hooks();
+    script.process = Box::new(|cx, _, turns| {
+        *turns += 1;
+        if *turns == 10_000 {
+            cx.stop();
+        }
+        Progress::Again
+    });
+    let builder = Sharder::builder(script).shards(vec![0; 4]).workers(1);
+    let builder = builder
+        .clock(Counting(readings.clone()))
+        .period(Duration::ZERO);
+    let outcome = builder.build().expect("it builds").run().expect("it runs");
+    let turns = outcome.report.stats.workers[0].turns;
+    let readings = readings.load(Ordering::SeqCst);
+    assert!(
+        readings <= turns / 16 + 10,
+        "{readings} readings in {turns} turns"
+    );
+}
+
+#[test]
+fn a_pinned_shard_stays() {
+    let mut script = hooks();
+    script.process = Box::new(|cx, shard, _| {
+        if shard.0 < 2 {
+            assert_eq!(cx.worker(), WorkerId(1));
+        }
+        cx.reshard();
+        if cx.epoch() >= 5 {
+            cx.stop();
+        }
+        Progress::Again
+    });
+    let builder = Sharder::builder(script).shards(vec![0; 4]).workers(2);
+    let sharder = builder
+        .pin(ShardId(0), WorkerId(0))
+        .pin(ShardId(0), WorkerId(1))
+        .pin(ShardId(1), WorkerId(1))
+        .period(Duration::ZERO)
+        .balancer(Rotate)
+        .build();
+    let outcome = sharder.expect("it builds").run().expect("it runs");
+    let report = outcome.report;
+    assert_eq!((report.panics.len(), report.stats.moves), (0, 0));
+    let refused = "the balancer moved shard 0, which is pinned to worker 1";
+    assert!(report.rejections.iter().all(|why| why == refused));
+    assert!(report.rejections.len() >= 5);
+
+    let builder = Sharder::builder(hooks()).shards(vec![0; 4]).workers(2);
+    let error = builder
+        .pin(ShardId(4), WorkerId(0))
+        .build()
+        .expect_err("no such shard");
+    let (shard, worker) = (ShardId(4), WorkerId(0));
+    assert_eq!(error, BuildError::Pin { shard, worker });
+    let builder = Sharder::builder(hooks()).shards(vec![0; 4]).workers(2);
+    assert!(builder.pin(ShardId(0), WorkerId(2)).check().is_err());
+}
+
+#[test]
+fn workers_start_with_a_hook_and_a_name() {
+    type Seen = Vec<(WorkerId, Option<String>)>;
+    let seen: Arc<Mutex<Seen>> = Arc::default();
+    let list = seen.clone();
+    let mut script = hooks();
+    script.process = Box::new(|cx, _, _| {
+        if cx.epoch() >= 1 {
+            cx.stop();
+        }
+        cx.reshard();
+        Progress::Again
+    });
+    let builder = Sharder::builder(script).shards(vec![0; 3]).workers(3);
+    let builder = builder
+        .balancer(Static)
+        .name("grind")
+        .on_worker_start(move |worker| {
+            let name = std::thread::current().name().map(ToString::to_string);
+            list.lock().unwrap().push((worker, name));
+            assert_ne!(worker, WorkerId(2), "it goes wrong");
+        });
+    let outcome = builder.build().expect("it builds").run().expect("it runs");
+    let mut seen = std::mem::take(&mut *seen.lock().unwrap());
+    seen.sort();
+    let names: Vec<_> = seen[1..]
+        .iter()
+        .map(|(_, name)| name.clone().unwrap())
+        .collect();
+    assert_eq!(names, ["grind-1", "grind-2"]);
+    let panics = &outcome.report.panics;
+    assert_eq!((panics.len(), panics[0].hook), (1, Hook::WorkerStart));
+}
