@@ -83,7 +83,8 @@ impl Ring {
     }
 
     fn is_empty(&self, head: u32) -> bool {
-        // Relaxed: ordered by the fence in park; the next round loads it again. [WK2]
+        // Relaxed: a guess, which Ring::get makes good; in a look before a sleep the fence in
+        // park orders it. [WK2]
         self.slot(head).load(Ordering::Relaxed) >> 63 != lap(head)
     }
 }
@@ -183,8 +184,15 @@ impl Inbox {
         self.rings[from.index()].get_or_init(|| Box::new(Ring::new()))
     }
 
-    /// Takes the marks of a sending worker, from `head` on.
+    /// Returns `true` if a sending worker's mark at `head` has come. A guess.
     #[inline]
+    pub(super) fn has_mark(&self, from: usize, head: u32) -> bool {
+        self.rings[from]
+            .get()
+            .is_some_and(|ring| !ring.is_empty(head))
+    }
+
+    /// Takes the marks of a sending worker, from `head` on.
     pub(super) fn take_marks(&self, from: usize, head: &mut u32, mut each: impl FnMut(Mark)) {
         let Some(ring) = self.rings[from].get() else {
             return;
@@ -229,10 +237,8 @@ impl Inbox {
     /// Returns `true` if no mark and no bit is to be taken. A SeqCst fence is between the
     /// worker's word that it sleeps and this.
     pub(super) fn is_empty(&self, heads: &[u32]) -> bool {
-        let has_mark = |(ring, &head): (&OnceLock<Box<Ring>>, _)| {
-            ring.get().is_some_and(|ring| !ring.is_empty(head))
-        };
-        let no_mark = !self.rings.iter().zip(heads).any(has_mark);
+        let mut heads = heads.iter().enumerate();
+        let no_mark = !heads.any(|(from, &head)| self.has_mark(from, head));
         // All groups, so that each with a bit is flagged.
         self.groups.iter().filter(|group| group.has_bit()).count() == 0 && no_mark
     }

@@ -242,23 +242,29 @@ impl Member {
     #[inline]
     pub fn receive(&mut self, rings: usize, notes: &mut Vec<(ShardId, Option<u32>)>) {
         let workers = self.heads.len();
-        for _ in 0..rings.min(workers) {
-            self.next_ring += 1;
-            if self.next_ring >= workers {
-                self.next_ring = 0;
+        for _ in 0..rings.min(workers - 1) {
+            self.next_ring = next_of(self.next_ring, workers);
+            if self.next_ring == self.worker.index() {
+                self.next_ring = next_of(self.next_ring, workers);
             }
-            let from = self.next_ring;
-            let mut astray = Vec::new();
-            let (local, head) = (&self.local, &mut self.heads[from]);
             let inbox = &self.baton.inboxes[self.worker.index()];
-            inbox.take_marks(from, head, |(shard, note)| match local[shard.index()] {
-                true => notes.push((shard, Some(note))),
-                false => astray.push((shard, note)),
-            });
-            for mark in astray {
-                if let Some(worker) = self.baton.settle(mark.0) {
-                    self.mark(worker, mark);
-                }
+            if inbox.has_mark(self.next_ring, self.heads[self.next_ring]) {
+                self.receive_from(self.next_ring, notes);
+            }
+        }
+    }
+
+    fn receive_from(&mut self, from: usize, notes: &mut Vec<(ShardId, Option<u32>)>) {
+        let mut astray = Vec::new();
+        let (local, head) = (&self.local, &mut self.heads[from]);
+        let inbox = &self.baton.inboxes[self.worker.index()];
+        inbox.take_marks(from, head, |(shard, note)| match local[shard.index()] {
+            true => notes.push((shard, Some(note))),
+            false => astray.push((shard, note)),
+        });
+        for mark in astray {
+            if let Some(worker) = self.baton.settle(mark.0) {
+                self.mark(worker, mark);
             }
         }
     }
@@ -597,6 +603,12 @@ impl fmt::Debug for Member {
             .field("leaving", &self.leaving)
             .finish_non_exhaustive()
     }
+}
+
+/// The next of `count` numbers, round and round.
+#[inline]
+fn next_of(number: usize, count: usize) -> usize {
+    if number + 1 < count { number + 1 } else { 0 }
 }
 
 /// Which page an epoch uses.
