@@ -122,6 +122,13 @@ impl Core {
         }
     }
 
+    /// Returns whether an outlet lacks room at a target at which the instance
+    /// does not wait: it has to ask again.
+    #[cold]
+    pub(crate) fn waits_elsewhere(&self) -> bool {
+        self.outs.iter().any(|out| out.waits_elsewhere())
+    }
+
     /// Returns whether an answer may be handled although the instance is gated:
     /// to handle answers is what brings credit back, so it does not wait for
     /// credit, and may ask beyond its own.

@@ -401,10 +401,9 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     fn wait(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
         self.core.wait(cx);
         self.core.look();
-        let has_moved = !self.core.written.is_empty();
         self.flush(cx);
-        if has_moved && (self.core.is_gated || self.core.keeps) {
-            // What lacks room now may be another target, at which nothing waits yet.
+        if self.core.waits_elsewhere() {
+            // There was room at the target waited at, and its receiver may wake no sender for it.
             return Progress::Again;
         }
         if self.core.retired {

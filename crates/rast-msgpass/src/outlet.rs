@@ -69,6 +69,9 @@ pub(crate) trait Outlet: Send {
     /// Has the sender woken when the first target that lacks room has some; a
     /// `look` must follow.
     fn wait(&mut self, cx: &mut WorkerCx<'_>);
+    /// Returns whether the first target that lacks room is another than that at
+    /// which the sender waits: then no wake-up of the sender is certain.
+    fn waits_elsewhere(&self) -> bool;
     /// Publishes what was sent, counts it, and wakes the receivers.
     fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News;
     /// An answer from a target has been taken out.
@@ -469,8 +472,16 @@ impl<M: Send + 'static> Outlet for Out<M> {
             Way::AnswerRings(rings) => rings.look(drop),
             Way::AnswerInboxes(outbox) => outbox.look(),
         }
-        // What was moved is to be published.
-        self.news()
+        let has_moved = match &self.way {
+            Way::Rings(rings) => rings.is_written(),
+            Way::Inboxes(outbox) => outbox.is_written(),
+            Way::AnswerRings(rings) => rings.is_written(),
+            Way::AnswerInboxes(outbox) => outbox.is_written(),
+        };
+        match has_moved {
+            true => self.news(),
+            false => self.state(),
+        }
     }
 
     fn wait(&mut self, cx: &mut WorkerCx<'_>) {
@@ -490,6 +501,11 @@ impl<M: Send + 'static> Outlet for Out<M> {
         }
         self.waiting.enter(self.sender, target);
         self.waits_at = target;
+    }
+
+    fn waits_elsewhere(&self) -> bool {
+        let lacking = self.first_lacking();
+        lacking.is_some_and(|target| target != self.waits_at)
     }
 
     fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News {

@@ -25,6 +25,8 @@ mod replies;
 mod routing;
 #[path = "api/tables.rs"]
 mod tables;
+#[path = "api/waiting.rs"]
+mod waiting;
 
 /// Longer than anything takes that goes well.
 const LONG: std::time::Duration = std::time::Duration::from_secs(60);
