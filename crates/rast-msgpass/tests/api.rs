@@ -9,6 +9,8 @@ mod credit;
 mod doors;
 #[path = "api/ending.rs"]
 mod ending;
+#[path = "api/fairness.rs"]
+mod fairness;
 #[path = "api/inboxes.rs"]
 mod inboxes;
 #[path = "api/moves.rs"]
