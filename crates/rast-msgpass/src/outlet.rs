@@ -275,19 +275,13 @@ impl<M: Send + 'static> Out<M> {
         self.put(index, message)
     }
 
-    pub(crate) fn send_all(&mut self, message: M, invocation: u64) -> News
-    where
-        M: Clone,
-    {
+    /// Counts one message to all targets; returns the number of targets. Each
+    /// is then to be [`put`](Self::put).
+    pub(crate) fn begin_all(&mut self, invocation: u64) -> usize {
         if self.is_bounded && !self.count_burst(invocation) {
             self.burst_fault();
         }
-        let last = self.targets() - 1;
-        let mut news = 0;
-        for index in 0..last {
-            news |= self.put(index, message.clone());
-        }
-        news | self.put(last, message)
+        self.targets()
     }
 
     pub(crate) fn try_send(
@@ -332,8 +326,12 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
+    /// Stages a message. What it returns must be noted before user code runs: a
+    /// panic there would lose it, and nothing would publish the message.
     #[inline]
-    fn put(&mut self, index: usize, message: M) -> News {
+    pub(crate) fn put(&mut self, index: usize, message: M) -> News {
+        // Before anything is counted.
+        assert!(index < self.targets(), "there is no such replica or lane");
         self.spend(index);
         if let Way::Rings(rings) = &mut self.way {
             self.uncounted += 1;
