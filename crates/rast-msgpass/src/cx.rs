@@ -122,6 +122,13 @@ impl Core {
         }
     }
 
+    /// Returns whether an outlet lacks room at a target at which the instance
+    /// does not wait: it has to ask again.
+    #[cold]
+    pub(crate) fn waits_elsewhere(&self) -> bool {
+        self.outs.iter().any(|out| out.waits_elsewhere())
+    }
+
     /// Returns whether an answer may be handled although the instance is gated:
     /// to handle answers is what brings credit back, so it does not wait for
     /// credit, and may ask beyond its own.
@@ -548,11 +555,17 @@ impl<G: Graph, P, To> All<'_, G, P, To> {
     ///
     /// # Panics
     ///
-    /// As [`Port::send`].
+    /// As [`Port::send`]; and as `clone` of the message: the replicas before that
+    /// copy get theirs.
     pub fn send<M: Edge<G, P, To> + Clone>(self, message: M) {
         let invocation = self.core.invocation;
-        let out = self.core.out::<M>(M::OUT);
-        let news = out.send_all(message, invocation);
+        let last = self.core.out::<M>(M::OUT).begin_all(invocation) - 1;
+        for index in 0..last {
+            let copy = message.clone();
+            let news = self.core.out::<M>(M::OUT).put(index, copy);
+            self.core.note(M::OUT, news);
+        }
+        let news = self.core.out::<M>(M::OUT).put(last, message);
         self.core.note(M::OUT, news);
     }
 }

@@ -65,6 +65,17 @@ struct Input {
     is_ready: bool,
 }
 
+/// What a turn left of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// Nothing, as far as was seen.
+    Nothing,
+    /// It had a share, and may hold more.
+    Served,
+    /// It had no share: there was no room, or its inlet had none left.
+    Skipped,
+}
+
 /// The state of an inlet in the turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Budget {
@@ -130,6 +141,8 @@ pub(crate) struct Instance<G, P> {
     inputs: Box<[Input]>,
     /// Inputs that may hold something; it has room for all.
     ready: VecDeque<u32>,
+    /// Inputs that had a share of the turn under way; it has room for all.
+    served: Vec<u32>,
     budgets: Box<[Budget]>,
     /// The inlets of the turn; it has room for all.
     touched: Vec<u32>,
@@ -163,6 +176,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             core,
             processor,
             ready: VecDeque::with_capacity(inputs.len()),
+            served: Vec::with_capacity(inputs.len()),
             inputs,
             budgets: vec![Budget::default(); ins.len()].into(),
             touched: Vec::with_capacity(ins.len()),
@@ -254,20 +268,20 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    /// Has messages of one input handled. Returns whether it has to wait: for
-    /// room, or for the next turn.
+    /// Has messages of one input handled.
     fn run_input(
         &mut self,
         input: u32,
         cx: &mut WorkerCx<'_>,
         load: &mut Option<&mut Load>,
-    ) -> bool {
+    ) -> Left {
         let Input { inlet, at, .. } = self.inputs[input as usize];
         let (inlet, at) = (inlet as usize, at as usize);
+        let mut left = Left::Skipped;
         loop {
             let mut max = self.settings.batch - self.budgets[inlet].taken;
             if max == 0 {
-                return true;
+                return left;
             }
             max = max.min(self.rhythm.left);
             let was_gated = self.core.is_gated;
@@ -275,7 +289,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 let answering = self.ins[inlet].answering();
                 let answering = answering.map(|out| Answering { out, target: at });
                 if !answering.is_some_and(|answering| self.core.may_answer(answering)) {
-                    return true;
+                    return left;
                 }
                 // One, and a new look.
                 max = 1;
@@ -293,8 +307,9 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             if self.rhythm.count(taken) || self.core.retired {
                 self.flush(cx);
             }
+            left = Left::Served;
             if self.core.retired {
-                return true;
+                return left;
             }
             if was_gated {
                 // What gated may gate still.
@@ -305,27 +320,29 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             }
             // Its sender wakes the instance when it has published what it claimed.
             if taken == 0 || !self.ins[inlet].has_any(at) {
-                return false;
+                return Left::Nothing;
             }
         }
     }
 
-    /// Gives each input that may hold something its share of the turn.
+    /// Gives each input that may hold something its share of the turn, as far as
+    /// the shares reach. Inputs that had none stay ahead of those that had one.
     /// Returns whether anything was done.
     fn run_inputs(&mut self, cx: &mut WorkerCx<'_>, load: &mut Option<&mut Load>) -> bool {
         for _ in 0..self.ready.len() {
             let Some(input) = self.ready.pop_front() else {
                 break;
             };
-            if self.run_input(input, cx, load) {
-                self.ready.push_back(input);
-            } else {
-                self.inputs[input as usize].is_ready = false;
+            match self.run_input(input, cx, load) {
+                Left::Nothing => self.inputs[input as usize].is_ready = false,
+                Left::Served => self.served.push(input),
+                Left::Skipped => self.ready.push_back(input),
             }
             if self.core.retired {
                 break;
             }
         }
+        self.ready.extend(self.served.drain(..));
         !self.touched.is_empty()
     }
 
@@ -422,10 +439,9 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     fn wait(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
         self.core.wait(cx);
         self.core.look();
-        let has_moved = !self.core.written.is_empty();
         self.flush(cx);
-        if has_moved && (self.core.is_gated || self.core.keeps) {
-            // What lacks room now may be another target, at which nothing waits yet.
+        if self.core.waits_elsewhere() {
+            // There was room at the target waited at, and its receiver may wake no sender for it.
             return Progress::Again;
         }
         if self.core.retired {

@@ -198,6 +198,11 @@ impl<T> Outbox<T> {
         self.is_stuck
     }
 
+    /// Returns whether an inbox got something since the last flush.
+    pub(crate) fn is_written(&self) -> bool {
+        !self.written.is_empty()
+    }
+
     /// Tries again with what found no room.
     pub(crate) fn look(&mut self) {
         if !self.is_stuck {

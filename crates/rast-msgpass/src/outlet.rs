@@ -69,6 +69,9 @@ pub(crate) trait Outlet: Send {
     /// Has the sender woken when the first target that lacks room has some; a
     /// `look` must follow.
     fn wait(&mut self, cx: &mut WorkerCx<'_>);
+    /// Returns whether the first target that lacks room is another than that at
+    /// which the sender waits: then no wake-up of the sender is certain.
+    fn waits_elsewhere(&self) -> bool;
     /// Publishes what was sent, counts it, and wakes the receivers.
     fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News;
     /// An answer from a target has been taken out.
@@ -272,19 +275,13 @@ impl<M: Send + 'static> Out<M> {
         self.put(index, message)
     }
 
-    pub(crate) fn send_all(&mut self, message: M, invocation: u64) -> News
-    where
-        M: Clone,
-    {
+    /// Counts one message to all targets; returns the number of targets. Each
+    /// is then to be [`put`](Self::put).
+    pub(crate) fn begin_all(&mut self, invocation: u64) -> usize {
         if self.is_bounded && !self.count_burst(invocation) {
             self.burst_fault();
         }
-        let last = self.targets() - 1;
-        let mut news = 0;
-        for index in 0..last {
-            news |= self.put(index, message.clone());
-        }
-        news | self.put(last, message)
+        self.targets()
     }
 
     pub(crate) fn try_send(
@@ -329,8 +326,12 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
+    /// Stages a message. What it returns must be noted before user code runs: a
+    /// panic there would lose it, and nothing would publish the message.
     #[inline]
-    fn put(&mut self, index: usize, message: M) -> News {
+    pub(crate) fn put(&mut self, index: usize, message: M) -> News {
+        // Before anything is counted.
+        assert!(index < self.targets(), "there is no such replica or lane");
         self.spend(index);
         if let Way::Rings(rings) = &mut self.way {
             self.uncounted += 1;
@@ -469,8 +470,16 @@ impl<M: Send + 'static> Outlet for Out<M> {
             Way::AnswerRings(rings) => rings.look(drop),
             Way::AnswerInboxes(outbox) => outbox.look(),
         }
-        // What was moved is to be published.
-        self.news()
+        let has_moved = match &self.way {
+            Way::Rings(rings) => rings.is_written(),
+            Way::Inboxes(outbox) => outbox.is_written(),
+            Way::AnswerRings(rings) => rings.is_written(),
+            Way::AnswerInboxes(outbox) => outbox.is_written(),
+        };
+        match has_moved {
+            true => self.news(),
+            false => self.state(),
+        }
     }
 
     fn wait(&mut self, cx: &mut WorkerCx<'_>) {
@@ -490,6 +499,11 @@ impl<M: Send + 'static> Outlet for Out<M> {
         }
         self.waiting.enter(self.sender, target);
         self.waits_at = target;
+    }
+
+    fn waits_elsewhere(&self) -> bool {
+        let lacking = self.first_lacking();
+        lacking.is_some_and(|target| target != self.waits_at)
     }
 
     fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News {

@@ -153,6 +153,11 @@ impl<T> Rings<T> {
         self.low.first().map(|&index| index as usize)
     }
 
+    /// Returns whether a target got something since the last flush.
+    pub(crate) fn is_written(&self) -> bool {
+        !self.written.is_empty()
+    }
+
     /// Publishes what was staged, and calls `each` with every target that got
     /// something.
     #[inline]

@@ -9,6 +9,8 @@ mod credit;
 mod doors;
 #[path = "api/ending.rs"]
 mod ending;
+#[path = "api/fairness.rs"]
+mod fairness;
 #[path = "api/inboxes.rs"]
 mod inboxes;
 #[path = "api/moves.rs"]
@@ -27,6 +29,8 @@ mod routing;
 mod tables;
 #[path = "api/woken.rs"]
 mod woken;
+#[path = "api/waiting.rs"]
+mod waiting;
 
 /// Longer than anything takes that goes well.
 const LONG: std::time::Duration = std::time::Duration::from_secs(60);

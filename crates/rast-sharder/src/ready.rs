@@ -8,7 +8,9 @@
 //!    were ready before it. Shards that another worker woke during the round have a queue of
 //!    their own, and the two take turns: one that answers a message is not behind all that
 //!    are busy, and holds each of those up for one turn.
-//! 3. A shard that left takes its flag with it. Its old entry is skipped.
+//! 3. A shard that left takes its flag with it. Its old entry is skipped, or purged once
+//!    more than half of the entries are old.
+//!    `entries = shards with a flag + old entries`.
 
 use std::collections::VecDeque;
 use std::vec::Vec;
@@ -18,6 +20,9 @@ use crate::timers::{DeadlineStore, Handle, HeapStore, Instant};
 
 /// Room for ready shards before a queue grows.
 const QUEUE: usize = 1_024;
+
+/// Fewer old entries are not purged.
+const OLD: usize = 64;
 
 /// A shard's deadline at its worker. Kept beside the shard's state, so that a turn finds it
 /// without a look at a table.
@@ -50,6 +55,8 @@ pub(crate) struct Ready {
     woken_first: bool,
     /// By shard: whether it is in a queue.
     queued: Vec<bool>,
+    /// Entries of shards that left.
+    old: usize,
     alarms: HeapStore<ShardId>,
 }
 
@@ -61,6 +68,7 @@ impl Ready {
             prefers: false,
             woken_first: true,
             queued: std::vec![false; shards],
+            old: 0,
             alarms: HeapStore::new(),
         }
     }
@@ -103,6 +111,7 @@ impl Ready {
             if core::mem::take(queued) {
                 return Some(shard);
             }
+            self.old -= 1;
         }
     }
 
@@ -121,11 +130,34 @@ impl Ready {
 
     /// Forgets all about a shard that leaves.
     pub(crate) fn remove(&mut self, shard: ShardId, alarm: &mut Alarm) {
-        self.queued[shard.index()] = false;
+        if core::mem::take(&mut self.queued[shard.index()]) {
+            self.old += 1;
+            if self.old >= OLD && self.old > (self.queue.len() + self.woken.len()) / 2 {
+                self.purge();
+            }
+        }
         alarm.at = None;
         if let Some((_, handle)) = alarm.armed.take() {
             self.alarms.cancel(handle);
         }
+    }
+
+    /// Removes old entries.
+    #[cold]
+    fn purge(&mut self) {
+        let Self {
+            queue,
+            woken,
+            queued,
+            ..
+        } = self;
+        // A shard that came back has a second entry behind its old one: the first one stays.
+        queue.retain(|shard| core::mem::take(&mut queued[shard.index()]));
+        woken.retain(|shard| core::mem::take(&mut queued[shard.index()]));
+        for shard in queue.iter().chain(&*woken) {
+            queued[shard.index()] = true;
+        }
+        self.old = 0;
     }
 
     /// Takes a shard whose entry has come.
@@ -134,13 +166,18 @@ impl Ready {
     }
 
     /// Makes a shard ready whose entry came, if its deadline has come as well.
-    pub(crate) fn ring(&mut self, shard: ShardId, alarm: &mut Alarm, now: Instant) {
+    /// Returns whether it has.
+    pub(crate) fn ring(&mut self, shard: ShardId, alarm: &mut Alarm, now: Instant) -> bool {
         alarm.armed = None;
         match alarm.at {
-            Some(at) if at <= now => self.push(shard),
+            Some(at) if at <= now => {
+                self.push(shard);
+                return true;
+            }
             Some(at) => self.set_alarm(shard, alarm, at),
             None => {}
         }
+        false
     }
 
     /// Returns when to look at the deadlines next.
@@ -220,5 +257,31 @@ mod tests {
         assert_eq!(ready.pop_alarm(at(8)), Some(SHARD));
         ready.ring(SHARD, &mut alarm, at(8));
         assert_eq!((ready.pop(), ready.next_alarm()), (None, None));
+    }
+
+    #[test]
+    fn shards_that_come_and_go_leave_few_entries() {
+        const SHARDS: usize = 100;
+        let mut ready = Ready::new(SHARDS + 1);
+        let mut alarms: Vec<Alarm> = (0..SHARDS).map(|_| Alarm::default()).collect();
+        let stays = ShardId::from_index(SHARDS);
+        for round in 0..1_000 {
+            // Acquired, a round of one long turn, released.
+            ready.prefer(round % 2 == 0);
+            ready.push(stays);
+            (0..SHARDS).for_each(|at| ready.push(ShardId::from_index(at)));
+            assert!(ready.pop().is_some());
+            for (at, alarm) in alarms.iter_mut().enumerate() {
+                ready.remove(ShardId::from_index(at), alarm);
+            }
+            let entries = ready.queue.len() + ready.woken.len();
+            assert!(entries <= 2 * SHARDS, "{entries} entries");
+        }
+        ready.push(stays);
+        ready.push(ShardId::from_index(3));
+        let mut left: Vec<_> = core::iter::from_fn(|| ready.pop()).collect();
+        left.sort_unstable();
+        assert_eq!(left, [ShardId::from_index(3), stays]);
+        assert_eq!(ready.old, 0);
     }
 }

@@ -116,3 +116,95 @@ fn a_panic_may_stop_the_graph() {
     let report = app.wait();
     assert_eq!(report.panics.len(), 1);
 }
+
+mod caught {
+    //! A handler that contains panics of its own sends.
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    use super::*;
+    use rast_msgpass::PAIRS_MAX;
+
+    pub(super) const MANY: usize = PAIRS_MAX + 1;
+
+    /// Panics at the second copy.
+    pub(super) struct Moody(pub(super) Option<Arc<AtomicU32>>);
+    impl Clone for Moody {
+        fn clone(&self) -> Self {
+            if let Some(copies) = &self.0 {
+                assert!(copies.fetch_add(1, Relaxed) < 1, "no second copy");
+            }
+            Self(self.0.clone())
+        }
+    }
+
+    pub(super) struct Fan;
+    pub(super) struct Leaf;
+    pub(super) struct Crowd;
+    graph! {
+        pub(super) graph Caught {
+            processors { fan: Fan, leaf: [Leaf; 3], crowd: [Crowd; MANY] }
+            edges {
+                ingress -> fan: Moody;
+                ingress -> fan: usize;
+                fan -> leaf: Moody;
+                fan -> leaf: usize;
+                fan -> crowd: usize;
+            }
+        }
+    }
+    impl Process<Caught> for Fan {}
+    impl Receive<Caught, Ingress, Moody> for Fan {
+        fn receive(&mut self, message: Moody, cx: &mut Cx<'_, Caught, Self>) {
+            let _ = catch_unwind(AssertUnwindSafe(|| cx.to::<Leaf>().all().send(message)));
+        }
+    }
+    impl Receive<Caught, Ingress, usize> for Fan {
+        fn receive(&mut self, index: usize, cx: &mut Cx<'_, Caught, Self>) {
+            let _ = catch_unwind(AssertUnwindSafe(|| cx.to::<Leaf>().at(index).send(index)));
+            let _ = catch_unwind(AssertUnwindSafe(|| cx.to::<Crowd>().at(index).send(index)));
+        }
+    }
+    impl Process<Caught> for Leaf {}
+    impl<M> Receive<Caught, Fan, M> for Leaf {
+        fn receive(&mut self, _: M, _: &mut Cx<'_, Caught, Self>) {}
+    }
+    impl Process<Caught> for Crowd {}
+    impl Receive<Caught, Fan, usize> for Crowd {
+        fn receive(&mut self, _: usize, _: &mut Cx<'_, Caught, Self>) {}
+    }
+}
+
+fn caught() -> rast_msgpass::Handle<caught::Caught> {
+    use caught::{Caught, Crowd, Fan, Leaf, MANY};
+    let crowd = (0..MANY).map(|_| Crowd);
+    Caught::builder(Fan, [Leaf, Leaf, Leaf], crowd)
+        .workers(1)
+        .start()
+        .unwrap()
+}
+
+#[test]
+fn a_panic_of_clone_that_a_handler_contains_leaves_the_edge_alive() {
+    let app = caught();
+    let into = app.ingress::<caught::Fan, caught::Moody>();
+    into.send(caught::Moody(Some(Default::default()))).unwrap();
+    (0..10).for_each(|_| into.send(caught::Moody(None)).unwrap());
+    let report = app.drain(LONG).unwrap();
+    assert_eq!(report.undelivered_total(), 0, "{report}");
+    // The first replica got its copy before the panic.
+    let received = |replica: usize| report.metrics.instances[1 + replica].received;
+    assert_eq!([received(0), received(1), received(2)], [11, 10, 10]);
+}
+
+#[test]
+fn a_replica_that_is_none_counts_nothing_as_sent() {
+    let app = caught();
+    let into = app.ingress::<caught::Fan, usize>();
+    for index in [0, caught::MANY, 2] {
+        into.send(index).unwrap();
+    }
+    let report = app.drain(LONG).unwrap();
+    assert_eq!(report.metrics.instances[0].sent, 4, "{report}");
+}
