@@ -27,10 +27,10 @@ mod replies;
 mod routing;
 #[path = "api/tables.rs"]
 mod tables;
-#[path = "api/woken.rs"]
-mod woken;
 #[path = "api/waiting.rs"]
 mod waiting;
+#[path = "api/woken.rs"]
+mod woken;
 
 /// Longer than anything takes that goes well.
 const LONG: std::time::Duration = std::time::Duration::from_secs(60);
