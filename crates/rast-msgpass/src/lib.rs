@@ -49,18 +49,18 @@
 //! impl Process<App> for Counter {}
 //! impl Receive<App, Parser, Word> for Counter {
 //!     fn receive(&mut self, word: Word, cx: &mut Cx<'_, App, Self>) {
-//!         self.words += word.0.len() as u64;
-//!         cx.to::<Egress>().send(self.words);
+//!         self.words += 1;
+//!         cx.to::<Egress>().send(word.0.len() as u64);
 //!     }
 //! }
 //!
 //! let counters = (0..4).map(|_| Counter { words: 0 });
 //! let app = App::builder(Parser, counters).workers(2).start()?;
-//! let mut totals = app.egress::<Counter, u64>(0);
+//! let mut lengths = app.egress::<Counter, u64>(0);
 //! app.ingress::<Parser, String>().send("two by two".to_owned()).unwrap();
-//! let mut seen: Vec<u64> = (0..3).map(|_| totals.recv().unwrap()).collect();
+//! let mut seen: Vec<u64> = (0..3).map(|_| lengths.recv().unwrap()).collect();
 //! seen.sort();
-//! assert_eq!(seen, [2, 3, 6]);
+//! assert_eq!(seen, [2, 3, 3]);
 //! let report = app.drain(std::time::Duration::from_secs(10))?;
 //! assert_eq!(report.undelivered_total(), 0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
