@@ -190,7 +190,7 @@ pub const fn replica_of(key: u64, replicas: usize) -> usize {
         replicas > 0 && replicas <= u32::MAX as usize,
         "a key goes to one of at least one replica"
     );
-    ((mix(key) >> 32) * replicas as u64 >> 32) as usize
+    (((mix(key) >> 32) * replicas as u64) >> 32) as usize
 }
 
 /// A multiplication whose halves are folded: each bit of the key counts in the

@@ -291,7 +291,7 @@ impl Receive<Tight, Sender, Numbered> for Full {
 fn an_inbox_that_is_too_small_is_refused_by_name() {
     let senders = (0..64).map(|number| Sender::new(number, 64));
     let app = Tight::builder(senders, (0..64).map(|_| Full));
-    let error = app.start().err().expect("the inbox is too small");
+    let error = app.start().expect_err("the inbox is too small");
     assert!(matches!(error, BuildError::Inbox { least: 129, .. }));
     assert_eq!(
         error.to_string(),

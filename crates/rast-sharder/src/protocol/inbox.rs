@@ -106,6 +106,14 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
+    /// Makes an empty one with room for what it keeps, so that a wake-up allocates nothing.
+    pub(super) fn new() -> Self {
+        Self {
+            kept: VecDeque::with_capacity(KEPT + 1),
+            ..Self::default()
+        }
+    }
+
     /// Puts a mark into the ring, unless it is full.
     #[inline]
     pub(super) fn put(&mut self, ring: &Ring, (shard, note): Mark) -> bool {

@@ -109,8 +109,8 @@ impl Member {
             heads: std::vec![0; workers].into(),
             next_ring: 0,
             outboxes: Vec::new(),
-            marked: Vec::new(),
-            keeping: Vec::new(),
+            marked: Vec::with_capacity(8),
+            keeping: Vec::with_capacity(8),
         }
     }
 
@@ -153,7 +153,7 @@ impl Member {
     /// Puts a mark into the ring to `to`, or keeps it.
     fn mark(&mut self, to: WorkerId, mark: Mark) {
         if self.outboxes.len() <= to.index() {
-            self.outboxes.resize_with(to.index() + 1, Outbox::default);
+            self.outboxes.resize_with(to.index() + 1, Outbox::new);
         }
         let ring = self.baton.inboxes[to.index()].ring(self.worker);
         let outbox = &mut self.outboxes[to.index()];
