@@ -19,7 +19,9 @@
 //!    message waits at most about as long as the chunk before it took. Where all
 //!    receivers are on this worker, nobody waits: there is one announcement, at
 //!    the end of the turn. Where handlers are slow, there is one per message.
-//! 4. Only turns that do work are timed: an idle processor that is looked at
+//! 4. The inputs of an edge share one batch of a turn. Those that got nothing of it
+//!    stay ahead of those that did, and come first in the next turn.
+//! 5. Only turns that do work are timed: an idle processor that is looked at
 //!    often must not seem heavy to the balancer.
 
 use std::collections::VecDeque;

@@ -18,7 +18,9 @@
 //!    until the receiver has made room.
 //! 4. A request is sent only within the credit of its reply edge, and reserves
 //!    a slot there until the answer, or its waiver, has been taken out.
-//! 5. An answer is sent only against a debt, so it finds the slot reserved.
+//! 5. An answer is sent only against a debt, so a slot is reserved for it. In an
+//!    inbox that slot may not have returned yet: the answer waits at its sender
+//!    until it has.
 //! 6. The handling of an answer may go beyond the credit, up to the slots for
 //!    answers: twice the credit. Near that only the answers of the target
 //!    itself are handled, so that one request per answer always fits.

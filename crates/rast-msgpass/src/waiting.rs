@@ -8,8 +8,13 @@
 //!
 //! A sender waits at one receiver at a time, so the lists take one word per
 //! sender and one per receiver. A list changes at its head alone: senders push
-//! by compare-exchange, the receiver takes the whole list by a swap and wakes
-//! each sender in it.
+//! by compare-exchange, and a list is taken whole, by a swap. The receiver that
+//! takes it wakes each sender in it. A sender that is to wait at another receiver
+//! takes the list that it is in, and wakes the others of it, which enter again.
+//!
+//! The look of S3 may find room at that receiver and none at another. Then the
+//! sender enters again before it goes idle: only a wait at a receiver without
+//! room ends by a wake-up.
 //!
 //! No wake-up is lost:
 //!

@@ -329,7 +329,8 @@ impl<T> Producer<T> {
     pub fn room(&self) -> usize {
         // Relaxed: a figure that may be old at once. [MB10]
         let tail = self.ring.claim.tail.load(Ordering::Relaxed);
-        distance(tail, self.ring.look())
+        // The head read after it may be ahead of it.
+        distance(tail, self.ring.look()).min(self.ring.capacity())
     }
 
     /// Returns how many items it holds.
@@ -377,6 +378,9 @@ impl<T> RefUnwindSafe for Consumer<T> {}
 
 impl<T> Consumer<T> {
     /// Moves the oldest item out, with its tag, and keeps its slot until [`release`](Self::release). Wait-free.
+    ///
+    /// Slots that a producer claimed and left void are skipped. They too return with the next `release`, also
+    /// when this returns `None` behind them.
     #[inline]
     pub fn take(&mut self) -> Option<(u32, T)> {
         loop {

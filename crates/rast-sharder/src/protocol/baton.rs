@@ -13,6 +13,7 @@ use super::park::{Park, ThreadPark};
 use super::word::{FREE, Word, holder_in};
 use crate::assignment::Assignment;
 use crate::ids::{ShardId, WorkerId};
+use crate::panics::{contain, discard};
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::Arc;
@@ -224,8 +225,11 @@ impl Seat {
     fn rouse_slow(&self) {
         // Release: pairs with the Acquire in park; what the waker wrote is seen after the
         // sleep. One of several wakers gets the 1 and makes the system call. [SO18]
-        if self.sleeping.swap(0, Ordering::Release) != 0 {
-            self.park.unpark();
+        if self.sleeping.swap(0, Ordering::Release) != 0
+            && let Err(payload) = contain(|| self.park.unpark())
+        {
+            // The waker may have a message in hand, and is not to blame.
+            discard(payload);
         }
     }
 }

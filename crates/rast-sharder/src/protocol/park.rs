@@ -26,7 +26,8 @@ pub trait Park: Send + Sync + 'static {
         let _ = ready;
     }
 
-    /// Ends the present or the next [`park`](Self::park). Called by any thread.
+    /// Ends the present or the next [`park`](Self::park). Called by any thread. A panic is
+    /// caught, so that it does not hit the waker, and reported by the panic hook alone.
     fn unpark(&self);
 }
 

@@ -189,6 +189,51 @@ fn a_worker_sleeps_in_what_it_was_given() {
     assert!(pollers[0].unparks.load(Ordering::SeqCst) > 0);
 }
 
+/// A poller that wakes its worker and panics then.
+#[derive(Default)]
+struct Moody(Poller);
+
+impl Park for Moody {
+    fn park(&self, timeout: Option<Duration>, ready: &mut dyn FnMut(ShardId)) {
+        self.0.park(timeout, ready);
+    }
+
+    fn unpark(&self) {
+        self.0.unpark();
+        panic!("after the wake-up");
+    }
+}
+
+#[test]
+fn a_panic_of_unpark_does_not_hit_the_waker() {
+    let turns = Arc::new(AtomicU64::new(0));
+    let park = Arc::new(Moody::default());
+    let (counts, given) = (turns.clone(), park.clone());
+    let mut script = hooks();
+    script.process = Box::new(move |_, _, _| {
+        counts.fetch_add(1, Ordering::SeqCst);
+        Progress::Idle
+    });
+    let sharder = Sharder::builder(script)
+        .shards(vec![0])
+        .workers(1)
+        .wait(WaitStrategy::Park)
+        .park(move |_| given.clone())
+        .build()
+        .expect("it builds");
+    let handle = sharder.handle();
+    let thread = running(sharder);
+    until(|| {
+        handle.wake(ShardId(0));
+        park.0.unparks.load(Ordering::SeqCst) > 0
+    });
+    let seen = turns.load(Ordering::SeqCst);
+    handle.wake(ShardId(0));
+    until(|| turns.load(Ordering::SeqCst) > seen);
+    handle.stop();
+    thread.join().expect("it ends");
+}
+
 #[test]
 fn a_worker_that_spins_never_sleeps() {
     let mut script = hooks();
