@@ -59,7 +59,7 @@ pub struct Builder<G: Graph> {
 }
 
 /// Makes what a worker sleeps in.
-type Parks = Box<dyn FnMut(WorkerId) -> Arc<dyn Park> + Send>;
+type Parks = Box<dyn FnMut(WorkerId) -> Box<dyn Park> + Send>;
 
 /// The reason why a graph was not started.
 #[derive(Debug)]
@@ -183,7 +183,7 @@ impl<G: Graph> Builder<G> {
     /// asked for [`Next::Woken`](crate::Next::Woken).
     #[must_use]
     pub fn park<P: Park>(mut self, mut park: impl FnMut(WorkerId) -> P + Send + 'static) -> Self {
-        self.park = Some(Box::new(move |worker| Arc::new(park(worker))));
+        self.park = Some(Box::new(move |worker| Box::new(park(worker))));
         self
     }
 

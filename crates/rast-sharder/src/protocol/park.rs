@@ -1,6 +1,7 @@
 //! What a worker sleeps in.
 
 use core::time::Duration;
+use std::boxed::Box;
 
 use crate::ids::ShardId;
 use crate::primitive::sync::{Arc, Mutex};
@@ -32,6 +33,20 @@ pub trait Park: Send + Sync + 'static {
 }
 
 impl<P: Park + ?Sized> Park for Arc<P> {
+    fn park(&self, timeout: Option<Duration>, ready: &mut dyn FnMut(ShardId)) {
+        (**self).park(timeout, ready);
+    }
+
+    fn poll(&self, ready: &mut dyn FnMut(ShardId)) {
+        (**self).poll(ready);
+    }
+
+    fn unpark(&self) {
+        (**self).unpark();
+    }
+}
+
+impl<P: Park + ?Sized> Park for Box<P> {
     fn park(&self, timeout: Option<Duration>, ready: &mut dyn FnMut(ShardId)) {
         (**self).park(timeout, ready);
     }
