@@ -619,7 +619,8 @@ fn a_waker_is_called() {
         let flag = StdArc::new(Flag(AtomicBool::new(false)));
         let is_armed = consumer.arm(&Waker::from(flag.clone()));
         putting.join().unwrap();
-        assert_eq!(is_armed, flag.0.load(Ordering::Relaxed));
+        // A put that comes while the waker is stored may call it although the value is seen.
+        assert!(!is_armed || flag.0.load(Ordering::Relaxed));
         assert_eq!(consumer.pass(|_, _| {}).handled, 1);
     });
 }

@@ -3,7 +3,7 @@
 //! docs/algorithms/queue-model.md says what is modelled, what is checked, and what the programs below show.
 //! `RAST_QUEUE_MODEL=large cargo test --release -p rast-queue --test protocol -- --nocapture --test-threads=1` also
 //! runs the large programs and prints what each explored.
-#![cfg(not(any(rast_loom, rast_shuttle)))]
+#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 #[path = "protocol/explore.rs"]
 mod explore;

@@ -4,7 +4,7 @@
 //! none is early, every run ends, and a step that blocks or a thread that is stopped delays no other task.
 //! `RAST_SCHEDULER_MODEL=large cargo test --release -p rast-scheduler --test protocol -- --nocapture` also runs the
 //! large programs and prints the traces of the mutants.
-#![cfg(not(any(rast_loom, rast_shuttle)))]
+#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 #[path = "protocol/machine.rs"]
 mod machine;

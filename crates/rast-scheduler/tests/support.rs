@@ -1,4 +1,5 @@
 //! What the tests share: gates, counters and conditions to wait for.
+#![cfg(feature = "std")]
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
