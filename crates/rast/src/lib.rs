@@ -152,7 +152,7 @@
 //!
 //! # Platforms
 //!
-//! Linux on x86-64 is tested; aarch64, macOS and Windows stand in the public CI file.
+//! Linux on x86-64 is tested; aarch64, macOS and Windows are in the public CI file.
 //! Without `std` the features `alloc`, `queue` and `timers` need only an allocator, and
 //! `tests/no-std` links them so.
 //! The least supported Rust version is 1.91; it moves only with a minor release.
