@@ -186,7 +186,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             rhythm: Rhythm {
                 left: 1,
                 chunk: 1,
-                is_local: false,
+                is_local: true,
                 is_slow: false,
                 since: Instant::ORIGIN,
                 messages: 0,
