@@ -32,7 +32,7 @@ pub(crate) struct Answering {
 /// its inlets.
 pub(crate) struct Core {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) shard: usize,
+    pub(crate) stats: Arc<Stats>,
     pub(crate) node: usize,
     pub(crate) replica: usize,
     pub(crate) outs: Vec<Erased>,
@@ -51,10 +51,6 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn stats(&self) -> &Stats {
-        &self.shared.stats[self.shard]
-    }
-
     /// Returns whether no further message may be handled.
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {
@@ -164,7 +160,7 @@ impl Core {
     /// Takes note of a panic of a handler.
     #[cold]
     pub(crate) fn panicked(&mut self, edge: Option<usize>, payload: Box<dyn Any + Send>) {
-        self.stats().panics.add(1);
+        self.stats.panics.add(1);
         self.shared.record_panic(PanicRecord {
             processor: self.shared.processors[self.node].name,
             replica: self.replica,

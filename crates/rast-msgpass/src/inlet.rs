@@ -53,6 +53,9 @@ pub(crate) struct Delivered {
     pub(crate) taken: usize,
     /// Messages that were handled, given up, or lost to a panic.
     pub(crate) handled: usize,
+    /// Nothing more was there: the sender of what comes wakes the instance when it
+    /// has published it.
+    pub(crate) is_empty: bool,
 }
 
 /// Where an inlet takes its messages from.
@@ -174,7 +177,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
             }
             Source::Door(door, pace) => {
                 let message = door.pop()?;
-                core.stats().entered[place.index].add(1);
+                core.stats.entered[place.index].add(1);
                 core.sender = 0;
                 if pace.take() {
                     door.release(pace.give());
@@ -324,7 +327,10 @@ where
                 false
             };
             match contain(batch) {
-                Ok(true) => break,
+                Ok(true) => {
+                    all.is_empty = true;
+                    break;
+                }
                 Ok(false) => {}
                 Err(payload) => {
                     core.panicked(Some(self.place.edge), payload);
@@ -349,6 +355,7 @@ where
             load.add(all.taken as u64);
         }
         self.settle(input, Some(cx));
+        all.is_empty = all.is_empty || !Inlet::<G, P>::has_any(self, input);
         all
     }
 

@@ -21,10 +21,6 @@
 //!    the end of the turn. Where handlers are slow, there is one per message.
 //! 4. The inputs of an edge share one batch of a turn. Those that got nothing of it
 //!    stay ahead of those that did, and come first in the next turn.
-//! 5. Only turns that do work are timed: an idle processor that is looked at
-//!    often must not seem heavy to the balancer.
-
-use std::collections::VecDeque;
 
 use crate::cx::{Answering, Core, Cx};
 use crate::graph::Graph;
@@ -142,7 +138,7 @@ pub(crate) struct Instance<G, P> {
     ins: Box<[Box<dyn Inlet<G, P>>]>,
     inputs: Box<[Input]>,
     /// Inputs that may hold something; it has room for all.
-    ready: VecDeque<u32>,
+    ready: Vec<u32>,
     /// Inputs that had a share of the turn under way; it has room for all.
     served: Vec<u32>,
     budgets: Box<[Budget]>,
@@ -177,7 +173,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         Self {
             core,
             processor,
-            ready: VecDeque::with_capacity(inputs.len()),
+            ready: Vec::with_capacity(inputs.len()),
             served: Vec::with_capacity(inputs.len()),
             inputs,
             budgets: vec![Budget::default(); ins.len()].into(),
@@ -203,7 +199,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         let entry = &mut self.inputs[input as usize];
         if !entry.is_ready {
             entry.is_ready = true;
-            self.ready.push_back(input);
+            self.ready.push(input);
         }
     }
 
@@ -233,7 +229,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     fn ping(&mut self) {
         self.core.invocation += 1;
         self.core.sender = 0;
-        self.core.stats().pings.add(1);
+        self.core.stats.pings.add(1);
         self.is_called = false;
         let (processor, core) = (&mut self.processor, &mut self.core);
         match contain(|| processor.ping(&mut Cx::new(core))) {
@@ -260,13 +256,10 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if !self.core.written.is_empty() {
             self.rhythm.is_local = !self.core.flush(cx);
         }
-        let stats = &self.core.shared.stats[self.core.shard];
         for &inlet in &self.touched {
             let budget = &mut self.budgets[inlet as usize];
-            if budget.uncounted > 0 {
-                stats.received[inlet as usize].add_after(budget.uncounted);
-                budget.uncounted = 0;
-            }
+            let uncounted = core::mem::take(&mut budget.uncounted);
+            self.core.stats.received[inlet as usize].add_after(uncounted);
         }
     }
 
@@ -298,8 +291,11 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 self.core.is_gated = false;
             }
             let load = load.as_mut().map(|load| &mut load.inputs[input as usize]);
-            let Delivered { taken, handled } =
-                self.ins[inlet].deliver(at, max, &mut self.processor, &mut self.core, cx, load);
+            let Delivered {
+                taken,
+                handled,
+                is_empty,
+            } = self.ins[inlet].deliver(at, max, &mut self.processor, &mut self.core, cx, load);
             let budget = &mut self.budgets[inlet];
             if budget.taken == 0 && taken > 0 {
                 self.touched.push(inlet as u32);
@@ -320,8 +316,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             if self.core.is_gated {
                 self.core.look();
             }
-            // Its sender wakes the instance when it has published what it claimed.
-            if taken == 0 || !self.ins[inlet].has_any(at) {
+            if is_empty {
                 return Left::Nothing;
             }
         }
@@ -331,20 +326,24 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// the shares reach. Inputs that had none stay ahead of those that had one.
     /// Returns whether anything was done.
     fn run_inputs(&mut self, cx: &mut WorkerCx<'_>, load: &mut Option<&mut Load>) -> bool {
-        for _ in 0..self.ready.len() {
-            let Some(input) = self.ready.pop_front() else {
-                break;
-            };
+        let mut skipped = 0;
+        for at in 0..self.ready.len() {
+            let input = self.ready[at];
             match self.run_input(input, cx, load) {
                 Left::Nothing => self.inputs[input as usize].is_ready = false,
                 Left::Served => self.served.push(input),
-                Left::Skipped => self.ready.push_back(input),
+                Left::Skipped => {
+                    self.ready[skipped] = input;
+                    skipped += 1;
+                }
             }
             if self.core.retired {
+                // The next turn gives up whatever is there.
                 break;
             }
         }
-        self.ready.extend(self.served.drain(..));
+        self.ready.truncate(skipped);
+        self.ready.append(&mut self.served);
         !self.touched.is_empty()
     }
 
@@ -353,14 +352,13 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     fn end(&mut self, cx: &mut WorkerCx<'_>) {
         self.flush(cx);
         while let Some(inlet) = self.touched.pop() {
-            self.budgets[inlet as usize] = Budget::default();
+            self.budgets[inlet as usize].taken = 0;
         }
     }
 
     /// Pings if asked to, handles what waits, and measures it. Returns whether
     /// anything was done.
     fn run(&mut self, cx: &mut WorkerCx<'_>, mut load: Option<&mut Load>) -> bool {
-        let before = load.as_ref().map(|load| load.timer.sum());
         if let Some(load) = &mut load {
             load.timer.start(cx.tick());
         }
@@ -382,12 +380,9 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
         worked |= pings;
         self.end(cx);
-        if let (Some(load), Some(before)) = (load, before) {
+        if let Some(load) = load {
             load.timer.finish(cx.tick());
-            if worked {
-                let busy = load.timer.sum().saturating_sub(before);
-                self.core.stats().busy_ns.add(busy.as_nanos());
-            }
+            self.core.stats.busy_ns.set(load.busy_in_all().as_nanos());
         }
         worked
     }
@@ -498,10 +493,10 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             self.core.look();
         }
         if self.run(cx, load) {
-            self.core.stats().turns.add(1);
+            self.core.stats.turns.add(1);
         }
         if self.core.is_gated {
-            self.core.stats().gated.add(1);
+            self.core.stats.gated.add(1);
         }
         if core::mem::take(&mut self.core.stop) {
             cx.stop();
@@ -512,8 +507,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
     fn finish(&mut self) {
         for (inlet, ins) in self.ins.iter_mut().enumerate() {
             let given_up = ins.give_up(&mut self.core, None);
-            let stats = &self.core.shared.stats[self.core.shard];
-            stats.received[inlet].add_after(given_up.handled as u64);
+            self.core.stats.received[inlet].add_after(given_up.handled as u64);
         }
         for out in &mut self.core.outs {
             out.abandon();

@@ -34,7 +34,7 @@ use crate::primitive::sync::Arc;
 use crate::queue::Full;
 use crate::rings::Rings;
 use crate::sharder::{ShardId, WorkerCx};
-use crate::shared::Shared;
+use crate::shared::{Shared, Stats};
 use crate::waiting::Waiting;
 
 /// In the note to a shard: an outlet, by its index, may have room again. Without
@@ -129,6 +129,7 @@ pub(crate) struct Out<M> {
     /// The index among the outlets of the processor.
     index: usize,
     shard: usize,
+    stats: Arc<Stats>,
     shared: Arc<Shared>,
     receivers: Receivers,
     waiting: Arc<Waiting>,
@@ -170,6 +171,7 @@ impl<M: Send + 'static> Out<M> {
             edge: parts.edge,
             index: parts.index,
             shard: parts.shard,
+            stats: Arc::clone(&parts.shared.stats[parts.shard]),
             shared: parts.shared,
             receivers: parts.receivers,
             waiting: parts.waiting,
@@ -305,9 +307,9 @@ impl<M: Send + 'static> Out<M> {
             }
             if let Way::Inboxes(outbox) = &mut self.way {
                 // Others may take the room meanwhile.
-                self.shared.stats[self.shard].sent[self.index].add(1);
+                self.stats.sent[self.index].add(1);
                 if let Err(message) = outbox.try_put(index, message) {
-                    self.shared.stats[self.shard].sent[self.index].add(u64::MAX);
+                    self.stats.sent[self.index].add(u64::MAX);
                     return Err(Full(message));
                 }
                 self.count_burst(invocation);
@@ -356,7 +358,7 @@ impl<M: Send + 'static> Out<M> {
             self.debt_fault();
         }
         // An outbox may publish at once, so it is counted before.
-        self.shared.stats[self.shard].sent[self.index].add(1);
+        self.stats.sent[self.index].add(1);
         match &mut self.way {
             Way::Rings(_) => unreachable!("rings are written above"),
             Way::Inboxes(outbox) => outbox.put(index, message),
@@ -512,7 +514,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
         self.is_noted = false;
         if self.uncounted > 0 {
             // Before it can be received.
-            self.shared.stats[self.shard].sent[self.index].add(self.uncounted);
+            self.stats.sent[self.index].add(self.uncounted);
             self.uncounted = 0;
         }
         let mut news = 0;
@@ -591,7 +593,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
     fn abandon(&mut self) {
         let (shared, edge) = (&self.shared, self.edge);
         if self.uncounted > 0 {
-            shared.stats[self.shard].sent[self.index].add(self.uncounted);
+            self.stats.sent[self.index].add(self.uncounted);
             self.uncounted = 0;
         }
         let lost = |message| shared.give_up(edge, message);

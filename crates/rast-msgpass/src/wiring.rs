@@ -483,7 +483,7 @@ impl<G: Graph> Given<G> {
             let parts = parts.by_ref().take(shards.len()).collect();
             let cores = shards.enumerate().map(|(replica, shard)| Core {
                 shared: Arc::clone(shared),
-                shard,
+                stats: Arc::clone(&shared.stats[shard]),
                 node,
                 replica,
                 outs: Vec::new(),
