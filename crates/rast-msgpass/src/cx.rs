@@ -17,6 +17,7 @@ use crate::queue::Full;
 use crate::report::PanicRecord;
 use crate::sharder::WorkerCx;
 use crate::shared::{OnPanic, Shared, Stats};
+use crate::stack::Stack;
 use crate::timers::{Clock, Instant, MonotonicClock};
 
 /// Whose answer is to be handled.
@@ -37,7 +38,7 @@ pub(crate) struct Core {
     pub(crate) replica: usize,
     pub(crate) outs: Vec<Erased>,
     /// The outlets that were written since the last flush.
-    pub(crate) written: Vec<u32>,
+    pub(crate) written: Stack,
     /// The number of the invocation under way: a burst is counted per one.
     pub(crate) invocation: u64,
     /// The replica that sent the message in hand.
@@ -73,8 +74,8 @@ impl Core {
     /// Takes every outlet for written: a panic may have kept one from telling.
     #[cold]
     pub(crate) fn note_all(&mut self) {
-        self.written.clear();
-        self.written.extend(0..self.outs.len() as u32);
+        self.written.truncate(0);
+        (0..self.outs.len() as u32).for_each(|out| self.written.push(out));
         self.is_gated |= self.outs.iter().any(|out| out.gates());
     }
 

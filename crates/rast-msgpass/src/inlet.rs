@@ -103,23 +103,28 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Wakes the senders that wait here. With `due`, none may be missed.
+    /// Wakes the senders that wait here, and misses none.
     #[inline]
-    fn wake_senders(&self, due: bool, cx: Option<&mut WorkerCx<'_>>) {
+    fn wake_senders(&self, cx: Option<&mut WorkerCx<'_>>) {
         if let Some(cx) = cx {
-            self.waiting.look(self.receiver, due, |sender| {
-                let shard = ShardId::from_index(self.first + sender);
-                cx.wake(shard, ROOM | self.outlet as u32);
-            });
+            self.look(true, cx);
         }
     }
 
     /// As `wake_senders`, where one sender may wait: on this worker it needs no
     /// fence.
     #[inline]
-    fn wake_sender(&self, sender: usize, due: bool, cx: &mut WorkerCx<'_>) {
-        let due = due && !cx.is_local(ShardId::from_index(self.first + sender));
-        self.wake_senders(due, Some(cx));
+    fn wake_sender(&self, sender: usize, cx: &mut WorkerCx<'_>) {
+        let is_local = cx.is_local(ShardId::from_index(self.first + sender));
+        self.look(!is_local, cx);
+    }
+
+    #[inline]
+    fn look(&self, fenced: bool, cx: &mut WorkerCx<'_>) {
+        self.waiting.look(self.receiver, fenced, |sender| {
+            let shard = ShardId::from_index(self.first + sender);
+            cx.wake(shard, ROOM | self.outlet as u32);
+        });
     }
 }
 
@@ -143,10 +148,8 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                 core.sender = input;
                 if pace.take() {
                     ring.release();
-                    let due = pace.release();
-                    match cx {
-                        Some(cx) => place.wake_sender(input, due, cx),
-                        None => place.wake_senders(due, None),
+                    if pace.release() {
+                        place.wake_senders(cx);
                     }
                 }
                 Some(Some(message))
@@ -156,7 +159,9 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                 core.sender = sender as usize;
                 if pace.take() {
                     inbox.release();
-                    place.wake_senders(pace.release(), cx);
+                    if pace.release() {
+                        place.wake_senders(cx);
+                    }
                 }
                 Some(Some(message))
             }
@@ -171,7 +176,9 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                 core.sender = sender as usize;
                 if pace.take() {
                     inbox.release();
-                    place.wake_senders(pace.release(), cx);
+                    if pace.release() {
+                        place.wake_senders(cx);
+                    }
                 }
                 Some(core.answered(place.answering, sender as usize, answer))
             }
@@ -196,23 +203,28 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                 let Ring { ring, pace } = &mut rings[input];
                 if pace.holds() {
                     ring.release();
-                    let due = pace.release();
-                    match cx {
-                        Some(cx) => place.wake_sender(input, due, cx),
-                        None => place.wake_senders(due, None),
+                    if pace.release() {
+                        match cx {
+                            Some(cx) => place.wake_sender(input, cx),
+                            None => place.wake_senders(None),
+                        }
                     }
                 }
             }
             Source::Inbox(inbox, pace) => {
                 if pace.holds() {
                     inbox.release();
-                    place.wake_senders(pace.release(), cx);
+                    if pace.release() {
+                        place.wake_senders(cx);
+                    }
                 }
             }
             Source::AnswerInbox(inbox, pace) => {
                 if pace.holds() {
                     inbox.release();
-                    place.wake_senders(pace.release(), cx);
+                    if pace.release() {
+                        place.wake_senders(cx);
+                    }
                 }
             }
             Source::AnswerRings(_) => {}
@@ -290,7 +302,9 @@ where
                         all.taken += 1;
                         if pace.take() {
                             ring.release();
-                            place.wake_sender(input, pace.release(), cx);
+                            if pace.release() {
+                                place.wake_sender(input, cx);
+                            }
                         }
                         if let Some(out) = place.requests {
                             *debt = core.outs[out].owe(input);

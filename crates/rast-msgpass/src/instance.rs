@@ -30,6 +30,7 @@ use crate::outlet::ROOM;
 use crate::panics::contain;
 use crate::process::{Next, Process};
 use crate::sharder::{Progress, WorkerCx};
+use crate::stack::Stack;
 use crate::timers::{Instant, Nanos};
 
 /// How instances are run.
@@ -138,12 +139,12 @@ pub(crate) struct Instance<G, P> {
     ins: Box<[Box<dyn Inlet<G, P>>]>,
     inputs: Box<[Input]>,
     /// Inputs that may hold something; it has room for all.
-    ready: Vec<u32>,
+    ready: Stack,
     /// Inputs that had a share of the turn under way; it has room for all.
-    served: Vec<u32>,
+    served: Stack,
     budgets: Box<[Budget]>,
     /// The inlets of the turn; it has room for all.
-    touched: Vec<u32>,
+    touched: Stack,
     rhythm: Rhythm,
     next: Next,
     settings: Settings,
@@ -173,11 +174,11 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         Self {
             core,
             processor,
-            ready: Vec::with_capacity(inputs.len()),
-            served: Vec::with_capacity(inputs.len()),
+            ready: Stack::new(inputs.len()),
+            served: Stack::new(inputs.len()),
             inputs,
             budgets: vec![Budget::default(); ins.len()].into(),
-            touched: Vec::with_capacity(ins.len()),
+            touched: Stack::new(ins.len()),
             ins: ins.into(),
             rhythm: Rhythm {
                 left: 1,
@@ -256,7 +257,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if !self.core.written.is_empty() {
             self.rhythm.is_local = !self.core.flush(cx);
         }
-        for &inlet in &self.touched {
+        for &inlet in &*self.touched {
             let budget = &mut self.budgets[inlet as usize];
             let uncounted = core::mem::take(&mut budget.uncounted);
             self.core.stats.received[inlet as usize].add_after(uncounted);
@@ -391,7 +392,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// nobody up.
     #[cold]
     fn run_retired(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
-        self.ready.clear();
+        self.ready.truncate(0);
         self.inputs
             .iter_mut()
             .for_each(|input| input.is_ready = false);

@@ -111,10 +111,11 @@ pub(crate) enum Receivers {
 pub(crate) struct Out<M> {
     way: Way<M>,
     is_bounded: bool,
-    /// It is bounded, and no answers are expected.
+    /// It has rings, and neither carries nor expects answers.
     is_plain: bool,
     /// It was reported as written since the last flush.
     is_noted: bool,
+    /// The most messages of an invocation; no bound on an edge that has none.
     burst: usize,
     invocation: u64,
     used: usize,
@@ -157,11 +158,13 @@ impl<M: Send + 'static> Out<M> {
     pub(crate) fn new(parts: Parts, way: Way<M>) -> Self {
         let info = &parts.shared.edges[parts.edge];
         Self {
-            way,
             is_bounded: matches!(info.kind, EdgeKind::Bounded),
-            is_plain: matches!(info.kind, EdgeKind::Bounded) && parts.credit.is_none(),
+            is_plain: matches!(way, Way::Rings(_)) && parts.credit.is_none(),
             is_noted: false,
-            burst: info.burst,
+            burst: match info.kind {
+                EdgeKind::Bounded => info.burst,
+                EdgeKind::Unbounded | EdgeKind::Reply { .. } => usize::MAX,
+            },
             invocation: 0,
             used: 0,
             uncounted: 0,
@@ -178,6 +181,7 @@ impl<M: Send + 'static> Out<M> {
             sender: parts.sender,
             waits_at: 0,
             cursor: 0,
+            way,
         }
     }
 
@@ -255,18 +259,25 @@ impl<M: Send + 'static> Out<M> {
     #[inline]
     pub(crate) fn send(&mut self, index: usize, message: M, invocation: u64) -> News {
         if self.is_plain
-            && self.invocation == invocation
-            && self.used < self.burst
             && let Way::Rings(rings) = &mut self.way
         {
-            return match rings.put_fast(index, message) {
-                Ok(()) => {
-                    self.used += 1;
-                    self.uncounted += 1;
-                    0
-                }
-                Err(message) => self.send_slow(index, message, invocation),
-            };
+            if self.invocation != invocation {
+                self.invocation = invocation;
+                self.used = 0;
+            }
+            if self.used < self.burst {
+                return match rings.put_fast(index, message) {
+                    Ok(()) => {
+                        self.used += 1;
+                        self.uncounted += 1;
+                        match core::mem::replace(&mut self.is_noted, true) {
+                            true => 0,
+                            false => FIRST,
+                        }
+                    }
+                    Err(message) => self.send_slow(index, message, invocation),
+                };
+            }
         }
         self.send_slow(index, message, invocation)
     }
@@ -512,21 +523,20 @@ impl<M: Send + 'static> Outlet for Out<M> {
 
     fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News {
         self.is_noted = false;
-        if self.uncounted > 0 {
-            // Before it can be received.
-            self.stats.sent[self.index].add(self.uncounted);
-            self.uncounted = 0;
-        }
+        // Before it can be received.
+        self.stats.sent[self.index].add(core::mem::take(&mut self.uncounted));
         let mut news = 0;
         match &self.receivers {
             Receivers::Shards { first, note } => {
                 let wake = |target: usize| {
-                    let shard = ShardId::from_index(first + target);
-                    if !cx.is_local(shard) {
+                    if !cx.wake(ShardId::from_index(first + target), *note) {
                         news = REMOTE;
                     }
-                    cx.wake(shard, *note);
                 };
+                if let Way::Rings(rings) = &mut self.way {
+                    rings.flush(wake);
+                    return news | self.state();
+                }
                 match &mut self.way {
                     Way::Rings(rings) => rings.flush(wake),
                     Way::Inboxes(outbox) => outbox.flush(wake),

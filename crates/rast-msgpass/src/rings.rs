@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::queue::{Full, spsc::Producer};
+use crate::stack::Stack;
 
 /// The sender's end of one ring.
 struct Target<T> {
@@ -29,7 +30,7 @@ pub(crate) struct Rings<T> {
     targets: Vec<Target<T>>,
     /// The room that every target of a bounded edge needs; zero if none.
     burst: usize,
-    written: Vec<u32>,
+    written: Stack,
     low: Vec<u32>,
 }
 
@@ -41,7 +42,7 @@ impl<T> Rings<T> {
             state: 0,
         };
         Self {
-            written: Vec::with_capacity(rings.len()),
+            written: Stack::new(rings.len()),
             low: Vec::with_capacity(rings.len()),
             targets: rings.into_iter().map(target).collect(),
             burst,
@@ -52,12 +53,18 @@ impl<T> Rings<T> {
         self.targets.len()
     }
 
-    /// Stages a message for a target that got one before since the last flush,
-    /// and has room for a burst after it; otherwise gives it back.
+    /// Stages a message for a target that has room for a burst after it;
+    /// otherwise gives it back.
     #[inline]
     pub(crate) fn put_fast(&mut self, index: usize, message: T) -> Result<(), T> {
         match self.targets.get_mut(index) {
-            Some(target) if target.state == WRITTEN && target.ring.has_room(self.burst + 1) => {
+            Some(target)
+                if target.state & (LOW | CLOSED) == 0 && target.ring.has_room(self.burst + 1) =>
+            {
+                if target.state == 0 {
+                    target.state = WRITTEN;
+                    self.written.push(index as u32);
+                }
                 target.ring.stage(message).map_err(Full::into_inner)
             }
             _ => Err(message),
@@ -173,7 +180,7 @@ impl<T> Rings<T> {
 
     /// Looks whether the receivers outside that were just written to have gone.
     pub(crate) fn note_closed(&mut self) {
-        for &index in &self.written {
+        for &index in &*self.written {
             let target = &mut self.targets[index as usize];
             if target.ring.is_closed() {
                 target.state |= CLOSED;

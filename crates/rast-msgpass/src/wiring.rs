@@ -32,6 +32,7 @@ use crate::queue::{mpsc::bounded, spsc};
 use crate::rings::Rings;
 use crate::sharder::ShardId;
 use crate::shared::Shared;
+use crate::stack::Stack;
 use crate::waiting::{Pace, Waiting};
 
 /// What is made for one instance before its processor joins it.
@@ -433,7 +434,7 @@ impl<G: Graph, P: Process<G>> Node<G> for Instances<P> {
                 *inlet
             });
             let ins = ins.collect();
-            core.written = Vec::with_capacity(parts.outs.len());
+            core.written = Stack::new(parts.outs.len());
             core.outs = parts.outs;
             instances.push(Box::new(Instance::<G, P>::new(
                 processor, ins, core, settings,
@@ -487,7 +488,7 @@ impl<G: Graph> Given<G> {
                 node,
                 replica,
                 outs: Vec::new(),
-                written: Vec::new(),
+                written: Stack::new(0),
                 invocation: 0,
                 sender: 0,
                 is_gated: false,
