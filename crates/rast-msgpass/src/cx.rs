@@ -85,9 +85,11 @@ impl Core {
         let mut is_remote = false;
         while let Some(out) = self.written.pop() {
             let news = self.outs[out as usize].flush(cx);
-            is_remote |= news & REMOTE != 0;
-            self.is_gated |= news & GATES != 0;
-            self.keeps |= news & KEEPS != 0;
+            if news != 0 {
+                is_remote |= news & REMOTE != 0;
+                self.is_gated |= news & GATES != 0;
+                self.keeps |= news & KEEPS != 0;
+            }
         }
         is_remote
     }

@@ -24,7 +24,7 @@
 
 use crate::cx::{Answering, Core, Cx};
 use crate::graph::Graph;
-use crate::inlet::{Delivered, Inlet};
+use crate::inlet::Inlet;
 use crate::load::Load;
 use crate::outlet::ROOM;
 use crate::panics::contain;
@@ -37,7 +37,7 @@ use crate::timers::{Instant, Nanos};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// The most messages of one edge in one turn.
-    pub(crate) batch: usize,
+    pub(crate) batch: u32,
 }
 
 /// A message that takes this long is announced at once: that costs some tens
@@ -79,7 +79,7 @@ enum Left {
 #[derive(Clone, Copy, Debug, Default)]
 struct Budget {
     /// Taken in this turn.
-    taken: usize,
+    taken: u32,
     /// Handled and not counted yet.
     uncounted: u64,
 }
@@ -88,9 +88,9 @@ struct Budget {
 #[derive(Clone, Copy, Debug)]
 struct Rhythm {
     /// Messages until the next announcement.
-    left: usize,
+    left: u32,
     /// Messages of a chunk.
-    chunk: usize,
+    chunk: u32,
     /// The last announcement told no other worker.
     is_local: bool,
     is_slow: bool,
@@ -110,7 +110,7 @@ impl Rhythm {
             self.messages = 0;
         }
         self.chunk = match self.is_local && !self.is_slow {
-            true => usize::MAX,
+            true => u32::MAX,
             false => 1,
         };
         self.left = self.chunk;
@@ -118,8 +118,8 @@ impl Rhythm {
 
     /// Counts messages; returns whether an announcement is due.
     #[inline]
-    fn count(&mut self, messages: usize) -> bool {
-        self.messages += messages as u64;
+    fn count(&mut self, messages: u32) -> bool {
+        self.messages += u64::from(messages);
         self.left = self.left.saturating_sub(messages);
         if self.left > 0 {
             return false;
@@ -292,18 +292,15 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 self.core.is_gated = false;
             }
             let load = load.as_mut().map(|load| &mut load.inputs[input as usize]);
-            let Delivered {
-                taken,
-                handled,
-                is_empty,
-            } = self.ins[inlet].deliver(at, max, &mut self.processor, &mut self.core, cx, load);
+            let all =
+                self.ins[inlet].deliver(at, max, &mut self.processor, &mut self.core, cx, load);
             let budget = &mut self.budgets[inlet];
-            if budget.taken == 0 && taken > 0 {
+            if budget.taken == 0 && all.taken > 0 {
                 self.touched.push(inlet as u32);
             }
-            budget.taken += taken;
-            budget.uncounted += handled as u64;
-            if self.rhythm.count(taken) || self.core.retired {
+            budget.taken += all.taken;
+            budget.uncounted += all.handled();
+            if self.rhythm.count(all.taken) || self.core.retired {
                 self.flush(cx);
             }
             left = Left::Served;
@@ -317,7 +314,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             if self.core.is_gated {
                 self.core.look();
             }
-            if is_empty {
+            if all.is_empty {
                 return Left::Nothing;
             }
         }
@@ -399,7 +396,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.core.look();
         for inlet in 0..self.ins.len() {
             let given_up = self.ins[inlet].give_up(&mut self.core, Some(cx));
-            self.budgets[inlet].uncounted += given_up.handled as u64;
+            self.budgets[inlet].uncounted += given_up.handled();
             self.touched.push(inlet as u32);
         }
         for out in 0..self.core.outs.len() {
@@ -508,7 +505,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
     fn finish(&mut self) {
         for (inlet, ins) in self.ins.iter_mut().enumerate() {
             let given_up = ins.give_up(&mut self.core, None);
-            self.core.stats.received[inlet].add_after(given_up.handled as u64);
+            self.core.stats.received[inlet].add_after(given_up.handled());
         }
         for out in &mut self.core.outs {
             out.abandon();

@@ -256,7 +256,7 @@ impl<M: Send + 'static> Out<M> {
         self.used <= self.burst
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(&mut self, index: usize, message: M, invocation: u64) -> News {
         if self.is_plain
             && let Way::Rings(rings) = &mut self.way
@@ -382,6 +382,41 @@ impl<M: Send + 'static> Out<M> {
         self.news()
     }
 
+    /// Publishes in another way than by rings to shards.
+    #[inline(never)]
+    fn flush_otherwise(&mut self, cx: &mut WorkerCx<'_>) -> News {
+        match &self.receivers {
+            &Receivers::Shards { first, note } => {
+                let mut news = 0;
+                let wake = |target: usize| {
+                    if !cx.wake(ShardId::from_index(first + target), note) {
+                        news = REMOTE;
+                    }
+                };
+                match &mut self.way {
+                    Way::Rings(rings) => rings.flush(wake),
+                    Way::Inboxes(outbox) => outbox.flush(wake),
+                    Way::AnswerRings(rings) => rings.flush(wake),
+                    Way::AnswerInboxes(outbox) => outbox.flush(wake),
+                }
+                news
+            }
+            Receivers::Lanes { lanes, slot } => {
+                if let Way::Rings(rings) = &mut self.way {
+                    rings.note_closed();
+                    let shared = &self.shared;
+                    rings.flush(|lane| {
+                        if let Err(payload) = contain(|| lanes[lane].announce(*slot)) {
+                            // A waker of a lane. The other receivers are told all the same.
+                            shared.record_fault("a waker", payload);
+                        }
+                    });
+                }
+                REMOTE
+            }
+        }
+    }
+
     #[inline(never)]
     fn news(&mut self) -> News {
         let first = if self.is_noted { 0 } else { FIRST };
@@ -397,6 +432,11 @@ impl<M: Send + 'static> Out<M> {
             Way::AnswerRings(rings) => rings.is_low(),
             Way::AnswerInboxes(outbox) => outbox.is_stuck(),
         };
+        self.state_by(lacks)
+    }
+
+    #[inline]
+    fn state_by(&self, lacks: bool) -> News {
         match (lacks, self.is_bounded) {
             (true, true) => GATES,
             (true, false) => KEEPS,
@@ -525,40 +565,19 @@ impl<M: Send + 'static> Outlet for Out<M> {
         self.is_noted = false;
         // Before it can be received.
         self.stats.sent[self.index].add(core::mem::take(&mut self.uncounted));
-        let mut news = 0;
-        match &self.receivers {
-            Receivers::Shards { first, note } => {
-                let wake = |target: usize| {
-                    if !cx.wake(ShardId::from_index(first + target), *note) {
+        match (&mut self.way, &self.receivers) {
+            (Way::Rings(rings), &Receivers::Shards { first, note }) => {
+                let mut news = 0;
+                rings.flush(|target| {
+                    if !cx.wake(ShardId::from_index(first + target), note) {
                         news = REMOTE;
                     }
-                };
-                if let Way::Rings(rings) = &mut self.way {
-                    rings.flush(wake);
-                    return news | self.state();
-                }
-                match &mut self.way {
-                    Way::Rings(rings) => rings.flush(wake),
-                    Way::Inboxes(outbox) => outbox.flush(wake),
-                    Way::AnswerRings(rings) => rings.flush(wake),
-                    Way::AnswerInboxes(outbox) => outbox.flush(wake),
-                }
+                });
+                let lacks = rings.is_low();
+                news | self.state_by(lacks)
             }
-            Receivers::Lanes { lanes, slot } => {
-                news = REMOTE;
-                if let Way::Rings(rings) = &mut self.way {
-                    rings.note_closed();
-                    let shared = &self.shared;
-                    rings.flush(|lane| {
-                        if let Err(payload) = contain(|| lanes[lane].announce(*slot)) {
-                            // A waker of a lane. The other receivers are told all the same.
-                            shared.record_fault("a waker", payload);
-                        }
-                    });
-                }
-            }
+            _ => self.flush_otherwise(cx) | self.state(),
         }
-        news | self.state()
     }
 
     fn answered(&mut self, target: usize) {

@@ -55,7 +55,7 @@ impl<T> Rings<T> {
 
     /// Stages a message for a target that has room for a burst after it;
     /// otherwise gives it back.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put_fast(&mut self, index: usize, message: T) -> Result<(), T> {
         match self.targets.get_mut(index) {
             Some(target)

@@ -32,6 +32,10 @@ use crate::timers::{Clock, Instant, MonotonicClock, Nanos, Tick};
 /// The most turns of a round. The clock is read once in so many.
 const TURNS: u32 = 16;
 
+/// The least time between two publications of the tick: each makes every timer that goes by
+/// it read the clock once.
+const TICK: Nanos = Nanos::from_micros(10);
+
 /// The most entries of deadlines that are looked at in a round.
 const ENTRIES: u32 = 256;
 
@@ -243,7 +247,9 @@ impl<'s, C: Controller> Worker<'s, C> {
 
     fn read_clock(&mut self) {
         self.local.now = self.shared.core.clock.now();
-        self.local.tick.publish(self.local.now);
+        if self.local.now.saturating_since(self.local.tick.now()) >= TICK {
+            self.local.tick.publish(self.local.now);
+        }
         self.since_reading = 0;
     }
 
