@@ -75,9 +75,9 @@ enum Left {
     Skipped,
 }
 
-/// The state of an inlet in the turn.
-#[derive(Clone, Copy, Debug, Default)]
-struct Budget {
+/// An inlet and its state in the turn.
+struct Receiving<G, P> {
+    inlet: Box<dyn Inlet<G, P>>,
     /// Taken in this turn.
     taken: u32,
     /// Handled and not counted yet.
@@ -136,13 +136,12 @@ impl Rhythm {
 pub(crate) struct Instance<G, P> {
     core: Core,
     processor: P,
-    ins: Box<[Box<dyn Inlet<G, P>>]>,
+    ins: Box<[Receiving<G, P>]>,
     inputs: Box<[Input]>,
     /// Inputs that may hold something; it has room for all.
     ready: Stack,
     /// Inputs that had a share of the turn under way; it has room for all.
     served: Stack,
-    budgets: Box<[Budget]>,
     /// The inlets of the turn; it has room for all.
     touched: Stack,
     rhythm: Rhythm,
@@ -177,9 +176,15 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             ready: Stack::new(inputs.len()),
             served: Stack::new(inputs.len()),
             inputs,
-            budgets: vec![Budget::default(); ins.len()].into(),
             touched: Stack::new(ins.len()),
-            ins: ins.into(),
+            ins: ins
+                .into_iter()
+                .map(|inlet| Receiving {
+                    inlet,
+                    taken: 0,
+                    uncounted: 0,
+                })
+                .collect(),
             rhythm: Rhythm {
                 left: 1,
                 chunk: 1,
@@ -210,7 +215,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.is_new = false;
         for input in 0..self.inputs.len() as u32 {
             let Input { inlet, at, .. } = self.inputs[input as usize];
-            if self.ins[inlet as usize].has_any(at as usize) {
+            if self.ins[inlet as usize].inlet.has_any(at as usize) {
                 self.make_ready(input);
             }
         }
@@ -258,8 +263,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             self.rhythm.is_local = !self.core.flush(cx);
         }
         for &inlet in &*self.touched {
-            let budget = &mut self.budgets[inlet as usize];
-            let uncounted = core::mem::take(&mut budget.uncounted);
+            let uncounted = core::mem::take(&mut self.ins[inlet as usize].uncounted);
             self.core.stats.received[inlet as usize].add_after(uncounted);
         }
     }
@@ -275,14 +279,14 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         let (inlet, at) = (inlet as usize, at as usize);
         let mut left = Left::Skipped;
         loop {
-            let mut max = self.settings.batch - self.budgets[inlet].taken;
+            let mut max = self.settings.batch - self.ins[inlet].taken;
             if max == 0 {
                 return left;
             }
             max = max.min(self.rhythm.left);
             let was_gated = self.core.is_gated;
             if was_gated {
-                let answering = self.ins[inlet].answering();
+                let answering = self.ins[inlet].inlet.answering();
                 let answering = answering.map(|out| Answering { out, target: at });
                 if !answering.is_some_and(|answering| self.core.may_answer(answering)) {
                     return left;
@@ -292,14 +296,15 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 self.core.is_gated = false;
             }
             let load = load.as_mut().map(|load| &mut load.inputs[input as usize]);
-            let all =
-                self.ins[inlet].deliver(at, max, &mut self.processor, &mut self.core, cx, load);
-            let budget = &mut self.budgets[inlet];
-            if budget.taken == 0 && all.taken > 0 {
+            let ins = &mut self.ins[inlet];
+            let all = ins
+                .inlet
+                .deliver(at, max, &mut self.processor, &mut self.core, cx, load);
+            if ins.taken == 0 && all.taken > 0 {
                 self.touched.push(inlet as u32);
             }
-            budget.taken += all.taken;
-            budget.uncounted += all.handled();
+            ins.taken += all.taken;
+            ins.uncounted += all.handled();
             if self.rhythm.count(all.taken) || self.core.retired {
                 self.flush(cx);
             }
@@ -326,7 +331,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     fn run_inputs(&mut self, cx: &mut WorkerCx<'_>, load: &mut Option<&mut Load>) -> bool {
         let mut skipped = 0;
         for at in 0..self.ready.len() {
-            let input = self.ready[at];
+            let input = self.ready.at(at);
             match self.run_input(input, cx, load) {
                 Left::Nothing => self.inputs[input as usize].is_ready = false,
                 Left::Served => self.served.push(input),
@@ -350,7 +355,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     fn end(&mut self, cx: &mut WorkerCx<'_>) {
         self.flush(cx);
         while let Some(inlet) = self.touched.pop() {
-            self.budgets[inlet as usize].taken = 0;
+            self.ins[inlet as usize].taken = 0;
         }
     }
 
@@ -395,8 +400,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             .for_each(|input| input.is_ready = false);
         self.core.look();
         for inlet in 0..self.ins.len() {
-            let given_up = self.ins[inlet].give_up(&mut self.core, Some(cx));
-            self.budgets[inlet].uncounted += given_up.handled();
+            let given_up = self.ins[inlet].inlet.give_up(&mut self.core, Some(cx));
+            self.ins[inlet].uncounted += given_up.handled();
             self.touched.push(inlet as u32);
         }
         for out in 0..self.core.outs.len() {
@@ -455,7 +460,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         // An answer that may be handled was handled, unless it used the turn up.
         let may_run = self.ready.iter().any(|&input| {
             let Input { inlet, at, .. } = self.inputs[input as usize];
-            let answering = self.ins[inlet as usize].answering();
+            let answering = self.ins[inlet as usize].inlet.answering();
             answering.is_some_and(|out| {
                 let target = at as usize;
                 self.core.may_answer(Answering { out, target })
@@ -504,7 +509,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
 
     fn finish(&mut self) {
         for (inlet, ins) in self.ins.iter_mut().enumerate() {
-            let given_up = ins.give_up(&mut self.core, None);
+            let given_up = ins.inlet.give_up(&mut self.core, None);
             self.core.stats.received[inlet].add_after(given_up.handled());
         }
         for out in &mut self.core.outs {

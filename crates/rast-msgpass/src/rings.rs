@@ -4,6 +4,7 @@
 //! one store and one wake-up per receiver. A target that has less room than
 //! the burst is noted when that is seen, so no step looks at all targets.
 
+use core::num::NonZeroUsize;
 use std::collections::VecDeque;
 
 use crate::queue::{Full, spsc::Producer};
@@ -30,6 +31,8 @@ pub(crate) struct Rings<T> {
     targets: Vec<Target<T>>,
     /// The room that every target of a bounded edge needs; zero if none.
     burst: usize,
+    /// One more: not zero, so that who has that room has some.
+    needs: NonZeroUsize,
     written: Stack,
     low: Vec<u32>,
 }
@@ -46,6 +49,7 @@ impl<T> Rings<T> {
             low: Vec::with_capacity(rings.len()),
             targets: rings.into_iter().map(target).collect(),
             burst,
+            needs: NonZeroUsize::MIN.saturating_add(burst),
         }
     }
 
@@ -59,13 +63,14 @@ impl<T> Rings<T> {
     pub(crate) fn put_fast(&mut self, index: usize, message: T) -> Result<(), T> {
         match self.targets.get_mut(index) {
             Some(target)
-                if target.state & (LOW | CLOSED) == 0 && target.ring.has_room(self.burst + 1) =>
+                if target.state & (LOW | CLOSED) == 0 && target.ring.has_room(self.needs.get()) =>
             {
+                target.ring.stage(message).map_err(Full::into_inner)?;
                 if target.state == 0 {
                     target.state = WRITTEN;
                     self.written.push(index as u32);
                 }
-                target.ring.stage(message).map_err(Full::into_inner)
+                Ok(())
             }
             _ => Err(message),
         }

@@ -38,6 +38,26 @@ impl Stack {
         Some(number)
     }
 
+    /// Returns the number at `index`.
+    ///
+    /// # Panics
+    ///
+    /// When there is no room for so many.
+    #[inline]
+    pub(crate) fn at(&self, index: usize) -> u32 {
+        self.room[index]
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     #[inline]
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
@@ -46,10 +66,10 @@ impl Stack {
     /// Pushes what is in `other`, in order, and empties it.
     #[inline]
     pub(crate) fn append(&mut self, other: &mut Self) {
-        for &number in &**other {
-            self.push(number);
+        if !other.is_empty() {
+            other.iter().for_each(|&number| self.push(number));
+            other.truncate(0);
         }
-        other.truncate(0);
     }
 }
 
