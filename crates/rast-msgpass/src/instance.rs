@@ -149,6 +149,9 @@ pub(crate) struct Instance<G, P> {
     settings: Settings,
     /// Look at everything.
     is_new: bool,
+    /// A turn is under way. It is found so by the next one only if a panic ended it that no
+    /// handler made.
+    is_in_turn: bool,
     /// What asked for [`Next::Woken`] is to be pinged.
     is_called: bool,
 }
@@ -196,6 +199,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             next: Next::Again,
             settings,
             is_new: true,
+            is_in_turn: false,
             is_called: false,
         }
     }
@@ -207,6 +211,19 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             entry.is_ready = true;
             self.ready.push(input);
         }
+    }
+
+    /// Begins the lists of a turn anew.
+    #[cold]
+    fn forget_turn(&mut self) {
+        for list in [&mut self.ready, &mut self.served, &mut self.touched] {
+            list.truncate(0);
+        }
+        self.inputs
+            .iter_mut()
+            .for_each(|input| input.is_ready = false);
+        self.ins.iter_mut().for_each(|ins| ins.taken = 0);
+        self.is_new = true;
     }
 
     /// Looks at all inputs and outlets.
@@ -394,10 +411,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// nobody up.
     #[cold]
     fn run_retired(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
-        self.ready.truncate(0);
-        self.inputs
-            .iter_mut()
-            .for_each(|input| input.is_ready = false);
+        self.forget_turn();
         self.core.look();
         for inlet in 0..self.ins.len() {
             let given_up = self.ins[inlet].inlet.give_up(&mut self.core, Some(cx));
@@ -488,6 +502,9 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
         if self.core.retired {
             return self.run_retired(cx);
         }
+        if core::mem::replace(&mut self.is_in_turn, true) {
+            self.forget_turn();
+        }
         if self.is_new {
             self.look_at_all();
         }
@@ -504,6 +521,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
         if core::mem::take(&mut self.core.stop) {
             cx.stop();
         }
+        self.is_in_turn = false;
         self.progress(cx)
     }
 

@@ -434,7 +434,8 @@ impl<G: Graph, P: Process<G>> Node<G> for Instances<P> {
                 *inlet
             });
             let ins = ins.collect();
-            core.written = Stack::new(parts.outs.len());
+            // Twice: after a panic all are in it, and each may be reported once more.
+            core.written = Stack::new(2 * parts.outs.len());
             core.outs = parts.outs;
             instances.push(Box::new(Instance::<G, P>::new(
                 processor, ins, core, settings,
