@@ -90,7 +90,8 @@ impl Waiting {
     }
 
     /// The receiver has returned slots: calls `wake` with each sender that
-    /// waits there. `fenced`: the look must not miss any; see [`Pace`].
+    /// waits there. `fenced` unless all senders that may wait there are on the
+    /// receiver's worker; [`Pace`] says when a look is due.
     #[inline]
     pub fn look(&self, receiver: usize, fenced: bool, wake: impl FnMut(usize)) {
         if fenced {
