@@ -193,7 +193,7 @@ impl<M: Send + 'static> Out<M> {
         let count = self.targets();
         let start = self.cursor;
         let has_room = |index: usize| match &self.way {
-            Way::Rings(rings) => rings.has_room(index),
+            Way::Rings(rings) => rings.has_room(index, 1),
             Way::Inboxes(outbox) => outbox.room(index) > 0,
             Way::AnswerRings(_) | Way::AnswerInboxes(_) => true,
         };
@@ -216,6 +216,28 @@ impl<M: Send + 'static> Out<M> {
             EdgeKind::Reply { .. } => self.owed(index),
             EdgeKind::Bounded => self.queue_room(index).max(self.unused(invocation)),
         }
+    }
+
+    /// Returns whether `try_send` would take so many messages for a target now.
+    #[inline]
+    pub(crate) fn has_room(&self, index: usize, count: usize, invocation: u64) -> bool {
+        match &self.way {
+            Way::Rings(_) if self.is_bounded => {
+                self.queue_has_room(index, count) || self.unused(invocation) >= count
+            }
+            _ => self.room(index, invocation) >= count,
+        }
+    }
+
+    /// Returns whether a target has room and credit for so many messages.
+    #[inline]
+    fn queue_has_room(&self, index: usize, count: usize) -> bool {
+        let credit = self.credit.as_ref();
+        credit.is_none_or(|credit| credit.left(index) >= count)
+            && match &self.way {
+                Way::Rings(rings) => rings.has_room(index, count),
+                _ => self.queue_room(index) >= count,
+            }
     }
 
     /// The room and credit of a target, by a fresh look.
@@ -257,14 +279,12 @@ impl<M: Send + 'static> Out<M> {
             && self.used < self.burst
             && let Way::Rings(rings) = &mut self.way
         {
-            return match rings.put_fast(index, message) {
-                Ok(()) => {
-                    self.used += 1;
-                    self.uncounted += 1;
-                    0
-                }
-                Err(message) => self.send_slow(index, message, invocation),
-            };
+            if rings.is_ready(index) {
+                rings.put_ready(index, message);
+                self.used += 1;
+                self.uncounted += 1;
+                return 0;
+            }
         }
         self.send_slow(index, message, invocation)
     }
@@ -286,7 +306,35 @@ impl<M: Send + 'static> Out<M> {
         self.targets()
     }
 
+    #[inline]
     pub(crate) fn try_send(
+        &mut self,
+        index: usize,
+        message: M,
+        invocation: u64,
+    ) -> Result<News, Full<M>> {
+        if self.is_bounded
+            && let Way::Rings(rings) = &mut self.way
+            && rings.is_ready(index)
+            && self
+                .credit
+                .as_ref()
+                .is_none_or(|credit| credit.left(index) > 0)
+        {
+            rings.put_ready(index, message);
+            self.uncounted += 1;
+            self.count_burst(invocation);
+            self.spend(index);
+            return match &self.credit {
+                Some(credit) if credit.is_low() => Ok(GATES),
+                _ => Ok(0),
+            };
+        }
+        self.try_send_slow(index, message, invocation)
+    }
+
+    #[inline(never)]
+    fn try_send_slow(
         &mut self,
         index: usize,
         message: M,
@@ -300,7 +348,7 @@ impl<M: Send + 'static> Out<M> {
             };
         }
         if self.unused(invocation) == 0 {
-            if self.queue_room(index) == 0 {
+            if !self.queue_has_room(index, 1) {
                 return Err(Full(message));
             }
             if let Way::Inboxes(outbox) = &mut self.way {
@@ -355,16 +403,22 @@ impl<M: Send + 'static> Out<M> {
         {
             self.debt_fault();
         }
+        if let Way::AnswerRings(rings) = &mut self.way {
+            self.uncounted += 1;
+            if rings.is_ready(index) {
+                rings.put_ready(index, Some(message));
+                return 0;
+            }
+            let kept = rings.put(index, Some(message));
+            debug_assert!(kept.is_ok(), "a ring within the graph does not close");
+            return self.news();
+        }
         // An outbox may publish at once, so it is counted before.
         self.shared.stats[self.shard].sent[self.index].add(1);
         match &mut self.way {
-            Way::Rings(_) => unreachable!("rings are written above"),
+            Way::Rings(_) | Way::AnswerRings(_) => unreachable!("rings are written above"),
             Way::Inboxes(outbox) => outbox.put(index, message),
             Way::AnswerInboxes(outbox) => outbox.put(index, Some(message)),
-            Way::AnswerRings(rings) => {
-                let kept = rings.put(index, Some(message));
-                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
-            }
         }
         self.news()
     }

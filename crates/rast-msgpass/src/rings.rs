@@ -52,16 +52,19 @@ impl<T> Rings<T> {
         self.targets.len()
     }
 
-    /// Stages a message for a target that got one before since the last flush,
-    /// and has room for a burst after it; otherwise gives it back.
+    /// Returns whether a target got a message since the last flush, and has room for a burst
+    /// after one more.
     #[inline]
-    pub(crate) fn put_fast(&mut self, index: usize, message: T) -> Result<(), T> {
-        match self.targets.get_mut(index) {
-            Some(target) if target.state == WRITTEN && target.ring.has_room(self.burst + 1) => {
-                target.ring.stage(message).map_err(Full::into_inner)
-            }
-            _ => Err(message),
-        }
+    pub(crate) fn is_ready(&self, index: usize) -> bool {
+        let target = self.targets.get(index);
+        target.is_some_and(|target| target.state == WRITTEN && target.ring.has_room(self.burst + 1))
+    }
+
+    /// Stages a message for a target that [`is_ready`](Self::is_ready).
+    #[inline]
+    pub(crate) fn put_ready(&mut self, index: usize, message: T) {
+        let staged = self.targets[index].ring.stage(message);
+        debug_assert!(staged.is_ok(), "a ready target has room");
     }
 
     /// Stages a message; gives it back if its receiver has gone.
@@ -191,10 +194,12 @@ impl<T> Rings<T> {
         }
     }
 
-    /// Returns whether a target has room for one message.
-    pub(crate) fn has_room(&self, index: usize) -> bool {
+    /// Returns whether a target has room for so many messages, by a fresh look only if the
+    /// last one does not show it.
+    #[inline]
+    pub(crate) fn has_room(&self, index: usize, count: usize) -> bool {
         let target = &self.targets[index];
-        target.state & CLOSED != 0 || (target.spill.is_empty() && target.ring.has_room(1))
+        target.state & CLOSED != 0 || (target.spill.is_empty() && target.ring.has_room(count))
     }
 
     /// Gives up what was spilled, at the end; returns how many messages lie in
