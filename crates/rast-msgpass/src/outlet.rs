@@ -278,13 +278,12 @@ impl<M: Send + 'static> Out<M> {
             && self.invocation == invocation
             && self.used < self.burst
             && let Way::Rings(rings) = &mut self.way
+            && rings.is_ready(index)
         {
-            if rings.is_ready(index) {
-                rings.put_ready(index, message);
-                self.used += 1;
-                self.uncounted += 1;
-                return 0;
-            }
+            rings.put_ready(index, message);
+            self.used += 1;
+            self.uncounted += 1;
+            return 0;
         }
         self.send_slow(index, message, invocation)
     }
