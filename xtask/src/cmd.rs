@@ -152,7 +152,8 @@ impl Cmd {
         })
     }
 
-    /// As `run`, but keeps what it printed to standard output, and leaves the exit status to the caller.
+    /// As `run`, but keeps what it printed to standard output, and leaves the exit status to the
+    /// caller.
     pub(crate) fn tee(self) -> Result<Output> {
         let (status, text) = self.stream()?;
         Ok(Output {
@@ -168,7 +169,7 @@ impl Cmd {
             self.inner.env("CARGO_TERM_COLOR", "always");
         }
         let line = self.line();
-        watch::run(&mut self.inner, watch::SILENCE)
+        watch::run(&mut self.inner, watch::SILENCE, watch::Show::AsItComes)
             .map_err(|error| format!("{}: {error}", self.program))?
             .map_err(|tests| {
                 format!(

@@ -1,6 +1,6 @@
 //! `cargo xtask layers`: who may name whom among the crates.
 //!
-//! The rules stand in docs/architecture.md; the tables below are their exact form.
+//! The rules are in docs/architecture.md; the tables below are their exact form.
 //! A new crate gets its row here in the commit that adds it, and a new outside crate its reason.
 
 use crate::Result;
@@ -8,7 +8,7 @@ use crate::metadata::{Dependency, Kind, Package, Workspace};
 use crate::source::Source;
 use std::path::Path;
 
-/// Each crate and the one directly beneath it; the first stands on nothing.
+/// Each crate and the one directly beneath it; the first is on nothing.
 const BENEATH: &[(&str, Option<&str>)] = &[
     ("rast-primitive", None),
     ("rast-alloc", Some("rast-primitive")),

@@ -35,7 +35,7 @@ pub(crate) struct Dependency {
     pub(crate) inside: bool,
 }
 
-/// Which dependency table a line stands in.
+/// Which dependency table a line is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Normal,

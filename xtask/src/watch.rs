@@ -1,7 +1,7 @@
 //! Runs a command, shows what it prints, and ends it when it has printed nothing for too long.
 //!
-//! A test that waits for ever would otherwise hold a CI job until the job's own limit, and leave no name behind.
-//! The test runner prints which tests run long, so their names go into the error.
+//! A test that waits for ever would otherwise hold a CI job until the job's own limit, and leave no
+//! name behind. The test runner prints which tests run long, so their names go into the error.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -13,16 +13,27 @@ use std::time::Duration;
 /// How long a command may print nothing.
 pub(crate) const SILENCE: Duration = Duration::from_secs(900);
 
+/// When the output is shown.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Show {
+    /// As it comes; the text that is kept is standard output.
+    AsItComes,
+    /// All of it when the command has ended; the text that is kept is both streams.
+    AtTheEnd,
+}
+
 /// A piece of output.
 enum Piece {
     Out(Vec<u8>),
     Err(Vec<u8>),
 }
 
-/// The exit status with standard output, or the tests that were running when `silence` was over.
+/// The exit status with the text that is kept, or the tests that were running when `silence` was
+/// over.
 pub(crate) fn run(
     command: &mut Command,
     silence: Duration,
+    when: Show,
 ) -> io::Result<Result<(ExitStatus, String), String>> {
     let mut child = command
         .stdout(Stdio::piped())
@@ -36,12 +47,16 @@ pub(crate) fn run(
         forward(stderr, sender, Piece::Err);
     }
     let mut text = Vec::new();
-    if show(&pieces, silence, &mut text) {
-        let text = String::from_utf8_lossy(&text).into_owned();
+    let has_ended = collect(&pieces, silence, when, &mut text);
+    let text = String::from_utf8_lossy(&text).into_owned();
+    if when == Show::AtTheEnd {
+        print!("{text}");
+    }
+    if has_ended {
         return Ok(Ok((child.wait()?, text)));
     }
     end(&mut child)?;
-    Ok(Err(running(&String::from_utf8_lossy(&text))))
+    Ok(Err(running(&text)))
 }
 
 /// Sends what `stream` gives until it ends.
@@ -56,19 +71,23 @@ fn forward(mut stream: impl Read + Send + 'static, to: Sender<Piece>, piece: fn(
     });
 }
 
-/// Shows the pieces until both streams end; `false` when none came for `silence`.
-fn show(pieces: &Receiver<Piece>, silence: Duration, text: &mut Vec<u8>) -> bool {
+/// Takes the pieces until both streams end; `false` when none came for `silence`.
+fn collect(pieces: &Receiver<Piece>, silence: Duration, when: Show, text: &mut Vec<u8>) -> bool {
     loop {
         // What a closed terminal refuses is lost; the command goes on.
-        let _ = match pieces.recv_timeout(silence) {
-            Ok(Piece::Out(bytes)) => {
+        let _ = match (pieces.recv_timeout(silence), when) {
+            (Ok(Piece::Out(bytes) | Piece::Err(bytes)), Show::AtTheEnd) => {
+                text.extend_from_slice(&bytes);
+                Ok(())
+            }
+            (Ok(Piece::Out(bytes)), Show::AsItComes) => {
                 text.extend_from_slice(&bytes);
                 let mut out = io::stdout().lock();
                 out.write_all(&bytes).and_then(|()| out.flush())
             }
-            Ok(Piece::Err(bytes)) => io::stderr().write_all(&bytes),
-            Err(RecvTimeoutError::Disconnected) => return true,
-            Err(RecvTimeoutError::Timeout) => return false,
+            (Ok(Piece::Err(bytes)), Show::AsItComes) => io::stderr().write_all(&bytes),
+            (Err(RecvTimeoutError::Disconnected), _) => return true,
+            (Err(RecvTimeoutError::Timeout), _) => return false,
         };
     }
 }
@@ -162,7 +181,7 @@ mod tests {
     fn a_silent_command_is_ended() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo 'test a ... '; sleep 1000; echo done"]);
-        let ended = run(&mut command, Duration::from_secs(5)).expect("sh starts");
+        let ended = run(&mut command, Duration::from_secs(5), Show::AsItComes).expect("sh starts");
         assert_eq!(ended.err().as_deref(), Some("; running: a"));
     }
 
@@ -171,9 +190,10 @@ mod tests {
     fn output_and_status_are_kept() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo out; echo err >&2; exit 3"]);
-        let (status, text) = run(&mut command, SILENCE)
-            .expect("sh starts")
-            .expect("it ends");
-        assert_eq!((status.code(), text.as_str()), (Some(3), "out\n"));
+        for (when, kept) in [(Show::AsItComes, 4), (Show::AtTheEnd, 8)] {
+            let ended = run(&mut command, SILENCE, when).expect("sh starts");
+            let (status, text) = ended.expect("it ends");
+            assert_eq!((status.code(), text.len()), (Some(3), kept), "{text}");
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! An arena: all levels of one owner, from the lists of blocks down to the segments.
 //!
 //! ```text
-//!   level 0   lists     one slot per class: a list that is pushed and popped, and a spare one      own blocks
-//!   level 1   slabs     equal blocks in a 64 KiB slot, for classes up to 8 KiB                     [slab]
-//!   level 2   spans     boundary tags, two-level bitmap; slabs, cached classes, up to 1/4 segment  [span]
-//!   level 3   segments  4 MiB of the system's address space                                        [segment]
-//!   beside    large     a mapping for each block, and a few kept for the next                      [large, kept]
+//!   level 0   lists     own blocks; per class a list that is pushed and popped, and a spare one
+//!   level 1   slabs     [slab]      equal blocks in a 64 KiB slot, for classes up to 8 KiB
+//!   level 2   spans     [span]      boundary tags, two-level bitmap; up to 1/4 segment
+//!   level 3   segments  [segment]   4 MiB of the system's address space
+//!   beside    large     [large, kept]  a mapping for each block, and a few kept for the next
 //! ```
 //!
 //! Allocation pops from its class's list, and freeing pushes there: the size that Rust passes names

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a heap's slow path     surplus changed by 1 MiB ──► SURPLUS ──► 16 MiB and more: start the thread, or wake it
-//!   the thread             each delay: look after each heap that no thread uses at the moment, a bounded step at a time
+//!   the thread             each delay: a bounded step for each heap that no thread uses at the moment
 //!                          nothing left in any heap: sleep until woken
 //! ```
 //!

@@ -8,7 +8,7 @@
 //! ```text
 //!   first ─► │ link │ count │ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ │ ─► │ link │ ─► │ link │ count │ ▪ ▪ ▪ │ ─► …
 //!              batch header of 64 bytes                            8 bytes       batch header
-//!                              └► blocks that nobody writes to
+//!                              └► blocks that no thread writes to
 //! ```
 //!
 //! A place is the block's distance from its batch header in units of 8 bytes, in 32 bits: so twice

@@ -3,7 +3,7 @@
 //! ```text
 //!   SharedHeap   │ budget │ ▪ │ ▪ │   │ … 64 places, and a list
 //!                           │   └► stripe: mailbox, arena ─► segments, large blocks
-//!                           └────► stripe: mailbox ◄── messages: blocks freed while somebody else held the stripe
+//!                           └────► stripe: mailbox ◄── messages: blocks freed while another thread held the stripe
 //! ```
 //!
 //! 1. A stripe is touched by the thread that holds its mailbox ([`crate::mailbox`]), and is held

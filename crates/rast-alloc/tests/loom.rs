@@ -91,10 +91,10 @@ impl Home {
     }
 
     fn count(&self) -> usize {
-        assert!(self.mailbox.claim(), "nobody holds it in the end");
+        assert!(self.mailbox.claim(), "no thread holds it in the end");
         assert!(
             self.mailbox.is_empty(),
-            "no message stays where nobody holds the mailbox"
+            "no message stays where no thread holds the mailbox"
         );
         // SAFETY: this thread holds the mailbox.
         self.count.with(|count| unsafe { *count })

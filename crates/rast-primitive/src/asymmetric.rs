@@ -62,7 +62,8 @@ pub fn order() {
 /// BUSY.store(false, Relaxed);
 /// assert!(may_go_on);
 ///
-/// // Seldom: of the two threads at least one sees what the other stored, if there is such a barrier.
+/// // Seldom: at least one of the two threads sees what the other stored, if there is such a
+/// // barrier.
 /// STOP.store(true, Relaxed);
 /// let is_stopped = asymmetric::barrier() && !BUSY.load(Relaxed);
 /// # let _ = is_stopped;

@@ -23,7 +23,8 @@ use crate::sync::atomic::{Ordering, fence};
 /// let (value, mark) = (AtomicU64::new(0), AtomicU64::new(0));
 /// value.swap(7, Relaxed);
 /// fence_after_exchange();
-/// // The thread that clears the mark, fences and then takes the value took 7, or this load sees that it cleared it.
+/// // The thread that clears the mark, fences and then takes the value took 7, or this load sees
+/// // that it cleared it.
 /// let must_mark = mark.load(Relaxed) == 0;
 /// # assert!(must_mark);
 /// ```

@@ -49,7 +49,7 @@
 //! let theirs = Arc::clone(&mail);
 //! let sender = thread::spawn(move || {
 //!     theirs.0.store(42, Ordering::Release);
-//!     theirs.1.notify_one(); // A fence and a load when nobody sleeps.
+//!     theirs.1.notify_one(); // A fence and a load when no thread sleeps.
 //! });
 //! mail.1.wait_until(WaitStrategy::Adaptive, || mail.0.load(Ordering::Acquire) != 0);
 //! assert_eq!(mail.0.load(Ordering::Relaxed), 42);

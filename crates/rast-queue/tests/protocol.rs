@@ -403,7 +403,7 @@ fn a_producer_heeds_that_its_ticket_was_given_up() {
     mutant(
         Mutant::PublishBlindly,
         (2, &[&[Push, Push], &[Pop, Pop]]),
-        "under a ticket that nobody will pop",
+        "under a ticket that no thread will pop",
     );
 }
 
@@ -439,7 +439,7 @@ fn a_slot_that_was_given_up_is_done_by_its_producer() {
     mutant(
         Mutant::NoDone,
         (2, &[&[Push, Push, Push], &[Pop, Pop, Pop]]),
-        "kept by nobody",
+        "kept by no thread",
     );
 }
 

@@ -292,7 +292,7 @@ fn arm_and_cancel_against_a_sweep() {
         match cancelled {
             Ok(()) => assert_eq!(fired, [2]),
             Err(remote::TooLate::Fired) => assert_eq!(fired, [1, 2]),
-            Err(remote::TooLate::AlreadyGone) => panic!("nobody else cancels"),
+            Err(remote::TooLate::AlreadyGone) => panic!("nothing else cancels"),
         }
         assert!(owner.is_empty());
     });

@@ -24,8 +24,8 @@
 //!   primitive  0          atomics, cells, parking: std, loom or shuttle
 //! ```
 //!
-//! Beside the tower, each on `timers`: `scheduler`, tasks with deadlines, wake-ups and signals; `conflate`,
-//! only the newest value per key; `executor`, an async runtime.
+//! Beside the tower, each on `timers`: `scheduler`, tasks with deadlines, wake-ups and signals;
+//! `conflate`, only the newest value per key; `executor`, an async runtime.
 //!
 //! A crate knows the one directly beneath it and re-exports all that is below, so
 //! `rast_sharder::queue` and `rast::queue` are the same crate and versions cannot drift apart.

@@ -6,7 +6,8 @@
 //! holds for whatever they may free before the next slow path:
 //!
 //! ```text
-//!   in use  =  told  +  margin  +  what the fast paths may free: room in lists, pledged remote-free batches
+//!   in use  =  told  +  margin  +  what the fast paths may free:
+//!                                  room in lists, pledged remote-free batches
 //! ```
 //!
 //! 1. A slow path that frees, or that makes room in a list, first takes that from the margin

@@ -80,7 +80,7 @@ impl Heap {
         if is_taken {
             self.add(1);
             let has_messages = self.mailbox.release();
-            assert!(!has_messages, "nobody delivers");
+            assert!(!has_messages, "no thread delivers");
         }
         is_taken
     }
@@ -174,7 +174,7 @@ fn hold_a_heap_is_taken_as_its_thread_ends() {
                 return 0;
             }
             if !theirs.hold.is_abandoned() {
-                assert!(!theirs.mailbox.release(), "nobody delivers");
+                assert!(!theirs.mailbox.release(), "no thread delivers");
                 return 0;
             }
             let _ = theirs.hold.take_up();
@@ -189,7 +189,7 @@ fn hold_a_heap_is_taken_as_its_thread_ends() {
             heap.hold.abandon();
             heap.add(1);
             called = 1;
-            assert!(!heap.mailbox.release(), "nobody delivers");
+            assert!(!heap.mailbox.release(), "no thread delivers");
         }
         let others = adopter.join().unwrap() + revoker.join().unwrap();
         assert_eq!(heap.count(), called + others);

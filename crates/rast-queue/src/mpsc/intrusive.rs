@@ -45,7 +45,7 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 /// assert!(FRONT.push(task(|| 1)).unwrap()); // it was empty: wake the consumer
 /// assert!(!FRONT.push(task(|| 2)).unwrap());
 ///
-/// let mut consumer = FRONT.consumer().expect("nobody else consumes");
+/// let mut consumer = FRONT.consumer().expect("nothing else consumes");
 /// assert_eq!(consumer.take_all().map(|task| (task.run)()).collect::<Vec<_>>(), [1, 2]);
 /// ```
 ///

@@ -119,7 +119,9 @@ pub use wait_model::{Waiter, Waiters};
 /// pushed and be popped as long.
 ///
 /// ```compile_fail
-/// fn shorten<'a, 'b>(queue: &'b rast_queue::Queue<&'static str>) -> &'b rast_queue::Queue<&'a str> {
+/// use rast_queue::Queue;
+///
+/// fn shorten<'a, 'b>(queue: &'b Queue<&'static str>) -> &'b Queue<&'a str> {
 ///     queue
 /// }
 /// ```

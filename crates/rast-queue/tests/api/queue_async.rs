@@ -112,7 +112,7 @@ fn a_batch_wakes_as_many_as_it_has_items() {
         assert_eq!(poll(pop, waker), Poll::Ready(Some(n)));
     }
     queue.push(100).unwrap();
-    assert_eq!(rung(), 30, "nobody is in the line");
+    assert_eq!(rung(), 30, "no thread is in the line");
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn a_publication_tells_of_the_pushes_before_it() {
     assert_eq!(consumer.pop(), None, "and it sleeps");
     producer.push(0);
     producer.push_pending(1);
-    assert!(producer.publish(), "nobody was told of the first");
+    assert!(producer.publish(), "no thread was told of the first");
     producer.push(2);
     assert!(!producer.publish(), "older items stand, of which it told");
     assert_eq!(consumer.pop_batch(3, drop), 3);

@@ -331,7 +331,7 @@ fn source_s9_two_threads_stop_each_other() {
             false
         };
         assert!(!moves(&[Fault::MovesTailOnce]), "the source's form");
-        assert!(moves(&[]), "the form that tries until somebody has");
+        assert!(moves(&[]), "the form that tries until some thread has");
     });
 }
 

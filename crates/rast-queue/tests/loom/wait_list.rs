@@ -55,7 +55,7 @@ fn wait_list_a_woken_waiter_sees_its_waker() {
         let (again, _) = shared.waiters.enter();
         let woken = usize::from(was_woken) + usize::from(shared.waiters.leave(again));
         assert_eq!(woken, usize::from(other.join().unwrap()));
-        assert!(!shared.waiters.take(), "nobody is left");
+        assert!(!shared.waiters.take(), "no thread is left");
     });
 }
 

@@ -126,7 +126,7 @@ impl Oracle {
         }
         let Some(at) = self.find(segment, slot) else {
             return Err(format!(
-                "item {value} is pushed under a ticket that nobody will pop"
+                "item {value} is pushed under a ticket that no thread will pop"
             ));
         };
         self.entries[at].value = value;

@@ -139,7 +139,9 @@ impl Prober {
             ));
         }
         if away & !(bit(local.held) | bit(local.settling)) != 0 {
-            return Err(format!("segments {away:#b} (as bits) are kept by nobody"));
+            return Err(format!(
+                "segments {away:#b} (as bits) are kept by no thread"
+            ));
         }
         Ok(())
     }

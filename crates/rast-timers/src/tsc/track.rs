@@ -39,7 +39,7 @@
     not(any(rast_loom, rast_shuttle)),
     allow(
         unreachable_pub,
-        reason = "the models reach it from outside, nobody else does"
+        reason = "the models reach it from outside, nothing else does"
     )
 )]
 

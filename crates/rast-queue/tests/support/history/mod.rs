@@ -259,7 +259,7 @@ impl fmt::Display for Violation {
             Self::Close(open, Some(closed)) => {
                 write!(f, "open after it was closed: {open} / {closed}")
             }
-            Self::Close(event, None) => write!(f, "closed by nobody: {event}"),
+            Self::Close(event, None) => write!(f, "closed by no thread: {event}"),
             Self::NoOrder => f.write_str("no order of the operations explains all answers"),
         }
     }
