@@ -177,7 +177,9 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
             }
             Source::AnswerRings(rings) => {
                 // Its slot is free before its credit is used again.
-                let answer = rings[input].pop()?;
+                let ring = &mut rings[input];
+                let answer = ring.take()?;
+                ring.release();
                 core.sender = input;
                 Some(core.answered(place.answering, input, answer))
             }

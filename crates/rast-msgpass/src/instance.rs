@@ -94,21 +94,15 @@ struct Rhythm {
     /// The last announcement told no other worker.
     is_local: bool,
     is_slow: bool,
-    /// The worker's time at an earlier turn, and the messages since.
-    since: Instant,
+    /// Of the turn.
     messages: u64,
 }
 
 impl Rhythm {
     /// Begins a turn.
     #[inline]
-    fn begin(&mut self, now: Instant) {
-        if now != self.since {
-            let spent = now.saturating_since(self.since);
-            self.is_slow = spent.as_nanos() > SLOW.as_nanos() * self.messages.max(1);
-            self.since = now;
-            self.messages = 0;
-        }
+    fn begin(&mut self) {
+        self.messages = 0;
         self.chunk = match self.is_local && !self.is_slow {
             true => u32::MAX,
             false => 1,
@@ -129,6 +123,11 @@ impl Rhythm {
         }
         self.left = self.chunk;
         true
+    }
+
+    /// Takes note of how long the turn took.
+    fn measured(&mut self, turn: Nanos) {
+        self.is_slow = turn.as_nanos() > SLOW.as_nanos() * self.messages.max(1);
     }
 }
 
@@ -193,7 +192,6 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 chunk: 1,
                 is_local: true,
                 is_slow: false,
-                since: Instant::ORIGIN,
                 messages: 0,
             },
             next: Next::Again,
@@ -401,7 +399,11 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         worked |= pings;
         self.end(cx);
         if let Some(load) = load {
-            load.timer.finish(cx.tick());
+            if let Some(turn) = load.timer.finish(cx.tick())
+                && worked
+            {
+                self.rhythm.measured(turn);
+            }
             self.core.stats.busy_ns.set(load.busy_in_all().as_nanos());
         }
         worked
@@ -508,7 +510,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
         if self.is_new {
             self.look_at_all();
         }
-        self.rhythm.begin(cx.now());
+        self.rhythm.begin();
         if self.core.is_gated || self.core.keeps {
             self.core.look();
         }

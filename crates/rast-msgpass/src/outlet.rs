@@ -199,7 +199,7 @@ impl<M: Send + 'static> Out<M> {
         let count = self.targets();
         let start = self.cursor;
         let has_room = |index: usize| match &self.way {
-            Way::Rings(rings) => rings.has_room(index),
+            Way::Rings(rings) => rings.has_room(index, 1),
             Way::Inboxes(outbox) => outbox.room(index) > 0,
             Way::AnswerRings(_) | Way::AnswerInboxes(_) => true,
         };
@@ -222,6 +222,28 @@ impl<M: Send + 'static> Out<M> {
             EdgeKind::Reply { .. } => self.owed(index),
             EdgeKind::Bounded => self.queue_room(index).max(self.unused(invocation)),
         }
+    }
+
+    /// Returns whether `try_send` would take so many messages for a target now.
+    #[inline]
+    pub(crate) fn has_room(&self, index: usize, count: usize, invocation: u64) -> bool {
+        match &self.way {
+            Way::Rings(_) if self.is_bounded => {
+                self.queue_has_room(index, count) || self.unused(invocation) >= count
+            }
+            _ => self.room(index, invocation) >= count,
+        }
+    }
+
+    /// Returns whether a target has room and credit for so many messages.
+    #[inline]
+    fn queue_has_room(&self, index: usize, count: usize) -> bool {
+        let credit = self.credit.as_ref();
+        credit.is_none_or(|credit| credit.left(index) >= count)
+            && match &self.way {
+                Way::Rings(rings) => rings.has_room(index, count),
+                _ => self.queue_room(index) >= count,
+            }
     }
 
     /// The room and credit of a target, by a fresh look.
@@ -299,7 +321,41 @@ impl<M: Send + 'static> Out<M> {
         self.targets()
     }
 
+    #[inline]
     pub(crate) fn try_send(
+        &mut self,
+        index: usize,
+        message: M,
+        invocation: u64,
+    ) -> Result<News, Full<M>> {
+        if self.is_bounded
+            && let Way::Rings(rings) = &mut self.way
+            && index < rings.targets()
+            && self
+                .credit
+                .as_ref()
+                .is_none_or(|credit| credit.left(index) > 0)
+        {
+            if let Err(message) = rings.put_fast(index, message) {
+                return self.try_send_slow(index, message, invocation);
+            }
+            self.uncounted += 1;
+            self.count_burst(invocation);
+            self.spend(index);
+            let first = match core::mem::replace(&mut self.is_noted, true) {
+                true => 0,
+                false => FIRST,
+            };
+            return match &self.credit {
+                Some(credit) if credit.is_low() => Ok(first | GATES),
+                _ => Ok(first),
+            };
+        }
+        self.try_send_slow(index, message, invocation)
+    }
+
+    #[inline(never)]
+    fn try_send_slow(
         &mut self,
         index: usize,
         message: M,
@@ -313,7 +369,7 @@ impl<M: Send + 'static> Out<M> {
             };
         }
         if self.unused(invocation) == 0 {
-            if self.queue_room(index) == 0 {
+            if !self.queue_has_room(index, 1) {
                 return Err(Full(message));
             }
             if let Way::Inboxes(outbox) = &mut self.way {
@@ -368,16 +424,20 @@ impl<M: Send + 'static> Out<M> {
         {
             self.debt_fault();
         }
+        if let Way::AnswerRings(rings) = &mut self.way {
+            self.uncounted += 1;
+            if let Err(message) = rings.put_fast(index, Some(message)) {
+                let kept = rings.put(index, message);
+                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
+            }
+            return self.news();
+        }
         // An outbox may publish at once, so it is counted before.
         self.stats.sent[self.index].add(1);
         match &mut self.way {
-            Way::Rings(_) => unreachable!("rings are written above"),
+            Way::Rings(_) | Way::AnswerRings(_) => unreachable!("rings are written above"),
             Way::Inboxes(outbox) => outbox.put(index, message),
             Way::AnswerInboxes(outbox) => outbox.put(index, Some(message)),
-            Way::AnswerRings(rings) => {
-                let kept = rings.put(index, Some(message));
-                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
-            }
         }
         self.news()
     }

@@ -203,10 +203,12 @@ impl<T> Rings<T> {
         }
     }
 
-    /// Returns whether a target has room for one message.
-    pub(crate) fn has_room(&self, index: usize) -> bool {
+    /// Returns whether a target has room for so many messages, by a fresh look only if the
+    /// last one does not show it.
+    #[inline]
+    pub(crate) fn has_room(&self, index: usize, count: usize) -> bool {
         let target = &self.targets[index];
-        target.state & CLOSED != 0 || (target.spill.is_empty() && target.ring.has_room(1))
+        target.state & CLOSED != 0 || (target.spill.is_empty() && target.ring.has_room(count))
     }
 
     /// Gives up what was spilled, at the end; returns how many messages lie in

@@ -164,6 +164,8 @@ impl Receive<Bursts, Ingress, u64> for Greedy {
         // try_send goes past the burst, up to the room there really is.
         let room = cx.to::<Quiet>().room::<u64>();
         assert!((2..=8).contains(&room), "{room}");
+        assert!(cx.to::<Quiet>().has_room::<u64>(room));
+        assert!(!cx.to::<Quiet>().has_room::<u64>(9));
         for number in 0..count {
             if let Err(Full(back)) = cx.to::<Quiet>().try_send(number) {
                 assert_eq!(back, number);

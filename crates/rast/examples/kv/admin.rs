@@ -8,7 +8,7 @@ use crate::command::{self, Command, Local, Told, local};
 use crate::encode::Protocol;
 use crate::help;
 use crate::refusal::Refusal;
-use crate::resp::{Frame, integer};
+use crate::resp::{Argument, integer};
 use crate::shared::SETTINGS;
 
 /// The error of an option that does not belong there.
@@ -35,26 +35,26 @@ fn switch(word: &[u8]) -> Result<bool, Refusal> {
 }
 
 /// AUTH: there is no password, so the default user may give any.
-pub(crate) fn auth(frame: Frame) -> Result<Command, Refusal> {
-    match frame.as_slice() {
+pub(crate) fn auth(frame: &mut [Argument]) -> Result<Command, Refusal> {
+    match &*frame {
         [_, _] => Err(
             "ERR AUTH <password> called without any password configured for the \
                        default user. Are you sure your configuration is correct?"
                 .into(),
         ),
-        [_, user, _] if user == b"default" => local(Local::Accepted),
+        [_, user, _] if **user == *b"default" => local(Local::Accepted),
         [_, _, _] => Err(WRONG_PASSWORD),
         _ => Err(SYNTAX),
     }
 }
 
 /// CLIENT and its subcommands.
-pub(crate) fn client(frame: Frame) -> Result<Command, Refusal> {
+pub(crate) fn client(frame: &mut [Argument]) -> Result<Command, Refusal> {
     let sub = frame[1].to_ascii_lowercase();
     let Some(least) = CLIENT.iter().find(|(name, _)| name.as_bytes() == sub) else {
         return Err(unknown_subcommand(&frame[1], "CLIENT"));
     };
-    check_number(&frame, "client", *least)?;
+    check_number(frame, "client", *least)?;
     match sub.as_slice() {
         b"caching" => Err(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with \
@@ -66,8 +66,8 @@ pub(crate) fn client(frame: Frame) -> Result<Command, Refusal> {
         b"help" => local(Local::Help(help::CLIENT)),
         b"id" => local(Local::ClientId),
         b"info" => local(Local::ClientInfo),
-        b"kill" => client_kill(&frame),
-        b"list" => client_list(&frame),
+        b"kill" => client_kill(frame),
+        b"list" => client_list(frame),
         b"no-evict" => local(Local::ClientNoEvict(switch(&frame[2])?)),
         b"no-touch" => local(Local::ClientNoTouch(switch(&frame[2])?)),
         b"reply" => match frame[2].to_ascii_lowercase().as_slice() {
@@ -134,7 +134,7 @@ const CONFIG: &[(&str, i64)] = &[("get", -3), ("help", 2), ("set", -4)];
 pub(crate) const CONTAINERS: [(&str, &[(&str, i64)]); 3] =
     [("client", CLIENT), ("command", COMMAND), ("config", CONFIG)];
 
-fn check_number(frame: &Frame, container: &str, sub: (&str, i64)) -> Result<(), Refusal> {
+fn check_number(frame: &[Argument], container: &str, sub: (&str, i64)) -> Result<(), Refusal> {
     if command::fits(sub.1, frame.len()) {
         return Ok(());
     }
@@ -177,7 +177,7 @@ fn client_type(name: &[u8]) -> Result<bool, Refusal> {
     }
 }
 
-fn client_list(frame: &Frame) -> Result<Command, Refusal> {
+fn client_list(frame: &[Argument]) -> Result<Command, Refusal> {
     let Some(option) = frame.get(2) else {
         return local(Local::ClientList(None));
     };
@@ -186,7 +186,7 @@ fn client_list(frame: &Frame) -> Result<Command, Refusal> {
         return local(Local::ClientList((!all).then(Vec::new)));
     }
     if option.eq_ignore_ascii_case(b"id") && frame.len() > 3 {
-        let number = |text: &Vec<u8>| {
+        let number = |text: &Argument| {
             let number = integer(text).and_then(|number| u64::try_from(number).ok());
             number.ok_or(Refusal::new("ERR Invalid client ID"))
         };
@@ -196,10 +196,10 @@ fn client_list(frame: &Frame) -> Result<Command, Refusal> {
     Err(SYNTAX)
 }
 
-fn client_kill(frame: &Frame) -> Result<Command, Refusal> {
-    if let [_, _, address] = frame.as_slice() {
+fn client_kill(frame: &[Argument]) -> Result<Command, Refusal> {
+    if let [_, _, address] = &*frame {
         let filter = Filter {
-            address: Some(address.clone()),
+            address: Some(address.to_vec()),
             ..Filter::default()
         };
         return local(Local::ClientKill(filter, true));
@@ -219,9 +219,9 @@ fn client_kill(frame: &Frame) -> Result<Command, Refusal> {
                 filter.number = Some(number.ok_or(wrong)?);
             }
             b"type" => filter.none |= !client_type(value)?,
-            b"addr" => filter.address = Some(value.clone()),
-            b"laddr" => filter.local = Some(value.clone()),
-            b"user" if value == b"default" => {}
+            b"addr" => filter.address = Some(value.to_vec()),
+            b"laddr" => filter.local = Some(value.to_vec()),
+            b"user" if **value == *b"default" => {}
             b"user" => return Err(Refusal::naming("ERR No such user '", value, "'")),
             b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.spares_asker = true,
             b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.spares_asker = false,
@@ -232,7 +232,7 @@ fn client_kill(frame: &Frame) -> Result<Command, Refusal> {
 }
 
 /// COMMAND and its subcommands.
-pub(crate) fn command(frame: Frame) -> Result<Command, Refusal> {
+pub(crate) fn command(frame: &mut [Argument]) -> Result<Command, Refusal> {
     let Some(name) = frame.get(1) else {
         return local(Local::CommandTable);
     };
@@ -240,20 +240,25 @@ pub(crate) fn command(frame: Frame) -> Result<Command, Refusal> {
     let Some(least) = COMMAND.iter().find(|(name, _)| name.as_bytes() == sub) else {
         return Err(unknown_subcommand(name, "COMMAND"));
     };
-    check_number(&frame, "command", *least)?;
+    check_number(frame, "command", *least)?;
     match sub.as_slice() {
         b"count" => local(Local::CommandCount),
         b"getkeys" => command_keys(&frame[2..]),
         b"help" => local(Local::Help(help::COMMAND)),
         b"info" if frame.len() == 2 => local(Local::CommandTable),
-        b"info" => local(Local::CommandInfo(frame.into_iter().skip(2).collect())),
-        b"list" => command_list(&frame),
-        _ => local(Local::CommandDocs(frame.into_iter().skip(2).collect())),
+        b"info" => local(Local::CommandInfo(behind(frame))),
+        b"list" => command_list(frame),
+        _ => local(Local::CommandDocs(behind(frame))),
     }
 }
 
+/// The arguments behind the subcommand.
+fn behind(frame: &[Argument]) -> Vec<Vec<u8>> {
+    frame.iter().skip(2).map(|word| word.to_vec()).collect()
+}
+
 /// COMMAND LIST; there are no modules and no categories to filter by.
-fn command_list(frame: &Frame) -> Result<Command, Refusal> {
+fn command_list(frame: &[Argument]) -> Result<Command, Refusal> {
     match &frame[2..] {
         [] => local(Local::CommandList(b"*".to_vec())),
         [by, kind, what] if by.eq_ignore_ascii_case(b"filterby") => {
@@ -268,7 +273,7 @@ fn command_list(frame: &Frame) -> Result<Command, Refusal> {
 }
 
 /// COMMAND GETKEYS: the keys among the arguments of another command.
-fn command_keys(frame: &[Vec<u8>]) -> Result<Command, Refusal> {
+fn command_keys(frame: &[Argument]) -> Result<Command, Refusal> {
     let Some(spec) = frame.first().and_then(|name| command::lookup(name)) else {
         return Err("ERR Invalid command specified".into());
     };
@@ -285,18 +290,18 @@ fn command_keys(frame: &[Vec<u8>]) -> Result<Command, Refusal> {
         last as usize + 1
     };
     let keys = (first as usize..end.min(frame.len())).step_by(step.max(1) as usize);
-    local(Local::Bulks(keys.map(|at| frame[at].clone()).collect()))
+    local(Local::Bulks(keys.map(|at| frame[at].to_vec()).collect()))
 }
 
 /// CONFIG and its subcommands.
-pub(crate) fn config(frame: Frame) -> Result<Command, Refusal> {
+pub(crate) fn config(frame: &mut [Argument]) -> Result<Command, Refusal> {
     let sub = frame[1].to_ascii_lowercase();
     let Some(least) = CONFIG.iter().find(|(name, _)| name.as_bytes() == sub) else {
         return Err(unknown_subcommand(&frame[1], "CONFIG"));
     };
-    check_number(&frame, "config", *least)?;
+    check_number(frame, "config", *least)?;
     match sub.as_slice() {
-        b"get" => local(Local::ConfigGet(frame.into_iter().skip(2).collect())),
+        b"get" => local(Local::ConfigGet(behind(frame))),
         b"help" => local(Local::Help(help::CONFIG)),
         _ if !SETTINGS
             .iter()
@@ -317,11 +322,11 @@ pub(crate) fn config(frame: Frame) -> Result<Command, Refusal> {
 }
 
 /// HELLO: the version of the protocol, and who asks.
-pub(crate) fn hello(frame: Frame) -> Result<Command, Refusal> {
-    let mut arguments = frame.into_iter().skip(1);
+pub(crate) fn hello(frame: &mut [Argument]) -> Result<Command, Refusal> {
+    let mut arguments = frame.iter().skip(1);
     let mut protocol = None;
     if let Some(version) = arguments.next() {
-        protocol = match integer(&version) {
+        protocol = match integer(version) {
             Some(2) => Some(Protocol::Two),
             Some(3) => Some(Protocol::Three),
             Some(_) => return Err("NOPROTO unsupported protocol version".into()),
@@ -334,16 +339,16 @@ pub(crate) fn hello(frame: Frame) -> Result<Command, Refusal> {
     while let Some(option) = arguments.next() {
         match option.to_ascii_lowercase().as_slice() {
             b"setname" => match arguments.next() {
-                Some(given) => name = Some(client_name(&given)?),
-                None => return Err(hello_syntax(&option)),
+                Some(given) => name = Some(client_name(given)?),
+                None => return Err(hello_syntax(option)),
             },
             b"auth" => match (arguments.next(), arguments.next()) {
                 // There is no password, so the default user may give any.
-                (Some(user), Some(_password)) if user == b"default" => {}
+                (Some(user), Some(_password)) if **user == *b"default" => {}
                 (Some(_), Some(_)) => return Err(WRONG_PASSWORD),
-                _ => return Err(hello_syntax(&option)),
+                _ => return Err(hello_syntax(option)),
             },
-            _ => return Err(hello_syntax(&option)),
+            _ => return Err(hello_syntax(option)),
         }
     }
     local(Local::Hello(protocol, name))

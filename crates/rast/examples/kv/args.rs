@@ -227,7 +227,7 @@ fn help() -> String {
         ),
         (
             "--workers N",
-            "worker threads; the first 16 have sockets",
+            "worker threads; the first 8 have sockets",
             settings.workers.to_string(),
         ),
         (

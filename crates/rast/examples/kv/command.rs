@@ -17,7 +17,7 @@ use crate::clients::Filter;
 use crate::encode::Protocol;
 use crate::message::{Expiry, Key, Only, Op, SetAnswer, TtlUnit};
 use crate::refusal::Refusal;
-use crate::resp::{Frame, integer};
+use crate::resp::{Argument, integer};
 use crate::value::Value;
 
 /// A command, checked and typed.
@@ -141,7 +141,7 @@ pub(crate) struct Spec {
     pub(crate) group: &'static str,
     /// What the command does, in one line.
     pub(crate) summary: &'static str,
-    parse: fn(Frame) -> Result<Command, Refusal>,
+    parse: fn(&mut [Argument]) -> Result<Command, Refusal>,
 }
 
 macro_rules! table {
@@ -158,7 +158,7 @@ macro_rules! table {
 pub(crate) static TABLE: &[Spec] = table! {
     "append" 3 "write denyoom fast" (1 1 1) "string" "Appends to a value." => |f| {
         let [_, key, value] = three(f);
-        one(Op::Append(key.into(), value))
+        one(Op::Append(key, value.into()))
     };
     "auth" -2 "noscript loading stale fast" (0 0 0) "connection" "Accepts the default user."
         => admin::auth;
@@ -170,19 +170,19 @@ pub(crate) static TABLE: &[Spec] = table! {
         => |_| Ok(Command::Every(Every::Size));
     "decr" 2 "write denyoom fast" (1 1 1) "string" "Subtracts one." => |f| {
         let [_, key] = two(f);
-        one(Op::Add(key.into(), -1))
+        one(Op::Add(key, -1))
     };
     "decrby" 3 "write denyoom fast" (1 1 1) "string" "Subtracts a number." => |f| {
         let [_, key, by] = three(f);
         let by = integer(&by).ok_or(NOT_AN_INTEGER)?;
         let by = by.checked_neg().ok_or("ERR decrement would overflow")?;
-        one(Op::Add(key.into(), by))
+        one(Op::Add(key, by))
     };
     "del" -2 "write" (1 -1 1) "generic" "Deletes keys."
         => |f| Ok(Command::Many(Many::Remove(keys(f))));
     "echo" 2 "fast loading stale" (0 0 0) "connection" "Sends its argument back." => |f| {
         let [_, text] = two(f);
-        local(Local::Echo(text))
+        local(Local::Echo(text.into()))
     };
     "exists" -2 "readonly fast" (1 -1 1) "generic" "Counts the keys that exist."
         => |f| Ok(Command::Many(Many::Exists(keys(f))));
@@ -192,11 +192,11 @@ pub(crate) static TABLE: &[Spec] = table! {
     "flushdb" -1 "write" (0 0 0) "server" "Deletes all keys." => flush;
     "get" 2 "readonly fast" (1 1 1) "string" "Gets a value." => |f| {
         let [_, key] = two(f);
-        one(Op::Get(key.into()))
+        one(Op::Get(key))
     };
     "getdel" 2 "write fast" (1 1 1) "string" "Gets a value and deletes its key." => |f| {
         let [_, key] = two(f);
-        one(Op::Take(key.into()))
+        one(Op::Take(key))
     };
     "getset" 3 "write denyoom fast" (1 1 1) "string" "Sets a value and gets the old one." => |f| {
         let [_, key, value] = three(f);
@@ -206,26 +206,26 @@ pub(crate) static TABLE: &[Spec] = table! {
         => admin::hello;
     "incr" 2 "write denyoom fast" (1 1 1) "string" "Adds one." => |f| {
         let [_, key] = two(f);
-        one(Op::Add(key.into(), 1))
+        one(Op::Add(key, 1))
     };
     "incrby" 3 "write denyoom fast" (1 1 1) "string" "Adds a number." => |f| {
         let [_, key, by] = three(f);
-        one(Op::Add(key.into(), integer(&by).ok_or(NOT_AN_INTEGER)?))
+        one(Op::Add(key, integer(&by).ok_or(NOT_AN_INTEGER)?))
     };
     "info" -1 "loading stale" (0 0 0) "server" "Shows figures of the server." => |f| {
-        let lower = |name: Vec<u8>| String::from_utf8_lossy(&name).to_ascii_lowercase();
-        Ok(Command::Every(Every::Info(f.into_iter().skip(1).map(lower).collect())))
+        let lower = |name: &Argument| String::from_utf8_lossy(name).to_ascii_lowercase();
+        Ok(Command::Every(Every::Info(f.iter().skip(1).map(lower).collect())))
     };
     "keys" 2 "readonly" (0 0 0) "generic" "Lists the keys that match a pattern." => |f| {
         let [_, pattern] = two(f);
-        Ok(Command::Every(Every::Keys(pattern)))
+        Ok(Command::Every(Every::Keys(pattern.into())))
     };
     "mget" -2 "readonly fast" (1 -1 1) "string" "Gets several values."
         => |f| Ok(Command::Many(Many::Get(keys(f))));
     "mset" -3 "write denyoom" (1 -1 2) "string" "Sets several values." => mset;
     "persist" 2 "write fast" (1 1 1) "generic" "Removes the expiry of a key." => |f| {
         let [_, key] = two(f);
-        one(Op::Persist(key.into()))
+        one(Op::Persist(key))
     };
     "pexpire" -3 "write fast" (1 1 1) "generic" "Sets the milliseconds until a key expires."
         => |f| expire(f, 1, "pexpire");
@@ -233,14 +233,14 @@ pub(crate) static TABLE: &[Spec] = table! {
         if f.len() > 2 {
             return Err(Refusal::wrong_number("ping"));
         }
-        local(Local::Ping(f.into_iter().nth(1)))
+        local(Local::Ping(f.get(1).map(|text| text.to_vec())))
     };
     "psetex" 4 "write denyoom" (1 1 1) "string" "Sets a value and its milliseconds to live."
         => |f| setex(f, 1, "psetex");
     "pttl" 2 "readonly fast" (1 1 1) "generic" "Gets the milliseconds until a key expires."
         => |f| {
             let [_, key] = two(f);
-            one(Op::Ttl(key.into(), TtlUnit::Milliseconds))
+            one(Op::Ttl(key, TtlUnit::Milliseconds))
         };
     "quit" -1 "fast loading stale" (0 0 0) "connection" "Closes the connection."
         => |_| local(Local::Quit);
@@ -263,17 +263,17 @@ pub(crate) static TABLE: &[Spec] = table! {
     };
     "strlen" 2 "readonly fast" (1 1 1) "string" "Gets the length of a value." => |f| {
         let [_, key] = two(f);
-        one(Op::Length(key.into()))
+        one(Op::Length(key))
     };
     "touch" -2 "readonly fast" (1 -1 1) "generic" "Counts the keys that exist."
         => |f| Ok(Command::Many(Many::Exists(keys(f))));
     "ttl" 2 "readonly fast" (1 1 1) "generic" "Gets the seconds until a key expires." => |f| {
         let [_, key] = two(f);
-        one(Op::Ttl(key.into(), TtlUnit::Seconds))
+        one(Op::Ttl(key, TtlUnit::Seconds))
     };
     "type" 2 "readonly fast" (1 1 1) "generic" "Gets the type of a value." => |f| {
         let [_, key] = two(f);
-        one(Op::Type(key.into()))
+        one(Op::Type(key))
     };
     "unlink" -2 "write fast" (1 -1 1) "generic" "Deletes keys."
         => |f| Ok(Command::Many(Many::Remove(keys(f))));
@@ -285,14 +285,25 @@ pub(crate) fn lookup(name: &[u8]) -> Option<&'static Spec> {
 }
 
 fn place(name: &[u8]) -> Option<usize> {
-    let mut lower = [0_u8; 16];
-    let lower = lower.get_mut(..name.len())?;
-    lower.copy_from_slice(name);
+    let mut lower = [0; 16];
+    lower.get_mut(..name.len())?.copy_from_slice(name);
     lower.make_ascii_lowercase();
-    TABLE
-        .binary_search_by(|spec| spec.name.as_bytes().cmp(lower))
-        .ok()
+    WORDS.binary_search(&u128::from_be_bytes(lower)).ok()
 }
+
+/// The names as numbers, zeros behind: they have the order of the names.
+static WORDS: [u128; TABLE.len()] = {
+    let mut words = [0; TABLE.len()];
+    let mut at = 0;
+    while at < words.len() {
+        let name = TABLE[at].name.as_bytes();
+        let mut word = [0; 16];
+        word.split_at_mut(name.len()).0.copy_from_slice(name);
+        words[at] = u128::from_be_bytes(word);
+        at += 1;
+    }
+    words
+};
 
 /// The names of all commands, in the order of the table, and behind them those of
 /// all subcommands.
@@ -326,7 +337,7 @@ pub(crate) fn is_foreign(name: &[u8]) -> bool {
 }
 
 /// The place in [`names`] of the command in row `at`, with its subcommand.
-fn named(at: usize, frame: &Frame) -> usize {
+fn named(at: usize, frame: &[Argument]) -> usize {
     // The commands that have subcommands have no keys.
     let (true, Some(sub)) = (TABLE[at].keys.0 == 0, frame.get(1)) else {
         return at;
@@ -345,12 +356,12 @@ fn named(at: usize, frame: &Frame) -> usize {
 
 /// Turns the arguments of one command into a typed command; returns the place of
 /// its name in [`names`] too, if there is such a command.
-pub(crate) fn parse(frame: Frame) -> (Option<usize>, Result<Command, Refusal>) {
+pub(crate) fn parse(frame: &mut [Argument]) -> (Option<usize>, Result<Command, Refusal>) {
     let Some(at) = frame.first().and_then(|name| place(name)) else {
-        return (None, Err(Refusal::unknown(&frame)));
+        return (None, Err(Refusal::unknown(frame)));
     };
     let spec = &TABLE[at];
-    let name = Some(named(at, &frame));
+    let name = Some(named(at, frame));
     if !fits(spec.arity, frame.len()) {
         return (name, Err(Refusal::wrong_number(spec.name)));
     }
@@ -371,28 +382,38 @@ pub(crate) fn local(local: Local) -> Result<Command, Refusal> {
 }
 
 /// The arguments of a command whose arity is two; the table has checked it.
-fn two(frame: Frame) -> [Vec<u8>; 2] {
-    frame.try_into().unwrap_or_default()
+fn two(frame: &mut [Argument]) -> [Argument; 2] {
+    taken(frame)
 }
 
 /// The arguments of a command whose arity is three; the table has checked it.
-fn three(frame: Frame) -> [Vec<u8>; 3] {
-    frame.try_into().unwrap_or_default()
+fn three(frame: &mut [Argument]) -> [Argument; 3] {
+    taken(frame)
 }
 
-fn keys(frame: Frame) -> Vec<Key> {
-    frame.into_iter().skip(1).map(Key::from).collect()
+/// The first arguments, whose number the table has checked.
+fn taken<const N: usize>(frame: &mut [Argument]) -> [Argument; N] {
+    std::array::from_fn(|at| frame.get_mut(at).map(std::mem::take).unwrap_or_default())
+}
+
+/// The arguments behind the name, one after the other.
+fn arguments(frame: &mut [Argument]) -> impl Iterator<Item = Argument> {
+    frame.iter_mut().skip(1).map(std::mem::take)
+}
+
+fn keys(frame: &mut [Argument]) -> Vec<Key> {
+    arguments(frame).collect()
 }
 
 fn set_plain(
-    key: Vec<u8>,
-    value: Vec<u8>,
+    key: Argument,
+    value: Argument,
     expiry: Expiry,
     only: Only,
     answer: SetAnswer,
 ) -> Result<Command, Refusal> {
     one(Op::Set {
-        key: key.into(),
+        key,
         value: value.into(),
         expiry,
         only,
@@ -431,8 +452,8 @@ fn until(text: &[u8], unit: i64, name: &str) -> Result<u64, Refusal> {
 /// with room for the clock's own reading, about 292 years.
 const LONGEST: i64 = i64::MAX / 1_000_000;
 
-fn setex(frame: Frame, unit: i64, name: &str) -> Result<Command, Refusal> {
-    let [_, key, time, value]: [Vec<u8>; 4] = frame.try_into().unwrap_or_default();
+fn setex(frame: &mut [Argument], unit: i64, name: &str) -> Result<Command, Refusal> {
+    let [_, key, time, value] = taken(frame);
     let millis = lifetime(&time, unit, name)?;
     set_plain(
         key,
@@ -443,8 +464,8 @@ fn setex(frame: Frame, unit: i64, name: &str) -> Result<Command, Refusal> {
     )
 }
 
-fn set(frame: Frame) -> Result<Command, Refusal> {
-    let mut arguments = frame.into_iter().skip(1);
+fn set(frame: &mut [Argument]) -> Result<Command, Refusal> {
+    let mut arguments = arguments(frame);
     let (Some(key), Some(value)) = (arguments.next(), arguments.next()) else {
         return Err(Refusal::wrong_number("set"));
     };
@@ -480,20 +501,20 @@ fn set(frame: Frame) -> Result<Command, Refusal> {
     set_plain(key, value, expiry, only, answer)
 }
 
-fn mset(frame: Frame) -> Result<Command, Refusal> {
+fn mset(frame: &mut [Argument]) -> Result<Command, Refusal> {
     if frame.len().is_multiple_of(2) {
         return Err(Refusal::wrong_number("mset"));
     }
     let mut pairs = Vec::with_capacity(frame.len() / 2);
-    let mut arguments = frame.into_iter().skip(1);
+    let mut arguments = arguments(frame);
     while let (Some(key), Some(value)) = (arguments.next(), arguments.next()) {
-        pairs.push((key.into(), value.into()));
+        pairs.push((key, value.into()));
     }
     Ok(Command::Many(Many::Set(pairs)))
 }
 
-fn expire(frame: Frame, unit: i64, name: &str) -> Result<Command, Refusal> {
-    let mut arguments = frame.into_iter().skip(1);
+fn expire(frame: &mut [Argument], unit: i64, name: &str) -> Result<Command, Refusal> {
+    let mut arguments = arguments(frame);
     let (Some(key), Some(time)) = (arguments.next(), arguments.next()) else {
         return Err(Refusal::wrong_number(name));
     };
@@ -530,10 +551,10 @@ fn expire(frame: Frame, unit: i64, name: &str) -> Result<Command, Refusal> {
             }
         };
     }
-    one(Op::Expire(key.into(), millis, only))
+    one(Op::Expire(key, millis, only))
 }
 
-fn flush(frame: Frame) -> Result<Command, Refusal> {
+fn flush(frame: &mut [Argument]) -> Result<Command, Refusal> {
     let plain = match frame.get(1) {
         None => true,
         Some(mode) => mode.eq_ignore_ascii_case(b"async") || mode.eq_ignore_ascii_case(b"sync"),
@@ -550,8 +571,9 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<Command, String> {
-        let frame = crate::inline::split(line.as_bytes()).expect("balanced quotes");
-        parse(frame)
+        let words = crate::inline::split(line.as_bytes()).expect("balanced quotes");
+        let mut frame: Vec<Argument> = words.into_iter().map(Argument::from).collect();
+        parse(&mut frame)
             .1
             .map_err(|refusal| String::from_utf8_lossy(refusal.as_ref()).into_owned())
     }

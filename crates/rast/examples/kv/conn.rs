@@ -43,7 +43,7 @@ use crate::gather::{self, Gather};
 use crate::local::{self, Session, Then};
 use crate::memory::Account;
 use crate::message::{Address, Body, ConnectionId, Op, Request};
-use crate::resp::{ARGUMENT_COST, Frame, Parser};
+use crate::resp::{ARGUMENT_COST, Argument, Parser};
 use crate::ring::{Answer, Ring, Taken};
 use crate::shared::Shared;
 
@@ -270,6 +270,7 @@ impl Connection {
     fn charge(&mut self) {
         let bytes = self.input.capacity()
             + self.parser.held()
+            + self.parser.kept()
             + self.ring.under_way()
             + self.ring.held()
             + self.output.capacity()
@@ -300,8 +301,9 @@ impl Connection {
         self.send_parked(door);
         while self.may_parse(shared) {
             match self.parser.parse(input) {
-                Ok(Some(frame)) => {
-                    self.execute(frame, door, shared);
+                Ok(Some(mut frame)) => {
+                    self.execute(&mut frame, door, shared);
+                    self.parser.give_back(frame);
                     self.bound_output(shared);
                 }
                 Ok(None) => {
@@ -328,6 +330,20 @@ impl Connection {
         }
     }
 
+    fn send(&mut self, partition: usize, request: Request, door: &mut dyn Door) {
+        debug_assert!(
+            self.outbox.is_empty(),
+            "nothing is parsed while requests wait"
+        );
+        match door.enter(partition, request) {
+            Ok(()) => {
+                self.entered += 1;
+                self.requests += 1;
+            }
+            Err(request) => self.outbox.push_back((partition, request)),
+        }
+    }
+
     fn send_parked(&mut self, door: &mut dyn Door) {
         while let Some((partition, request)) = self.outbox.pop_front() {
             match door.enter(partition, request) {
@@ -343,7 +359,7 @@ impl Connection {
         }
     }
 
-    fn execute(&mut self, frame: Frame, door: &mut dyn Door, shared: &Shared) {
+    fn execute(&mut self, frame: &mut [Argument], door: &mut dyn Door, shared: &Shared) {
         self.commands += 1;
         let cost = frame
             .iter()
@@ -374,8 +390,7 @@ impl Connection {
             Ok(Command::One(op)) => {
                 let partition = op.key().map_or(0, |key| shared.router.partition(key));
                 let to = self.push(Answer::Waiting, cost);
-                self.outbox.push_back((partition, Request { to, op }));
-                self.send_parked(door);
+                self.send(partition, Request { to, op }, door);
             }
             Ok(Command::Many(many)) => {
                 let (gather, parts) = gather::split(many, shared.router);

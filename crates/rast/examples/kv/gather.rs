@@ -283,7 +283,7 @@ mod tests {
         let (mut gather, parts) = spread(Every::Info(vec!["keyspace".to_owned()]), 0);
         for _ in parts {
             gather.take(Body::Stats(PartitionStats {
-                keys: 2,
+                keys: 4,
                 ..PartitionStats::default()
             }));
         }

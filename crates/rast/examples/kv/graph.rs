@@ -1,7 +1,7 @@
-//! The graph: an I/O processor per worker, and 64 partitions.
+//! The graph: an I/O processor per worker, and 32 partitions.
 //!
 //! ```text
-//!  sockets ◀──▶ io 0..15 ──Request──▶ partition 0..63
+//!  sockets ◀──▶ io 0..7 ──Request──▶ partition 0..31
 //!               (pinned)  ◀──Reply──
 //! ```
 //!
@@ -36,7 +36,7 @@ const EXPIRED_PER_PING: usize = 64;
 graph! {
     /// The store: partitions, and the processors that talk to clients.
     pub(crate) graph Kv {
-        processors { io: [Front; 16], partition: [Partition; 64] }
+        processors { io: [Front; 8], partition: [Partition; 32] }
         edges {
             io -> partition: Request [cap = 64];
             partition -> io: Reply [reply = Request];
@@ -90,7 +90,12 @@ impl Door for Partitions<'_, '_> {
     fn enter(&mut self, partition: usize, request: Request) -> Result<(), Request> {
         // The last place is left: without room for one request at each partition the
         // processor is not pinged, and its other connections would wait for this one.
-        if self.cx.to::<Partition>().at(partition).room::<Request>() < 2 {
+        let has_room = self
+            .cx
+            .to::<Partition>()
+            .at(partition)
+            .has_room::<Request>(2);
+        if !has_room {
             return Err(request);
         }
         let sent = self.cx.to::<Partition>().at(partition).try_send(request);

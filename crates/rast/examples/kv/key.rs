@@ -1,5 +1,5 @@
 //! A key as it is stored: short ones lie in the table itself, so that finding them reads no
-//! other memory.
+//! other memory. An argument of a command has the same form, so a short one needs no block.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -36,6 +36,12 @@ impl Key {
     }
 }
 
+impl Default for Key {
+    fn default() -> Self {
+        Self(Bytes::Short(0, [0; SHORT]))
+    }
+}
+
 impl From<&[u8]> for Key {
     fn from(bytes: &[u8]) -> Self {
         Self::short(bytes).unwrap_or_else(|| Self(Bytes::Long(bytes.into())))
@@ -45,6 +51,15 @@ impl From<&[u8]> for Key {
 impl From<Vec<u8>> for Key {
     fn from(bytes: Vec<u8>) -> Self {
         Self::short(&bytes).unwrap_or_else(|| Self(Bytes::Long(bytes.into())))
+    }
+}
+
+impl From<Key> for Vec<u8> {
+    fn from(key: Key) -> Self {
+        match key.0 {
+            Bytes::Short(..) => key.to_vec(),
+            Bytes::Long(bytes) => bytes.into_vec(),
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use crate::resp::Argument;
+
 /// Most bytes of a name that an error repeats.
 const SHOWN: usize = 128;
 
@@ -26,8 +28,8 @@ impl Refusal {
 
     /// The refusal of a command that is not in the table.
     #[cold]
-    pub(crate) fn unknown(frame: &[Vec<u8>]) -> Self {
-        let name = frame.first().map(Vec::as_slice).unwrap_or_default();
+    pub(crate) fn unknown(frame: &[Argument]) -> Self {
+        let name = frame.first().map_or(&[][..], |name| &**name);
         let mut line = b"ERR unknown command '".to_vec();
         line.extend_from_slice(shown(name, SHOWN));
         line.extend_from_slice(b"', with args beginning with: ");
@@ -82,7 +84,7 @@ mod tests {
 
     #[test]
     fn bytes_are_repeated_as_they_came_up_to_a_nul() {
-        let frame = [b"fo\xff\xfe".to_vec(), b"a\0b".to_vec(), b"c\xe9".to_vec()];
+        let frame = [&b"fo\xff\xfe"[..], b"a\0b", b"c\xe9"].map(Argument::from);
         let expected: &[u8] =
             b"ERR unknown command 'fo\xff\xfe', with args beginning with: 'a' 'c\xe9' ";
         assert_eq!(Refusal::unknown(&frame).as_ref(), expected);
@@ -92,7 +94,7 @@ mod tests {
 
     #[test]
     fn long_names_are_cut() {
-        let frame = [vec![b'x'; 300], vec![b'y'; 300], b"z".to_vec()];
+        let frame = [vec![b'x'; 300], vec![b'y'; 300], b"z".to_vec()].map(Argument::from);
         let line = Refusal::unknown(&frame);
         assert!(line.as_ref().len() < 400);
     }

@@ -24,13 +24,20 @@
 use std::borrow::Cow;
 
 use crate::inline;
+use crate::key::Key;
 
-/// What an argument costs towards the frame's limit besides its bytes: the vector's
-/// own words and the allocator's overhead.
+/// What an argument costs towards the frame's limit besides its bytes: its own words and the
+/// allocator's overhead.
 pub(crate) const ARGUMENT_COST: usize = 48;
 
+/// One argument of a command.
+pub(crate) type Argument = Key;
+
 /// The arguments of one command, its name first.
-pub(crate) type Frame = Vec<Vec<u8>>;
+pub(crate) type Frame = Vec<Argument>;
+
+/// The list of arguments is used again for the next command, up to so many.
+const ARGUMENTS_KEPT: usize = 16;
 
 /// The limits of one frame.
 #[derive(Clone, Copy, Debug)]
@@ -137,6 +144,19 @@ impl Parser {
         self.line.capacity() + self.argument.capacity() + self.gathered
     }
 
+    /// Bytes of the list that is kept between frames.
+    pub(crate) fn kept(&self) -> usize {
+        self.frame.capacity().min(ARGUMENTS_KEPT) * size_of::<Argument>()
+    }
+
+    /// Takes back the list of a command that was carried out.
+    pub(crate) fn give_back(&mut self, mut frame: Frame) {
+        if frame.capacity() <= ARGUMENTS_KEPT {
+            frame.clear();
+            self.frame = frame;
+        }
+    }
+
     /// Whether no frame has begun.
     #[cfg(test)]
     pub(crate) fn is_between_frames(&self) -> bool {
@@ -172,20 +192,33 @@ impl Parser {
         if first != b'*' {
             return self.inline(input);
         }
+        if self.line.is_empty()
+            && let Some((count, rest)) = short_header(input)
+        {
+            *input = rest;
+            return self.begin(count);
+        }
         let Some(line) = self.take_line(input, ProtocolError::MultibulkLineTooBig)? else {
             return Ok(Step::More);
         };
         let count = header(&line).ok_or(ProtocolError::MultibulkLength)?;
         match usize::try_from(count) {
             // A count of zero or less is an empty command, which is skipped.
-            Ok(0) | Err(_) => Ok(Step::Next),
-            Ok(left) if left > self.limits.arguments => Err(ProtocolError::MultibulkLength),
-            Ok(left) => {
-                self.frame = Vec::with_capacity(left.min(16));
-                self.state = State::BulkHeader { left };
-                Ok(Step::Next)
-            }
+            Err(_) => Ok(Step::Next),
+            Ok(left) => self.begin(left),
         }
+    }
+
+    /// Begins a frame of so many arguments.
+    fn begin(&mut self, left: usize) -> Result<Step, ProtocolError> {
+        if left > self.limits.arguments {
+            return Err(ProtocolError::MultibulkLength);
+        }
+        if left > 0 {
+            self.frame.reserve(left.min(ARGUMENTS_KEPT));
+            self.state = State::BulkHeader { left };
+        }
+        Ok(Step::Next)
     }
 
     fn inline(&mut self, input: &mut &[u8]) -> Result<Step, ProtocolError> {
@@ -197,7 +230,7 @@ impl Parser {
         if words.is_empty() {
             return Ok(Step::Next);
         }
-        self.frame = words;
+        self.frame.extend(words.into_iter().map(Argument::from));
         Ok(Step::Whole)
     }
 
@@ -207,13 +240,26 @@ impl Parser {
             Some(b'$') => {}
             Some(&other) => return Err(ProtocolError::ExpectedDollar(other)),
         }
+        if self.line.is_empty()
+            && let Some((len, rest)) = short_header(input)
+        {
+            *input = rest;
+            return self.announce(left, len);
+        }
         let Some(line) = self.take_line(input, ProtocolError::BulkLineTooBig)? else {
             return Ok(Step::More);
         };
         let len = header(&line)
             .and_then(|len| usize::try_from(len).ok())
-            .filter(|&len| len <= self.limits.bulk)
             .ok_or(ProtocolError::BulkLength)?;
+        self.announce(left, len)
+    }
+
+    /// Takes note of the length of the next of `left` arguments.
+    fn announce(&mut self, left: usize, len: usize) -> Result<Step, ProtocolError> {
+        if len > self.limits.bulk {
+            return Err(ProtocolError::BulkLength);
+        }
         self.cost += len + ARGUMENT_COST;
         if self.cost > self.limits.frame {
             return Err(ProtocolError::FrameTooBig);
@@ -250,7 +296,7 @@ impl Parser {
             let body = here
                 .strip_suffix(b"\r\n")
                 .ok_or(ProtocolError::BulkLength)?;
-            body.to_vec()
+            Argument::from(body)
         } else {
             let mut argument = std::mem::take(&mut self.argument);
             argument.extend_from_slice(here);
@@ -258,8 +304,7 @@ impl Parser {
                 return Err(ProtocolError::BulkLength);
             }
             argument.truncate(argument.len() - 2);
-            argument.shrink_to_fit();
-            argument
+            Argument::from(argument)
         };
         self.gathered += argument.len() + ARGUMENT_COST;
         self.frame.push(argument);
@@ -301,6 +346,24 @@ enum Step {
     More,
     Next,
     Whole,
+}
+
+/// The number of the `*` or `$` line at the front, if it has one digit, or two, and what
+/// follows it: most lines are like that.
+fn short_header(input: &[u8]) -> Option<(usize, &[u8])> {
+    let digit = |byte: &u8| usize::from(byte - b'0');
+    match input {
+        [_, one @ b'0'..=b'9', b'\r', b'\n', rest @ ..] => Some((digit(one), rest)),
+        [
+            _,
+            ten @ b'1'..=b'9',
+            one @ b'0'..=b'9',
+            b'\r',
+            b'\n',
+            rest @ ..,
+        ] => Some((digit(ten) * 10 + digit(one), rest)),
+        _ => None,
+    }
 }
 
 /// The number of a `*` or `$` line; `line` has lost its `\n` alone.
@@ -360,7 +423,7 @@ mod tests {
     }
 
     fn text(frames: &[Frame]) -> Vec<Vec<String>> {
-        let word = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+        let word = |bytes: &Argument| String::from_utf8_lossy(bytes).into_owned();
         frames
             .iter()
             .map(|frame| frame.iter().map(word).collect())

@@ -7,11 +7,12 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// The number of partitions.
-pub(crate) const PARTITIONS: usize = 64;
+/// The number of partitions. With [`IOS`] I/O processors it makes `PAIRS_MAX` pairs, so each
+/// pair has a ring of its own.
+pub(crate) const PARTITIONS: usize = 32;
 
 /// The most I/O processors: workers beyond that have none.
-pub(crate) const IOS: usize = 16;
+pub(crate) const IOS: usize = 8;
 
 /// Maps keys to partitions; copies agree with each other.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +66,7 @@ mod tests {
 
     #[test]
     fn keys_spread_evenly() {
-        const KEYS: usize = 64_000;
+        const KEYS: usize = 1000 * PARTITIONS;
         let router = Router::new();
         let mut counts = [0_usize; PARTITIONS];
         for number in 0..KEYS {

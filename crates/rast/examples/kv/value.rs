@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::encode;
+use crate::key::Key;
 use crate::memory::block;
 use crate::resp;
 
@@ -26,19 +27,29 @@ const SHORT: usize = 22;
 
 impl From<Vec<u8>> for Value {
     fn from(bytes: Vec<u8>) -> Self {
-        if let Some(number) = resp::integer(&bytes) {
-            return Self::Int(number);
-        }
-        if bytes.len() > SHORT {
-            return Self::Bytes(Arc::new(bytes));
-        }
-        let mut short = [0; SHORT];
-        short[..bytes.len()].copy_from_slice(&bytes);
-        Self::Short(bytes.len() as u8, short)
+        Self::short(&bytes).unwrap_or_else(|| Self::Bytes(Arc::new(bytes)))
+    }
+}
+
+/// From an argument of a command.
+impl From<Key> for Value {
+    fn from(bytes: Key) -> Self {
+        Self::short(&bytes).unwrap_or_else(|| Self::Bytes(Arc::new(bytes.into())))
     }
 }
 
 impl Value {
+    /// A value without a block, if the bytes fit. No number has more bytes.
+    fn short(bytes: &[u8]) -> Option<Self> {
+        let mut short = [0; SHORT];
+        short.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(match resp::integer(bytes) {
+            Some(number) => Self::Int(number),
+            // It is at most `SHORT`.
+            None => Self::Short(bytes.len() as u8, short),
+        })
+    }
+
     /// The number of bytes that it shows.
     pub(crate) fn length(&self) -> usize {
         match self {
