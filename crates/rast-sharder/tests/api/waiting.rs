@@ -526,3 +526,37 @@ fn workers_start_with_a_hook_and_a_name() {
     let panics = &outcome.report.panics;
     assert_eq!((panics.len(), panics[0].hook), (1, Hook::WorkerStart));
 }
+
+/// Worker `n` runs on the `n`-th core that the process may use, beginning again after the last.
+#[cfg(all(feature = "affinity", target_os = "linux", not(miri)))]
+#[test]
+fn pinned_threads_have_a_core_each() {
+    /// Those that the calling thread may run on.
+    fn cores() -> Vec<usize> {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let mut lines = status.lines();
+        let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let ranges = list.unwrap().trim().split(',').flat_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            first.parse::<usize>().unwrap()..=last.parse().unwrap()
+        });
+        ranges.collect()
+    }
+    const WORKERS: usize = 3;
+    let all = cores();
+    let seen: Arc<Mutex<Vec<(WorkerId, Vec<usize>)>>> = Arc::default();
+    let list = seen.clone();
+    let builder = Sharder::builder(hooks()).shards(vec![0; WORKERS]);
+    let builder = builder.workers(WORKERS).pin_threads();
+    let builder = builder.on_worker_start(move |worker| {
+        list.lock().unwrap().push((worker, cores()));
+    });
+    let sharder = builder.build().expect("it builds");
+    sharder.handle().stop();
+    running(sharder).join().expect("it ends");
+    let mut seen = std::mem::take(&mut *seen.lock().unwrap());
+    seen.sort();
+    let core_of = |worker| vec![all[worker % all.len()]];
+    let expected = (0..WORKERS).map(|at| (WorkerId::from_index(at), core_of(at)));
+    assert_eq!(seen, expected.collect::<Vec<_>>());
+}
