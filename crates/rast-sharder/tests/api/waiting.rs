@@ -207,23 +207,26 @@ impl Park for Moody {
     }
 }
 
+/// One worker, which sleeps in `park` at once.
+fn sleeping_in<P: Park>(park: &Arc<P>, script: Scripted, shards: usize) -> Sharder<Scripted> {
+    let given = park.clone();
+    let builder = Sharder::builder(script).shards(vec![0; shards]).workers(1);
+    let builder = builder.wait(WaitStrategy::Park);
+    let sharder = builder.park(move |_| given.clone()).build();
+    sharder.expect("it builds")
+}
+
 #[test]
 fn a_panic_of_unpark_does_not_hit_the_waker() {
     let turns = Arc::new(AtomicU64::new(0));
     let park = Arc::new(Moody::default());
-    let (counts, given) = (turns.clone(), park.clone());
+    let counts = turns.clone();
     let mut script = hooks();
     script.process = Box::new(move |_, _, _| {
         counts.fetch_add(1, Ordering::SeqCst);
         Progress::Idle
     });
-    let sharder = Sharder::builder(script)
-        .shards(vec![0])
-        .workers(1)
-        .wait(WaitStrategy::Park)
-        .park(move |_| given.clone())
-        .build()
-        .expect("it builds");
+    let sharder = sleeping_in(&park, script, 1);
     let handle = sharder.handle();
     let thread = running(sharder);
     until(|| {
@@ -288,14 +291,7 @@ fn run_in(park: &Arc<Faulty>, is_done: impl Fn() -> bool) -> rast_sharder::Outco
     script.on_release = Box::new(move |_, _| {
         leaving.fetch_add(1, Ordering::SeqCst);
     });
-    let given = park.clone();
-    let sharder = Sharder::builder(script)
-        .shards(vec![0; 2])
-        .workers(1)
-        .wait(WaitStrategy::Park)
-        .park(move |_| given.clone())
-        .build()
-        .expect("it builds");
+    let sharder = sleeping_in(park, script, 2);
     let handle = sharder.handle();
     let thread = running(sharder);
     until(|| is_done() || handle.is_stopping());
@@ -542,9 +538,10 @@ fn pinned_threads_have_a_core_each() {
         });
         ranges.collect()
     }
+    type Seen = Vec<(WorkerId, Vec<usize>)>;
     const WORKERS: usize = 3;
     let all = cores();
-    let seen: Arc<Mutex<Vec<(WorkerId, Vec<usize>)>>> = Arc::default();
+    let seen: Arc<Mutex<Seen>> = Arc::default();
     let list = seen.clone();
     let builder = Sharder::builder(hooks()).shards(vec![0; WORKERS]);
     let builder = builder.workers(WORKERS).pin_threads();
@@ -558,5 +555,5 @@ fn pinned_threads_have_a_core_each() {
     seen.sort();
     let core_of = |worker| vec![all[worker % all.len()]];
     let expected = (0..WORKERS).map(|at| (WorkerId::from_index(at), core_of(at)));
-    assert_eq!(seen, expected.collect::<Vec<_>>());
+    assert_eq!(seen, expected.collect::<Seen>());
 }
