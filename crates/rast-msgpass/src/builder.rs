@@ -267,7 +267,8 @@ impl<G: Graph> Builder<G> {
     pub fn start(self) -> Result<Handle<G>, BuildError> {
         self.check()?;
         let workers = self.worker_count();
-        let settings = Settings { batch: self.batch };
+        let batch = u32::try_from(self.batch).unwrap_or(u32::MAX);
+        let settings = Settings { batch };
         let shared = Shared::new::<G>(workers, self.on_panic, self.on_undelivered);
         let Wiring {
             mut parts, outside, ..

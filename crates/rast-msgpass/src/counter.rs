@@ -89,6 +89,13 @@ impl Counter {
         self.0.store(value.wrapping_add(amount), Ordering::Release);
     }
 
+    /// Sets a count whose value orders nothing. For the owner alone.
+    #[inline]
+    pub(crate) fn set(&self, value: u64) {
+        // Relaxed: readers take a snapshot. [MP13]
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     /// Reads the count.
     #[inline]
     pub fn get(&self) -> u64 {

@@ -17,6 +17,7 @@ use crate::queue::Full;
 use crate::report::PanicRecord;
 use crate::sharder::WorkerCx;
 use crate::shared::{OnPanic, Shared, Stats};
+use crate::stack::Stack;
 use crate::timers::{Clock, Instant, MonotonicClock};
 
 /// Whose answer is to be handled.
@@ -32,12 +33,12 @@ pub(crate) struct Answering {
 /// its inlets.
 pub(crate) struct Core {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) shard: usize,
+    pub(crate) stats: Arc<Stats>,
     pub(crate) node: usize,
     pub(crate) replica: usize,
     pub(crate) outs: Vec<Erased>,
     /// The outlets that were written since the last flush.
-    pub(crate) written: Vec<u32>,
+    pub(crate) written: Stack,
     /// The number of the invocation under way: a burst is counted per one.
     pub(crate) invocation: u64,
     /// The replica that sent the message in hand.
@@ -51,10 +52,6 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn stats(&self) -> &Stats {
-        &self.shared.stats[self.shard]
-    }
-
     /// Returns whether no further message may be handled.
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {
@@ -77,8 +74,8 @@ impl Core {
     /// Takes every outlet for written: a panic may have kept one from telling.
     #[cold]
     pub(crate) fn note_all(&mut self) {
-        self.written.clear();
-        self.written.extend(0..self.outs.len() as u32);
+        self.written.truncate(0);
+        (0..self.outs.len() as u32).for_each(|out| self.written.push(out));
         self.is_gated |= self.outs.iter().any(|out| out.gates());
     }
 
@@ -88,9 +85,11 @@ impl Core {
         let mut is_remote = false;
         while let Some(out) = self.written.pop() {
             let news = self.outs[out as usize].flush(cx);
-            is_remote |= news & REMOTE != 0;
-            self.is_gated |= news & GATES != 0;
-            self.keeps |= news & KEEPS != 0;
+            if news != 0 {
+                is_remote |= news & REMOTE != 0;
+                self.is_gated |= news & GATES != 0;
+                self.keeps |= news & KEEPS != 0;
+            }
         }
         is_remote
     }
@@ -164,7 +163,7 @@ impl Core {
     /// Takes note of a panic of a handler.
     #[cold]
     pub(crate) fn panicked(&mut self, edge: Option<usize>, payload: Box<dyn Any + Send>) {
-        self.stats().panics.add(1);
+        self.stats.panics.add(1);
         self.shared.record_panic(PanicRecord {
             processor: self.shared.processors[self.node].name,
             replica: self.replica,

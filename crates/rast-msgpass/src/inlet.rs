@@ -8,6 +8,7 @@
 //! Panics are caught once for the whole batch. What was in hand then is lost,
 //! and the batch goes on behind it.
 
+use core::any::Any;
 use core::marker::PhantomData;
 
 use crate::cx::{Core, Cx};
@@ -36,7 +37,7 @@ pub(crate) trait Inlet<G: Graph, P>: Send {
     fn deliver(
         &mut self,
         input: usize,
-        max: usize,
+        max: u32,
         processor: &mut P,
         core: &mut Core,
         cx: &mut WorkerCx<'_>,
@@ -46,13 +47,25 @@ pub(crate) trait Inlet<G: Graph, P>: Send {
     fn give_up(&mut self, core: &mut Core, cx: Option<&mut WorkerCx<'_>>) -> Delivered;
 }
 
-/// What came of a batch.
+/// What came of a batch. It fits two registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivered {
     /// Messages and waivers taken out.
-    pub(crate) taken: usize,
-    /// Messages that were handled, given up, or lost to a panic.
-    pub(crate) handled: usize,
+    pub(crate) taken: u32,
+    /// Those of them that were waivers. The others were handled, given up, or lost
+    /// to a panic.
+    pub(crate) waived: u32,
+    /// Nothing more was there: the sender of what comes wakes the instance when it
+    /// has published it.
+    pub(crate) is_empty: bool,
+}
+
+impl Delivered {
+    /// Returns the number of messages.
+    #[inline]
+    pub(crate) fn handled(self) -> u64 {
+        u64::from(self.taken - self.waived)
+    }
 }
 
 /// Where an inlet takes its messages from.
@@ -100,23 +113,28 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Wakes the senders that wait here. With `due`, none may be missed.
+    /// Wakes the senders that wait here, and misses none.
     #[inline]
-    fn wake_senders(&self, due: bool, cx: Option<&mut WorkerCx<'_>>) {
+    fn wake_senders(&self, cx: Option<&mut WorkerCx<'_>>) {
         if let Some(cx) = cx {
-            self.waiting.look(self.receiver, due, |sender| {
-                let shard = ShardId::from_index(self.first + sender);
-                cx.wake(shard, ROOM | self.outlet as u32);
-            });
+            self.look(true, cx);
         }
     }
 
     /// As `wake_senders`, where one sender may wait: on this worker it needs no
     /// fence.
     #[inline]
-    fn wake_sender(&self, sender: usize, due: bool, cx: &mut WorkerCx<'_>) {
-        let due = due && !cx.is_local(ShardId::from_index(self.first + sender));
-        self.wake_senders(due, Some(cx));
+    fn wake_sender(&self, sender: usize, cx: &mut WorkerCx<'_>) {
+        let is_local = cx.is_local(ShardId::from_index(self.first + sender));
+        self.look(!is_local, cx);
+    }
+
+    #[inline]
+    fn look(&self, fenced: bool, cx: &mut WorkerCx<'_>) {
+        self.waiting.look(self.receiver, fenced, |sender| {
+            let shard = ShardId::from_index(self.first + sender);
+            cx.wake(shard, ROOM | self.outlet as u32);
+        });
     }
 }
 
@@ -140,10 +158,8 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                 core.sender = input;
                 if pace.take() {
                     ring.release();
-                    let due = pace.release();
-                    match cx {
-                        Some(cx) => place.wake_sender(input, due, cx),
-                        None => place.wake_senders(due, None),
+                    if pace.release() {
+                        place.wake_senders(cx);
                     }
                 }
                 Some(Some(message))
@@ -153,7 +169,9 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                 core.sender = sender as usize;
                 if pace.take() {
                     inbox.release();
-                    place.wake_senders(pace.release(), cx);
+                    if pace.release() {
+                        place.wake_senders(cx);
+                    }
                 }
                 Some(Some(message))
             }
@@ -168,13 +186,15 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                 core.sender = sender as usize;
                 if pace.take() {
                     inbox.release();
-                    place.wake_senders(pace.release(), cx);
+                    if pace.release() {
+                        place.wake_senders(cx);
+                    }
                 }
                 Some(core.answered(place.answering, sender as usize, answer))
             }
             Source::Door(door, pace) => {
                 let message = door.pop()?;
-                core.stats().entered[place.index].add(1);
+                core.stats.entered[place.index].add(1);
                 core.sender = 0;
                 if pace.take() {
                     door.release(pace.give());
@@ -193,23 +213,28 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                 let Ring { ring, pace } = &mut rings[input];
                 if pace.holds() {
                     ring.release();
-                    let due = pace.release();
-                    match cx {
-                        Some(cx) => place.wake_sender(input, due, cx),
-                        None => place.wake_senders(due, None),
+                    if pace.release() {
+                        match cx {
+                            Some(cx) => place.wake_sender(input, cx),
+                            None => place.wake_senders(None),
+                        }
                     }
                 }
             }
             Source::Inbox(inbox, pace) => {
                 if pace.holds() {
                     inbox.release();
-                    place.wake_senders(pace.release(), cx);
+                    if pace.release() {
+                        place.wake_senders(cx);
+                    }
                 }
             }
             Source::AnswerInbox(inbox, pace) => {
                 if pace.holds() {
                     inbox.release();
-                    place.wake_senders(pace.release(), cx);
+                    if pace.release() {
+                        place.wake_senders(cx);
+                    }
                 }
             }
             Source::AnswerRings(_) => {}
@@ -218,6 +243,73 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                     door.release(pace.give());
                 }
             }
+        }
+    }
+
+    /// Has messages handled that come by another way than rings.
+    #[expect(clippy::too_many_arguments, reason = "those of `deliver`")]
+    fn deliver_otherwise<P: Receive<G, F, M>>(
+        &mut self,
+        input: usize,
+        max: u32,
+        processor: &mut P,
+        core: &mut Core,
+        cx: &mut WorkerCx<'_>,
+        mut load: Option<&mut Input>,
+        all: &mut Delivered,
+    ) {
+        loop {
+            let Some(message) = self.take(input, core, Some(cx)) else {
+                all.is_empty = true;
+                break;
+            };
+            all.taken += 1;
+            if let Some(load) = &mut load {
+                load.add_from(core.sender as u32);
+            }
+            match message {
+                None => all.waived += 1,
+                Some(message) => {
+                    if let Some(out) = self.place.requests {
+                        self.debt = core.outs[out].owe(core.sender);
+                    }
+                    core.invocation += 1;
+                    processor.receive(message, &mut Cx::new(core));
+                }
+            }
+            if all.taken >= max || core.is_paused() {
+                all.is_empty = !self.holds_any(input);
+                break;
+            }
+        }
+        self.settle(input, Some(cx));
+    }
+
+    /// A handler panicked: its message is lost, and nobody waits for the answer.
+    #[cold]
+    fn panicked(&self, payload: Box<dyn Any + Send>, core: &mut Core) {
+        core.panicked(Some(self.place.edge), payload);
+        core.shared.count_undelivered(self.place.edge, 1);
+        let sender = core.sender;
+        if let Some(out) = self.place.requests
+            && core.outs[out].owed(sender) >= self.debt
+        {
+            // It did not get to answering: nobody else will.
+            let news = core.outs[out].waive(sender);
+            core.note(out, news);
+        }
+        // What the handler sent before it panicked is sent.
+        core.note_all();
+    }
+
+    /// Returns whether something is in an input.
+    fn holds_any(&self, input: usize) -> bool {
+        match &self.source {
+            Source::Rings(rings) => !rings[input].ring.is_empty(),
+            Source::AnswerRings(rings) => !rings[input].is_empty(),
+            Source::Inbox(inbox, _) => !inbox.is_empty(),
+            Source::AnswerInbox(inbox, _) => !inbox.is_empty(),
+            Source::Door(door, _) => !door.is_empty(),
         }
     }
 
@@ -251,13 +343,7 @@ where
     }
 
     fn has_any(&self, input: usize) -> bool {
-        match &self.source {
-            Source::Rings(rings) => !rings[input].ring.is_empty(),
-            Source::AnswerRings(rings) => !rings[input].is_empty(),
-            Source::Inbox(inbox, _) => !inbox.is_empty(),
-            Source::AnswerInbox(inbox, _) => !inbox.is_empty(),
-            Source::Door(door, _) => !door.is_empty(),
-        }
+        self.holds_any(input)
     }
 
     fn answering(&self) -> Option<usize> {
@@ -267,88 +353,64 @@ where
     fn deliver(
         &mut self,
         input: usize,
-        max: usize,
+        max: u32,
         processor: &mut P,
         core: &mut Core,
         cx: &mut WorkerCx<'_>,
         mut load: Option<&mut Input>,
     ) -> Delivered {
         let mut all = Delivered::default();
-        while all.taken < max && !core.is_paused() {
-            let batch = || {
-                if let Source::Rings(rings) = &mut self.source {
+        let mut is_settled = false;
+        while !is_settled && all.taken < max && !core.is_paused() {
+            let load = load.as_deref_mut();
+            let batch = || match &mut self.source {
+                Source::Rings(rings) => {
                     let (place, debt) = (&self.place, &mut self.debt);
                     let Ring { ring, pace } = &mut rings[input];
                     core.sender = input;
-                    while all.taken < max {
+                    loop {
                         let Some(message) = ring.take() else {
-                            return true;
+                            all.is_empty = true;
+                            break;
                         };
                         all.taken += 1;
                         if pace.take() {
                             ring.release();
-                            place.wake_sender(input, pace.release(), cx);
+                            if pace.release() {
+                                place.wake_sender(input, cx);
+                            }
                         }
                         if let Some(out) = place.requests {
                             *debt = core.outs[out].owe(input);
                         }
                         core.invocation += 1;
                         processor.receive(message, &mut Cx::new(core));
-                        if core.is_paused() {
+                        if all.taken >= max || core.is_paused() {
+                            all.is_empty = ring.is_empty();
                             break;
                         }
                     }
-                    return false;
-                }
-                while all.taken < max {
-                    let Some(message) = self.take(input, core, Some(cx)) else {
-                        return true;
-                    };
-                    all.taken += 1;
-                    if let Some(load) = &mut load {
-                        load.add_from(core.sender as u32);
-                    }
-                    let Some(message) = message else {
-                        continue;
-                    };
-                    all.handled += 1;
-                    if let Some(out) = self.place.requests {
-                        self.debt = core.outs[out].owe(core.sender);
-                    }
-                    core.invocation += 1;
-                    processor.receive(message, &mut Cx::new(core));
-                    if core.is_paused() {
-                        break;
+                    if pace.holds() {
+                        ring.release();
+                        if pace.release() {
+                            place.wake_sender(input, cx);
+                        }
                     }
                 }
-                false
+                _ => self.deliver_otherwise(input, max, processor, core, cx, load, &mut all),
             };
             match contain(batch) {
-                Ok(true) => break,
-                Ok(false) => {}
-                Err(payload) => {
-                    core.panicked(Some(self.place.edge), payload);
-                    core.shared.count_undelivered(self.place.edge, 1);
-                    let sender = core.sender;
-                    if let Some(out) = self.place.requests
-                        && core.outs[out].owed(sender) >= self.debt
-                    {
-                        // It did not get to answering: nobody else will.
-                        let news = core.outs[out].waive(sender);
-                        core.note(out, news);
-                    }
-                    // What the handler sent before it panicked is sent.
-                    core.note_all();
-                }
+                Ok(()) => is_settled = true,
+                Err(payload) => self.panicked(payload, core),
             }
         }
-        if let Source::Rings(_) = &self.source {
-            all.handled = all.taken;
+        if !is_settled {
+            self.settle(input, Some(cx));
+            all.is_empty = !self.holds_any(input);
         }
         if let Some(load) = load {
-            load.add(all.taken as u64);
+            load.add(u64::from(all.taken));
         }
-        self.settle(input, Some(cx));
         all
     }
 
@@ -359,8 +421,9 @@ where
             while let Some(message) = self.take(input, core, cx.as_deref_mut()) {
                 all.taken += 1;
                 if let Some(message) = message {
-                    all.handled += 1;
                     self.give_up_one(message, core);
+                } else {
+                    all.waived += 1;
                 }
             }
             self.settle(input, cx.as_deref_mut());

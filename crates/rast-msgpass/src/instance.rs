@@ -21,26 +21,23 @@
 //!    the end of the turn. Where handlers are slow, there is one per message.
 //! 4. The inputs of an edge share one batch of a turn. Those that got nothing of it
 //!    stay ahead of those that did, and come first in the next turn.
-//! 5. Only turns that do work are timed: an idle processor that is looked at
-//!    often must not seem heavy to the balancer.
-
-use std::collections::VecDeque;
 
 use crate::cx::{Answering, Core, Cx};
 use crate::graph::Graph;
-use crate::inlet::{Delivered, Inlet};
+use crate::inlet::Inlet;
 use crate::load::Load;
 use crate::outlet::ROOM;
 use crate::panics::contain;
 use crate::process::{Next, Process};
 use crate::sharder::{Progress, WorkerCx};
+use crate::stack::Stack;
 use crate::timers::{Instant, Nanos};
 
 /// How instances are run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// The most messages of one edge in one turn.
-    pub(crate) batch: usize,
+    pub(crate) batch: u32,
 }
 
 /// A message that takes this long is announced at once: that costs some tens
@@ -78,11 +75,11 @@ enum Left {
     Skipped,
 }
 
-/// The state of an inlet in the turn.
-#[derive(Clone, Copy, Debug, Default)]
-struct Budget {
+/// An inlet and its state in the turn.
+struct Receiving<G, P> {
+    inlet: Box<dyn Inlet<G, P>>,
     /// Taken in this turn.
-    taken: usize,
+    taken: u32,
     /// Handled and not counted yet.
     uncounted: u64,
 }
@@ -91,9 +88,9 @@ struct Budget {
 #[derive(Clone, Copy, Debug)]
 struct Rhythm {
     /// Messages until the next announcement.
-    left: usize,
+    left: u32,
     /// Messages of a chunk.
-    chunk: usize,
+    chunk: u32,
     /// The last announcement told no other worker.
     is_local: bool,
     is_slow: bool,
@@ -113,7 +110,7 @@ impl Rhythm {
             self.messages = 0;
         }
         self.chunk = match self.is_local && !self.is_slow {
-            true => usize::MAX,
+            true => u32::MAX,
             false => 1,
         };
         self.left = self.chunk;
@@ -121,8 +118,8 @@ impl Rhythm {
 
     /// Counts messages; returns whether an announcement is due.
     #[inline]
-    fn count(&mut self, messages: usize) -> bool {
-        self.messages += messages as u64;
+    fn count(&mut self, messages: u32) -> bool {
+        self.messages += u64::from(messages);
         self.left = self.left.saturating_sub(messages);
         if self.left > 0 {
             return false;
@@ -139,20 +136,22 @@ impl Rhythm {
 pub(crate) struct Instance<G, P> {
     core: Core,
     processor: P,
-    ins: Box<[Box<dyn Inlet<G, P>>]>,
+    ins: Box<[Receiving<G, P>]>,
     inputs: Box<[Input]>,
     /// Inputs that may hold something; it has room for all.
-    ready: VecDeque<u32>,
+    ready: Stack,
     /// Inputs that had a share of the turn under way; it has room for all.
-    served: Vec<u32>,
-    budgets: Box<[Budget]>,
+    served: Stack,
     /// The inlets of the turn; it has room for all.
-    touched: Vec<u32>,
+    touched: Stack,
     rhythm: Rhythm,
     next: Next,
     settings: Settings,
     /// Look at everything.
     is_new: bool,
+    /// A turn is under way. It is found so by the next one only if a panic ended it that no
+    /// handler made.
+    is_in_turn: bool,
     /// What asked for [`Next::Woken`] is to be pinged.
     is_called: bool,
 }
@@ -177,16 +176,22 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         Self {
             core,
             processor,
-            ready: VecDeque::with_capacity(inputs.len()),
-            served: Vec::with_capacity(inputs.len()),
+            ready: Stack::new(inputs.len()),
+            served: Stack::new(inputs.len()),
             inputs,
-            budgets: vec![Budget::default(); ins.len()].into(),
-            touched: Vec::with_capacity(ins.len()),
-            ins: ins.into(),
+            touched: Stack::new(ins.len()),
+            ins: ins
+                .into_iter()
+                .map(|inlet| Receiving {
+                    inlet,
+                    taken: 0,
+                    uncounted: 0,
+                })
+                .collect(),
             rhythm: Rhythm {
                 left: 1,
                 chunk: 1,
-                is_local: false,
+                is_local: true,
                 is_slow: false,
                 since: Instant::ORIGIN,
                 messages: 0,
@@ -194,6 +199,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             next: Next::Again,
             settings,
             is_new: true,
+            is_in_turn: false,
             is_called: false,
         }
     }
@@ -203,8 +209,21 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         let entry = &mut self.inputs[input as usize];
         if !entry.is_ready {
             entry.is_ready = true;
-            self.ready.push_back(input);
+            self.ready.push(input);
         }
+    }
+
+    /// Begins the lists of a turn anew.
+    #[cold]
+    fn forget_turn(&mut self) {
+        for list in [&mut self.ready, &mut self.served, &mut self.touched] {
+            list.truncate(0);
+        }
+        self.inputs
+            .iter_mut()
+            .for_each(|input| input.is_ready = false);
+        self.ins.iter_mut().for_each(|ins| ins.taken = 0);
+        self.is_new = true;
     }
 
     /// Looks at all inputs and outlets.
@@ -213,7 +232,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.is_new = false;
         for input in 0..self.inputs.len() as u32 {
             let Input { inlet, at, .. } = self.inputs[input as usize];
-            if self.ins[inlet as usize].has_any(at as usize) {
+            if self.ins[inlet as usize].inlet.has_any(at as usize) {
                 self.make_ready(input);
             }
         }
@@ -233,7 +252,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     fn ping(&mut self) {
         self.core.invocation += 1;
         self.core.sender = 0;
-        self.core.stats().pings.add(1);
+        self.core.stats.pings.add(1);
         self.is_called = false;
         let (processor, core) = (&mut self.processor, &mut self.core);
         match contain(|| processor.ping(&mut Cx::new(core))) {
@@ -260,13 +279,9 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if !self.core.written.is_empty() {
             self.rhythm.is_local = !self.core.flush(cx);
         }
-        let stats = &self.core.shared.stats[self.core.shard];
-        for &inlet in &self.touched {
-            let budget = &mut self.budgets[inlet as usize];
-            if budget.uncounted > 0 {
-                stats.received[inlet as usize].add_after(budget.uncounted);
-                budget.uncounted = 0;
-            }
+        for &inlet in &*self.touched {
+            let uncounted = core::mem::take(&mut self.ins[inlet as usize].uncounted);
+            self.core.stats.received[inlet as usize].add_after(uncounted);
         }
     }
 
@@ -281,14 +296,14 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         let (inlet, at) = (inlet as usize, at as usize);
         let mut left = Left::Skipped;
         loop {
-            let mut max = self.settings.batch - self.budgets[inlet].taken;
+            let mut max = self.settings.batch - self.ins[inlet].taken;
             if max == 0 {
                 return left;
             }
             max = max.min(self.rhythm.left);
             let was_gated = self.core.is_gated;
             if was_gated {
-                let answering = self.ins[inlet].answering();
+                let answering = self.ins[inlet].inlet.answering();
                 let answering = answering.map(|out| Answering { out, target: at });
                 if !answering.is_some_and(|answering| self.core.may_answer(answering)) {
                     return left;
@@ -298,15 +313,16 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 self.core.is_gated = false;
             }
             let load = load.as_mut().map(|load| &mut load.inputs[input as usize]);
-            let Delivered { taken, handled } =
-                self.ins[inlet].deliver(at, max, &mut self.processor, &mut self.core, cx, load);
-            let budget = &mut self.budgets[inlet];
-            if budget.taken == 0 && taken > 0 {
+            let ins = &mut self.ins[inlet];
+            let all = ins
+                .inlet
+                .deliver(at, max, &mut self.processor, &mut self.core, cx, load);
+            if ins.taken == 0 && all.taken > 0 {
                 self.touched.push(inlet as u32);
             }
-            budget.taken += taken;
-            budget.uncounted += handled as u64;
-            if self.rhythm.count(taken) || self.core.retired {
+            ins.taken += all.taken;
+            ins.uncounted += all.handled();
+            if self.rhythm.count(all.taken) || self.core.retired {
                 self.flush(cx);
             }
             left = Left::Served;
@@ -320,8 +336,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             if self.core.is_gated {
                 self.core.look();
             }
-            // Its sender wakes the instance when it has published what it claimed.
-            if taken == 0 || !self.ins[inlet].has_any(at) {
+            if all.is_empty {
                 return Left::Nothing;
             }
         }
@@ -331,20 +346,24 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// the shares reach. Inputs that had none stay ahead of those that had one.
     /// Returns whether anything was done.
     fn run_inputs(&mut self, cx: &mut WorkerCx<'_>, load: &mut Option<&mut Load>) -> bool {
-        for _ in 0..self.ready.len() {
-            let Some(input) = self.ready.pop_front() else {
-                break;
-            };
+        let mut skipped = 0;
+        for at in 0..self.ready.len() {
+            let input = self.ready.at(at);
             match self.run_input(input, cx, load) {
                 Left::Nothing => self.inputs[input as usize].is_ready = false,
                 Left::Served => self.served.push(input),
-                Left::Skipped => self.ready.push_back(input),
+                Left::Skipped => {
+                    self.ready[skipped] = input;
+                    skipped += 1;
+                }
             }
             if self.core.retired {
+                // The next turn gives up whatever is there.
                 break;
             }
         }
-        self.ready.extend(self.served.drain(..));
+        self.ready.truncate(skipped);
+        self.ready.append(&mut self.served);
         !self.touched.is_empty()
     }
 
@@ -353,14 +372,13 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     fn end(&mut self, cx: &mut WorkerCx<'_>) {
         self.flush(cx);
         while let Some(inlet) = self.touched.pop() {
-            self.budgets[inlet as usize] = Budget::default();
+            self.ins[inlet as usize].taken = 0;
         }
     }
 
     /// Pings if asked to, handles what waits, and measures it. Returns whether
     /// anything was done.
     fn run(&mut self, cx: &mut WorkerCx<'_>, mut load: Option<&mut Load>) -> bool {
-        let before = load.as_ref().map(|load| load.timer.sum());
         if let Some(load) = &mut load {
             load.timer.start(cx.tick());
         }
@@ -382,12 +400,9 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
         worked |= pings;
         self.end(cx);
-        if let (Some(load), Some(before)) = (load, before) {
+        if let Some(load) = load {
             load.timer.finish(cx.tick());
-            if worked {
-                let busy = load.timer.sum().saturating_sub(before);
-                self.core.stats().busy_ns.add(busy.as_nanos());
-            }
+            self.core.stats.busy_ns.set(load.busy_in_all().as_nanos());
         }
         worked
     }
@@ -396,14 +411,11 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// nobody up.
     #[cold]
     fn run_retired(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
-        self.ready.clear();
-        self.inputs
-            .iter_mut()
-            .for_each(|input| input.is_ready = false);
+        self.forget_turn();
         self.core.look();
         for inlet in 0..self.ins.len() {
-            let given_up = self.ins[inlet].give_up(&mut self.core, Some(cx));
-            self.budgets[inlet].uncounted += given_up.handled as u64;
+            let given_up = self.ins[inlet].inlet.give_up(&mut self.core, Some(cx));
+            self.ins[inlet].uncounted += given_up.handled();
             self.touched.push(inlet as u32);
         }
         for out in 0..self.core.outs.len() {
@@ -462,7 +474,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         // An answer that may be handled was handled, unless it used the turn up.
         let may_run = self.ready.iter().any(|&input| {
             let Input { inlet, at, .. } = self.inputs[input as usize];
-            let answering = self.ins[inlet as usize].answering();
+            let answering = self.ins[inlet as usize].inlet.answering();
             answering.is_some_and(|out| {
                 let target = at as usize;
                 self.core.may_answer(Answering { out, target })
@@ -490,6 +502,9 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
         if self.core.retired {
             return self.run_retired(cx);
         }
+        if core::mem::replace(&mut self.is_in_turn, true) {
+            self.forget_turn();
+        }
         if self.is_new {
             self.look_at_all();
         }
@@ -498,22 +513,22 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             self.core.look();
         }
         if self.run(cx, load) {
-            self.core.stats().turns.add(1);
+            self.core.stats.turns.add(1);
         }
         if self.core.is_gated {
-            self.core.stats().gated.add(1);
+            self.core.stats.gated.add(1);
         }
         if core::mem::take(&mut self.core.stop) {
             cx.stop();
         }
+        self.is_in_turn = false;
         self.progress(cx)
     }
 
     fn finish(&mut self) {
         for (inlet, ins) in self.ins.iter_mut().enumerate() {
-            let given_up = ins.give_up(&mut self.core, None);
-            let stats = &self.core.shared.stats[self.core.shard];
-            stats.received[inlet].add_after(given_up.handled as u64);
+            let given_up = ins.inlet.give_up(&mut self.core, None);
+            self.core.stats.received[inlet].add_after(given_up.handled());
         }
         for out in &mut self.core.outs {
             out.abandon();

@@ -164,6 +164,7 @@ mod rings;
 mod runtime;
 #[cfg(feature = "std")]
 mod shared;
+mod stack;
 #[cfg(feature = "std")]
 mod waiting;
 #[cfg(feature = "std")]

@@ -72,6 +72,8 @@ impl Input {
 pub(crate) struct Load {
     pub(crate) timer: StartFinishTimer<MonotonicClock>,
     pub(crate) inputs: Box<[Input]>,
+    /// The busy time of the windows before.
+    earlier: Nanos,
 }
 
 impl Load {
@@ -84,10 +86,12 @@ impl Load {
         Self {
             timer: StartFinishTimer::new(MonotonicClock::new(), TimerConfig::new()),
             inputs: routes.iter().map(input).collect(),
+            earlier: Nanos::ZERO,
         }
     }
 
     pub(crate) fn restart(&mut self) {
+        self.earlier = self.busy_in_all();
         self.timer.reset();
         for input in &mut self.inputs {
             match input {
@@ -100,6 +104,12 @@ impl Load {
 
     pub(crate) fn busy(&self) -> Nanos {
         self.timer.sum()
+    }
+
+    /// The busy time of all windows.
+    #[inline]
+    pub(crate) fn busy_in_all(&self) -> Nanos {
+        self.earlier.saturating_add(self.timer.sum())
     }
 
     /// Reports who sent.

@@ -34,7 +34,7 @@ use crate::primitive::sync::Arc;
 use crate::queue::Full;
 use crate::rings::Rings;
 use crate::sharder::{ShardId, WorkerCx};
-use crate::shared::Shared;
+use crate::shared::{Shared, Stats};
 use crate::waiting::Waiting;
 
 /// In the note to a shard: an outlet, by its index, may have room again. Without
@@ -111,10 +111,11 @@ pub(crate) enum Receivers {
 pub(crate) struct Out<M> {
     way: Way<M>,
     is_bounded: bool,
-    /// It is bounded, and no answers are expected.
+    /// It has rings, and neither carries nor expects answers.
     is_plain: bool,
     /// It was reported as written since the last flush.
     is_noted: bool,
+    /// The most messages of an invocation; no bound on an edge that has none.
     burst: usize,
     invocation: u64,
     used: usize,
@@ -129,6 +130,7 @@ pub(crate) struct Out<M> {
     /// The index among the outlets of the processor.
     index: usize,
     shard: usize,
+    stats: Arc<Stats>,
     shared: Arc<Shared>,
     receivers: Receivers,
     waiting: Arc<Waiting>,
@@ -156,11 +158,13 @@ impl<M: Send + 'static> Out<M> {
     pub(crate) fn new(parts: Parts, way: Way<M>) -> Self {
         let info = &parts.shared.edges[parts.edge];
         Self {
-            way,
             is_bounded: matches!(info.kind, EdgeKind::Bounded),
-            is_plain: matches!(info.kind, EdgeKind::Bounded) && parts.credit.is_none(),
+            is_plain: matches!(way, Way::Rings(_)) && parts.credit.is_none(),
             is_noted: false,
-            burst: info.burst,
+            burst: match info.kind {
+                EdgeKind::Bounded => info.burst,
+                EdgeKind::Unbounded | EdgeKind::Reply { .. } => usize::MAX,
+            },
             invocation: 0,
             used: 0,
             uncounted: 0,
@@ -170,12 +174,14 @@ impl<M: Send + 'static> Out<M> {
             edge: parts.edge,
             index: parts.index,
             shard: parts.shard,
+            stats: Arc::clone(&parts.shared.stats[parts.shard]),
             shared: parts.shared,
             receivers: parts.receivers,
             waiting: parts.waiting,
             sender: parts.sender,
             waits_at: 0,
             cursor: 0,
+            way,
         }
     }
 
@@ -250,21 +256,28 @@ impl<M: Send + 'static> Out<M> {
         self.used <= self.burst
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(&mut self, index: usize, message: M, invocation: u64) -> News {
         if self.is_plain
-            && self.invocation == invocation
-            && self.used < self.burst
             && let Way::Rings(rings) = &mut self.way
         {
-            return match rings.put_fast(index, message) {
-                Ok(()) => {
-                    self.used += 1;
-                    self.uncounted += 1;
-                    0
-                }
-                Err(message) => self.send_slow(index, message, invocation),
-            };
+            if self.invocation != invocation {
+                self.invocation = invocation;
+                self.used = 0;
+            }
+            if self.used < self.burst {
+                return match rings.put_fast(index, message) {
+                    Ok(()) => {
+                        self.used += 1;
+                        self.uncounted += 1;
+                        match core::mem::replace(&mut self.is_noted, true) {
+                            true => 0,
+                            false => FIRST,
+                        }
+                    }
+                    Err(message) => self.send_slow(index, message, invocation),
+                };
+            }
         }
         self.send_slow(index, message, invocation)
     }
@@ -305,9 +318,9 @@ impl<M: Send + 'static> Out<M> {
             }
             if let Way::Inboxes(outbox) = &mut self.way {
                 // Others may take the room meanwhile.
-                self.shared.stats[self.shard].sent[self.index].add(1);
+                self.stats.sent[self.index].add(1);
                 if let Err(message) = outbox.try_put(index, message) {
-                    self.shared.stats[self.shard].sent[self.index].add(u64::MAX);
+                    self.stats.sent[self.index].add(u64::MAX);
                     return Err(Full(message));
                 }
                 self.count_burst(invocation);
@@ -356,7 +369,7 @@ impl<M: Send + 'static> Out<M> {
             self.debt_fault();
         }
         // An outbox may publish at once, so it is counted before.
-        self.shared.stats[self.shard].sent[self.index].add(1);
+        self.stats.sent[self.index].add(1);
         match &mut self.way {
             Way::Rings(_) => unreachable!("rings are written above"),
             Way::Inboxes(outbox) => outbox.put(index, message),
@@ -367,6 +380,41 @@ impl<M: Send + 'static> Out<M> {
             }
         }
         self.news()
+    }
+
+    /// Publishes in another way than by rings to shards.
+    #[inline(never)]
+    fn flush_otherwise(&mut self, cx: &mut WorkerCx<'_>) -> News {
+        match &self.receivers {
+            &Receivers::Shards { first, note } => {
+                let mut news = 0;
+                let wake = |target: usize| {
+                    if !cx.wake(ShardId::from_index(first + target), note) {
+                        news = REMOTE;
+                    }
+                };
+                match &mut self.way {
+                    Way::Rings(rings) => rings.flush(wake),
+                    Way::Inboxes(outbox) => outbox.flush(wake),
+                    Way::AnswerRings(rings) => rings.flush(wake),
+                    Way::AnswerInboxes(outbox) => outbox.flush(wake),
+                }
+                news
+            }
+            Receivers::Lanes { lanes, slot } => {
+                if let Way::Rings(rings) = &mut self.way {
+                    rings.note_closed();
+                    let shared = &self.shared;
+                    rings.flush(|lane| {
+                        if let Err(payload) = contain(|| lanes[lane].announce(*slot)) {
+                            // A waker of a lane. The other receivers are told all the same.
+                            shared.record_fault("a waker", payload);
+                        }
+                    });
+                }
+                REMOTE
+            }
+        }
     }
 
     #[inline(never)]
@@ -384,6 +432,11 @@ impl<M: Send + 'static> Out<M> {
             Way::AnswerRings(rings) => rings.is_low(),
             Way::AnswerInboxes(outbox) => outbox.is_stuck(),
         };
+        self.state_by(lacks)
+    }
+
+    #[inline]
+    fn state_by(&self, lacks: bool) -> News {
         match (lacks, self.is_bounded) {
             (true, true) => GATES,
             (true, false) => KEEPS,
@@ -510,43 +563,21 @@ impl<M: Send + 'static> Outlet for Out<M> {
 
     fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News {
         self.is_noted = false;
-        if self.uncounted > 0 {
-            // Before it can be received.
-            self.shared.stats[self.shard].sent[self.index].add(self.uncounted);
-            self.uncounted = 0;
-        }
-        let mut news = 0;
-        match &self.receivers {
-            Receivers::Shards { first, note } => {
-                let wake = |target: usize| {
-                    let shard = ShardId::from_index(first + target);
-                    if !cx.is_local(shard) {
+        // Before it can be received.
+        self.stats.sent[self.index].add(core::mem::take(&mut self.uncounted));
+        match (&mut self.way, &self.receivers) {
+            (Way::Rings(rings), &Receivers::Shards { first, note }) => {
+                let mut news = 0;
+                rings.flush(|target| {
+                    if !cx.wake(ShardId::from_index(first + target), note) {
                         news = REMOTE;
                     }
-                    cx.wake(shard, *note);
-                };
-                match &mut self.way {
-                    Way::Rings(rings) => rings.flush(wake),
-                    Way::Inboxes(outbox) => outbox.flush(wake),
-                    Way::AnswerRings(rings) => rings.flush(wake),
-                    Way::AnswerInboxes(outbox) => outbox.flush(wake),
-                }
+                });
+                let lacks = rings.is_low();
+                news | self.state_by(lacks)
             }
-            Receivers::Lanes { lanes, slot } => {
-                news = REMOTE;
-                if let Way::Rings(rings) = &mut self.way {
-                    rings.note_closed();
-                    let shared = &self.shared;
-                    rings.flush(|lane| {
-                        if let Err(payload) = contain(|| lanes[lane].announce(*slot)) {
-                            // A waker of a lane. The other receivers are told all the same.
-                            shared.record_fault("a waker", payload);
-                        }
-                    });
-                }
-            }
+            _ => self.flush_otherwise(cx) | self.state(),
         }
-        news | self.state()
     }
 
     fn answered(&mut self, target: usize) {
@@ -591,7 +622,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
     fn abandon(&mut self) {
         let (shared, edge) = (&self.shared, self.edge);
         if self.uncounted > 0 {
-            shared.stats[self.shard].sent[self.index].add(self.uncounted);
+            self.stats.sent[self.index].add(self.uncounted);
             self.uncounted = 0;
         }
         let lost = |message| shared.give_up(edge, message);

@@ -4,9 +4,11 @@
 //! one store and one wake-up per receiver. A target that has less room than
 //! the burst is noted when that is seen, so no step looks at all targets.
 
+use core::num::NonZeroUsize;
 use std::collections::VecDeque;
 
 use crate::queue::{Full, spsc::Producer};
+use crate::stack::Stack;
 
 /// The sender's end of one ring.
 struct Target<T> {
@@ -29,7 +31,9 @@ pub(crate) struct Rings<T> {
     targets: Vec<Target<T>>,
     /// The room that every target of a bounded edge needs; zero if none.
     burst: usize,
-    written: Vec<u32>,
+    /// One more: not zero, so that who has that room has some.
+    needs: NonZeroUsize,
+    written: Stack,
     low: Vec<u32>,
 }
 
@@ -41,10 +45,11 @@ impl<T> Rings<T> {
             state: 0,
         };
         Self {
-            written: Vec::with_capacity(rings.len()),
+            written: Stack::new(rings.len()),
             low: Vec::with_capacity(rings.len()),
             targets: rings.into_iter().map(target).collect(),
             burst,
+            needs: NonZeroUsize::MIN.saturating_add(burst),
         }
     }
 
@@ -52,13 +57,20 @@ impl<T> Rings<T> {
         self.targets.len()
     }
 
-    /// Stages a message for a target that got one before since the last flush,
-    /// and has room for a burst after it; otherwise gives it back.
-    #[inline]
+    /// Stages a message for a target that has room for a burst after it;
+    /// otherwise gives it back.
+    #[inline(always)]
     pub(crate) fn put_fast(&mut self, index: usize, message: T) -> Result<(), T> {
         match self.targets.get_mut(index) {
-            Some(target) if target.state == WRITTEN && target.ring.has_room(self.burst + 1) => {
-                target.ring.stage(message).map_err(Full::into_inner)
+            Some(target)
+                if target.state & (LOW | CLOSED) == 0 && target.ring.has_room(self.needs.get()) =>
+            {
+                target.ring.stage(message).map_err(Full::into_inner)?;
+                if target.state == 0 {
+                    target.state = WRITTEN;
+                    self.written.push(index as u32);
+                }
+                Ok(())
             }
             _ => Err(message),
         }
@@ -173,7 +185,7 @@ impl<T> Rings<T> {
 
     /// Looks whether the receivers outside that were just written to have gone.
     pub(crate) fn note_closed(&mut self) {
-        for &index in &self.written {
+        for &index in &*self.written {
             let target = &mut self.targets[index as usize];
             if target.ring.is_closed() {
                 target.state |= CLOSED;

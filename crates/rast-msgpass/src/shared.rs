@@ -34,8 +34,10 @@ pub enum OnPanic {
 pub(crate) type Undelivered = Box<dyn Fn(&'static EdgeInfo, Box<dyn Any + Send>) + Send + Sync>;
 
 /// The counts of one instance of a processor.
+pub(crate) type Stats = CachePadded<Counts>;
+
 #[derive(Debug)]
-pub(crate) struct Stats {
+pub(crate) struct Counts {
     /// Per edge that leaves, in the order of the declaration.
     pub(crate) sent: Counters,
     /// Per edge that enters: handled, or given up.
@@ -49,7 +51,7 @@ pub(crate) struct Stats {
     pub(crate) panics: Counter,
 }
 
-impl Stats {
+impl Counts {
     fn new(outgoing: usize, incoming: usize) -> Self {
         Self {
             sent: Counters::new(outgoing),
@@ -72,7 +74,7 @@ pub(crate) struct Shared {
     /// Per processor, the number of its first instance's shard.
     pub(crate) first: Vec<usize>,
     /// Per instance, which is per shard.
-    pub(crate) stats: Vec<CachePadded<Stats>>,
+    pub(crate) stats: Vec<Arc<Stats>>,
     pub(crate) on_panic: OnPanic,
     pub(crate) on_undelivered: Option<Undelivered>,
     panics: Mutex<Vec<PanicRecord>>,
@@ -103,7 +105,8 @@ impl Shared {
             let outgoing = G::EDGES.iter().filter(|edge| edge.from == end).count();
             let incoming = G::EDGES.iter().filter(|edge| edge.to == end).count();
             for _ in 0..processor.replicas {
-                stats.push(CachePadded::new(Stats::new(outgoing, incoming)));
+                let counts = Counts::new(outgoing, incoming);
+                stats.push(Arc::new(CachePadded::new(counts)));
             }
         }
         first.push(stats.len());

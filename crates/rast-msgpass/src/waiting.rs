@@ -90,7 +90,8 @@ impl Waiting {
     }
 
     /// The receiver has returned slots: calls `wake` with each sender that
-    /// waits there. `fenced`: the look must not miss any; see [`Pace`].
+    /// waits there. `fenced` unless all senders that may wait there are on the
+    /// receiver's worker; [`Pace`] says when a look is due.
     #[inline]
     pub fn look(&self, receiver: usize, fenced: bool, wake: impl FnMut(usize)) {
         if fenced {
@@ -120,9 +121,9 @@ impl Waiting {
 
 /// When a receiver returns slots, and when it looks for senders that wait.
 ///
-/// Slots return in quarters of the capacity, and when a chunk ends. A look that
-/// must not miss a sender costs a fence, so it is made once `due` messages were
-/// taken since the last one, where `due` is at most what a sender that waits
+/// Slots return in quarters of the capacity, and when a chunk ends. A look for
+/// senders, which costs a fence, is made once `due` messages were taken since the
+/// last one, where `due` is at most what a sender that waits
 /// has in the queue: more than the capacity less its burst.
 ///
 /// Let F be such a look, after the head f was published, that did not find a
@@ -138,7 +139,7 @@ pub struct Pace {
     due: u32,
     /// Taken and not returned.
     held: u32,
-    /// Returned since the last fenced look.
+    /// Returned since the last look.
     since: u32,
 }
 
@@ -180,7 +181,7 @@ impl Pace {
         core::mem::take(&mut self.held) as usize
     }
 
-    /// The slots were returned; returns whether the look must be fenced.
+    /// The slots were returned; returns whether a look is due.
     #[inline]
     #[must_use]
     pub fn release(&mut self) -> bool {

@@ -32,6 +32,7 @@ use crate::queue::{mpsc::bounded, spsc};
 use crate::rings::Rings;
 use crate::sharder::ShardId;
 use crate::shared::Shared;
+use crate::stack::Stack;
 use crate::waiting::{Pace, Waiting};
 
 /// What is made for one instance before its processor joins it.
@@ -433,7 +434,8 @@ impl<G: Graph, P: Process<G>> Node<G> for Instances<P> {
                 *inlet
             });
             let ins = ins.collect();
-            core.written = Vec::with_capacity(parts.outs.len());
+            // Twice: after a panic all are in it, and each may be reported once more.
+            core.written = Stack::new(2 * parts.outs.len());
             core.outs = parts.outs;
             instances.push(Box::new(Instance::<G, P>::new(
                 processor, ins, core, settings,
@@ -483,11 +485,11 @@ impl<G: Graph> Given<G> {
             let parts = parts.by_ref().take(shards.len()).collect();
             let cores = shards.enumerate().map(|(replica, shard)| Core {
                 shared: Arc::clone(shared),
-                shard,
+                stats: Arc::clone(&shared.stats[shard]),
                 node,
                 replica,
                 outs: Vec::new(),
-                written: Vec::new(),
+                written: Stack::new(0),
                 invocation: 0,
                 sender: 0,
                 is_gated: false,

@@ -43,7 +43,7 @@ impl WorkerCx<'_> {
     }
 
     /// Returns the worker's tick, for the amortised timers of
-    /// [`timers`](crate::timers). Published at each reading of the clock.
+    /// [`timers`](crate::timers). Published with readings of the clock, at most once in 10 µs.
     #[inline]
     #[must_use]
     pub fn tick(&self) -> &Tick {
@@ -97,16 +97,19 @@ impl WorkerCx<'_> {
     /// that moment is woken at the end of this worker's round: after at most 16 turns, or
     /// about 20 µs, or the turn under way.
     ///
+    /// Returns `true` if this worker holds the shard, as [`is_local`](Self::is_local).
+    ///
     /// # Panics
     ///
     /// When there is no such shard.
     #[inline]
-    pub fn wake(&mut self, shard: ShardId, note: u32) {
-        if self.is_local(shard) {
-            self.local.notes.push((shard, Some(note)));
-        } else {
-            self.local.member.wake(shard, note);
+    pub fn wake(&mut self, shard: ShardId, note: u32) -> bool {
+        let is_local = self.is_local(shard);
+        match is_local {
+            true => self.local.notes.push((shard, Some(note))),
+            false => self.local.member.wake(shard, note),
         }
+        is_local
     }
 
     /// Asks for a resharding, as [`Handle::reshard`](crate::Handle::reshard).

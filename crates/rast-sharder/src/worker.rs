@@ -32,6 +32,10 @@ use crate::timers::{Clock, Instant, MonotonicClock, Nanos, Tick};
 /// The most turns of a round. The clock is read once in so many.
 const TURNS: u32 = 16;
 
+/// The least time between two publications of the tick: each makes every timer that goes by
+/// it read the clock once.
+const TICK: Nanos = Nanos::from_micros(10);
+
 /// The most entries of deadlines that are looked at in a round.
 const ENTRIES: u32 = 256;
 
@@ -263,7 +267,9 @@ impl<'s, C: Controller> Worker<'s, C> {
 
     fn read_clock(&mut self) {
         self.local.now = self.shared.core.clock.now();
-        self.local.tick.publish(self.local.now);
+        if self.local.now.saturating_since(self.local.tick.now()) >= TICK {
+            self.local.tick.publish(self.local.now);
+        }
         self.since_reading = 0;
     }
 
@@ -291,26 +297,34 @@ impl<'s, C: Controller> Worker<'s, C> {
     }
 
     fn hand_over_each(&mut self) {
-        let mut notes = core::mem::take(&mut self.local.notes);
-        for (shard, note) in notes.drain(..) {
+        let mut done = 0;
+        while done < self.local.notes.len() {
+            if let Err(payload) = contain(|| self.hand_over_from(&mut done)) {
+                let (shard, _) = self.local.notes[done - 1];
+                self.panicked(shard, Hook::OnWake, payload);
+            }
+        }
+        self.local.notes.clear();
+    }
+
+    /// Hands over the notes behind the first `done`, and counts them there.
+    #[inline]
+    fn hand_over_from(&mut self, done: &mut usize) {
+        let shared = self.shared;
+        while let Some(&(shard, note)) = self.local.notes.get(*done) {
+            *done += 1;
             debug_assert!(
                 self.local.member.is_local(shard),
                 "a note is handed over before its shard can leave"
             );
             self.ready.push(shard);
-            let shared = self.shared;
             // SAFETY: `shard` is held, because nothing was released since the note was
             // written, and no other borrow of its slot is live.
             let slot = unsafe { shared.slots.slot(shard) };
             if slot.retired.is_none() {
-                let state = &mut slot.state;
-                let told = contain(|| shared.controller.on_wake(shard, state, note));
-                if let Err(payload) = told {
-                    self.panicked(shard, Hook::OnWake, payload);
-                }
+                shared.controller.on_wake(shard, &mut slot.state, note);
             }
         }
-        self.local.notes = notes;
     }
 
     /// Makes shards ready whose time has come.

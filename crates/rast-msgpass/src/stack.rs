@@ -1,0 +1,90 @@
+//! A stack of numbers whose room is made at the start.
+//!
+//! A `Vec` may grow at each push, so a function that pushes saves registers for
+//! that call; here a push is a comparison and a store.
+
+use core::ops::{Deref, DerefMut};
+
+/// A stack of numbers that does not grow.
+#[derive(Debug)]
+pub(crate) struct Stack {
+    room: Box<[u32]>,
+    len: usize,
+}
+
+impl Stack {
+    /// Makes an empty stack.
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            room: vec![0; capacity].into(),
+            len: 0,
+        }
+    }
+
+    /// # Panics
+    ///
+    /// When it is full.
+    #[inline]
+    pub(crate) fn push(&mut self, number: u32) {
+        self.room[self.len] = number;
+        self.len += 1;
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<u32> {
+        let last = self.len.checked_sub(1)?;
+        let number = *self.room.get(last)?;
+        self.len = last;
+        Some(number)
+    }
+
+    /// Returns the number at `index`.
+    ///
+    /// # Panics
+    ///
+    /// When there is no room for so many.
+    #[inline]
+    pub(crate) fn at(&self, index: usize) -> u32 {
+        self.room[index]
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline]
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Pushes what is in `other`, in order, and empties it.
+    #[inline]
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        if !other.is_empty() {
+            other.iter().for_each(|&number| self.push(number));
+            other.truncate(0);
+        }
+    }
+}
+
+impl Deref for Stack {
+    type Target = [u32];
+
+    #[inline]
+    fn deref(&self) -> &[u32] {
+        &self.room[..self.len]
+    }
+}
+
+impl DerefMut for Stack {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u32] {
+        &mut self.room[..self.len]
+    }
+}
