@@ -4,6 +4,7 @@
 //! `docs/performance.md` holds the figures.
 
 pub mod allocators;
+mod crossing;
 pub mod harness;
 pub mod histogram;
 pub mod layers;
@@ -14,4 +15,5 @@ pub mod report;
 #[cfg(unix)]
 pub mod signals;
 pub mod stats;
+mod usage;
 pub mod workers;

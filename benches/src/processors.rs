@@ -1,7 +1,8 @@
 //! Processors: each worker of a run on one of its own, where the system can be told so.
 //!
-//! Two threads that wait for each other by yielding are often put on one processor, all the more if something else keeps
-//! another busy. Then nothing crosses between processors, and the run shows what both threads do one after the other.
+//! The system often puts two threads that wait for each other by yielding on one processor, all
+//! the more if something else keeps another busy. Then nothing crosses between processors, and
+//! the run shows what both threads do one after the other.
 
 /// The processors that this process may use; empty where the system cannot say.
 #[cfg(target_os = "linux")]
@@ -25,7 +26,8 @@ pub(crate) fn allowed() -> Vec<usize> {
     Vec::new()
 }
 
-/// Puts the calling thread, and those that it starts from now on, on one processor; nothing where that is refused.
+/// Makes the calling thread, and those that it starts from now on, run on one processor only;
+/// does nothing where the system refuses.
 #[cfg(target_os = "linux")]
 pub(crate) fn stand_on(number: usize) {
     // SAFETY: a set is plain words, for which zeroes are a value.
@@ -37,6 +39,6 @@ pub(crate) fn stand_on(number: usize) {
     let _ = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
 }
 
-/// Puts the calling thread on one processor: not here.
+/// Makes the calling thread run on one processor only: does nothing here.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn stand_on(_: usize) {}

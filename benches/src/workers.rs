@@ -43,6 +43,12 @@ impl Sample {
         self
     }
 
+    /// Says that so many threads did it at once.
+    pub fn by(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
     /// Makes `ns` the figure of this run in place of the time per operation: a percentile of
     /// hand-over times, where the pace of the run is set by a clock.
     pub fn judged_by(mut self, ns: f64) -> Self {
@@ -79,6 +85,11 @@ pub fn together(jobs: Vec<Job<'_>>) -> Sample {
     if jobs.len() == 2 {
         return apart(jobs);
     }
+    anywhere(jobs)
+}
+
+/// As [`together`], each job where the system puts it, also where there are two.
+pub fn anywhere(jobs: Vec<Job<'_>>) -> Sample {
     on(&[], jobs)
 }
 
@@ -119,9 +130,7 @@ fn on(processors: &[usize], jobs: Vec<Job<'_>>) -> Sample {
     });
     let first = spans.iter().map(|span| span.0).min().expect("one job");
     let last = spans.iter().map(|span| span.1).max().expect("one job");
-    let mut sample = Sample::new(spans.iter().map(|span| span.2).sum(), last - first);
-    sample.threads = threads;
-    sample
+    Sample::new(spans.iter().map(|span| span.2).sum(), last - first).by(threads)
 }
 
 /// The one way in which every contender waits on a full or an empty queue: spin, then yield.

@@ -1,37 +1,41 @@
 //! rast-msgpass: a message through a graph of two processors against two threads and a channel.
 //!
 //! The channel does less: no graph, no back-pressure across several edges, no load figures, no
-//! moves. What is compared is the price of a message for one who would otherwise write two
-//! threads by hand.
+//! moves. The comparison shows the price of a message to a program that would otherwise use
+//! threads and channels directly.
 
 use std::sync::mpsc;
 use std::time::Instant;
 
 use rast::msgpass::{Builder, Cx, Next, Process, Receive, graph};
-use rast::sharder::Static;
 
 use crate::harness::Scenario;
-use crate::workers::{Sample, together};
+use crate::workers::{Job, Sample, together};
 
+mod across;
 mod engine;
+mod pong;
+#[cfg(all(rast_rivals, feature = "rivals"))]
+mod rivals;
+mod span;
 
 const LAYER: &str = "msgpass";
 
-/// Messages of room, in the edge and in the channels.
+/// The capacity of the edge and of the channels.
 const ROOM: usize = 1024;
 
-/// Messages that the source sends at most before others have their turn.
-const BURST: usize = 64;
+/// Messages of a turn of the source, unless the scenario says one.
+const BURST: u64 = 64;
 
 graph! {
     /// One edge.
     graph Hop {
         processors { source: Source, sink: Sink }
-        edges { source -> sink: u64 [cap = ROOM, burst = BURST]; }
+        edges { source -> sink: u64 [cap = ROOM, burst = BURST as usize]; }
     }
 }
 
-/// Sends `0..end`, and says when it began.
+/// Sends `0..end`, and reports when it began.
 struct Source {
     next: u64,
     end: u64,
@@ -58,7 +62,7 @@ impl Process<Hop> for Source {
     }
 }
 
-/// Sums what comes, and says when it had everything.
+/// Sums what comes, and reports when it had everything.
 struct Sink {
     sum: u64,
     left: u64,
@@ -78,7 +82,7 @@ impl Receive<Hop, Source, u64> for Sink {
     }
 }
 
-/// The sum of `0..ops`, which every run must come to.
+/// The sum of `0..ops`, which every run must reach.
 fn expected(ops: u64) -> u64 {
     (0..ops).fold(0, u64::wrapping_add)
 }
@@ -104,75 +108,6 @@ fn hop(ops: u64, burst: u64, setting: impl FnOnce(Builder<Hop>) -> Builder<Hop>)
     let (end, sum) = end.recv().expect("the sink gets everything");
     drop(handle); // stops the graph and joins its workers
     assert_eq!(sum, expected(ops));
-    Sample::new(ops, end - begin)
-}
-
-graph! {
-    /// A request and its reply.
-    graph Call {
-        processors { caller: Caller, callee: Callee }
-        edges {
-            caller -> callee: Request;
-            callee -> caller: Reply [reply = Request];
-        }
-    }
-}
-
-struct Request(u64);
-struct Reply(u64);
-
-/// Sends a request, waits for its reply, sends the next one.
-struct Caller {
-    left: u64,
-    began: Option<Instant>,
-    ended: mpsc::Sender<(Instant, Instant)>,
-}
-
-impl Process<Call> for Caller {
-    fn ping(&mut self, cx: &mut Cx<'_, Call, Self>) -> Next {
-        if self.began.is_none() {
-            self.began = Some(Instant::now());
-            cx.to::<Callee>().send(Request(self.left));
-        }
-        Next::Idle
-    }
-}
-
-impl Receive<Call, Callee, Reply> for Caller {
-    fn receive(&mut self, reply: Reply, cx: &mut Cx<'_, Call, Self>) {
-        assert_eq!(reply.0, self.left);
-        self.left -= 1;
-        if self.left > 0 {
-            cx.to::<Callee>().send(Request(self.left));
-        } else {
-            let span = (self.began.expect("it began"), Instant::now());
-            self.ended.send(span).expect("the bench waits");
-        }
-    }
-}
-
-struct Callee;
-
-impl Process<Call> for Callee {}
-
-impl Receive<Call, Caller, Request> for Callee {
-    fn receive(&mut self, request: Request, cx: &mut Cx<'_, Call, Self>) {
-        cx.to::<Caller>().send(Reply(request.0));
-    }
-}
-
-fn call(ops: u64, setting: impl FnOnce(Builder<Call>) -> Builder<Call>) -> Sample {
-    let (ended, end) = mpsc::channel();
-    let caller = Caller {
-        left: ops,
-        began: None,
-        ended,
-    };
-    let handle = setting(Call::builder(caller, Callee))
-        .start()
-        .expect("a valid graph");
-    let (begin, end) = end.recv().expect("the caller gets everything");
-    drop(handle); // stops the graph and joins its workers
     Sample::new(ops, end - begin)
 }
 
@@ -246,10 +181,11 @@ fn channel_hop<C: Channel>(ops: u64) -> Sample {
     ])
 }
 
-fn channel_call<C: Channel>(ops: u64) -> Sample {
+/// Requests and replies through two channels, between two threads that `on` runs.
+fn channel_call<C: Channel>(ops: u64, on: fn(Vec<Job<'_>>) -> Sample) -> Sample {
     let (there, far) = C::bounded(ROOM);
     let (back, near) = C::bounded(ROOM);
-    together(vec![
+    on(vec![
         Box::new(move || {
             for value in 0..ops {
                 C::send(&there, value);
@@ -268,40 +204,7 @@ fn channel_call<C: Channel>(ops: u64) -> Sample {
 
 /// The scenarios of this layer.
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    let hop = Scenario::new(LAYER, "hop, two processors", 5_000_000, 5000)
-        .ours("rast graph, two workers, apart", |ops| {
-            hop(ops, BURST as u64, |graph| graph.workers(2).balancer(Static))
-        })
-        .ours("rast graph, two workers, balanced", |ops| {
-            hop(ops, BURST as u64, |graph| graph.workers(2))
-        })
-        .ours("rast graph, one worker", |ops| {
-            hop(ops, BURST as u64, |graph| graph.workers(1))
-        })
-        .rival("std sync_channel, two threads", channel_hop::<Std>);
-    let single = Scenario::new(LAYER, "hop, bursts of one", 2_000_000, 2000)
-        .ours("rast graph, two workers, apart", |ops| {
-            self::hop(ops, 1, |graph| graph.workers(2).balancer(Static))
-        })
-        .rival("std sync_channel, two threads", channel_hop::<Std>);
-    let call = Scenario::new(LAYER, "request and reply, two processors", 100_000, 100)
-        .ours("rast graph, two workers, apart", |ops| {
-            call(ops, |graph| graph.workers(2).balancer(Static))
-        })
-        .ours("rast graph, two workers, balanced", |ops| {
-            call(ops, |graph| graph.workers(2))
-        })
-        .ours("rast graph, one worker", |ops| {
-            call(ops, |graph| graph.workers(1))
-        })
-        .rival("std sync_channel, two threads", channel_call::<Std>);
-    #[cfg(all(rast_rivals, feature = "rivals"))]
-    let (hop, single, call) = (
-        hop.rival("crossbeam-channel, two threads", channel_hop::<Crossbeam>),
-        single.rival("crossbeam-channel, two threads", channel_hop::<Crossbeam>),
-        call.rival("crossbeam-channel, two threads", channel_call::<Crossbeam>),
-    );
-    let mut all = vec![hop, single, call];
-    all.extend(engine::scenarios());
+    let mut all = engine::scenarios();
+    all.extend(across::scenarios());
     all
 }

@@ -1,7 +1,7 @@
 //! rast-sharder: what a turn costs beside a bare loop, and what an epoch costs.
 //!
-//! The bare loops own their shards for ever: no epochs, no stop, no contained panics.
-//! The difference is what the sharder takes for them.
+//! The bare loops own their shards to the end: no epochs, no stop, no contained panics.
+//! The difference is what the sharder takes for these.
 
 mod waking;
 
@@ -58,7 +58,7 @@ impl Turns {
     }
 }
 
-/// Gives every shard its turns and stops when the last one has had them.
+/// Gives every shard its turns and stops when the last shard has had them.
 struct TakeTurns {
     unfinished: AtomicUsize,
 }
@@ -91,20 +91,33 @@ impl Controller for TakeTurns {
     }
 }
 
-/// Turns under the sharder; a period of zero never reshards.
+/// Turns of 16 shards under the sharder; a period of zero never reshards.
 fn turns(workers: usize, period: Duration, ops: u64) -> Sample {
     let each = ops / SHARDS as u64;
+    turns_of(vec![each; SHARDS], workers, period)
+}
+
+/// Turns of one shard beside so many idle ones.
+fn turns_beside(idle: usize, ops: u64) -> Sample {
+    let mut each = vec![0; 1 + idle];
+    each[0] = ops;
+    turns_of(each, 1, Duration::ZERO)
+}
+
+/// Gives each shard its number of turns.
+fn turns_of(each: Vec<u64>, workers: usize, period: Duration) -> Sample {
+    let ops = each.iter().sum();
     let controller = TakeTurns {
-        unfinished: AtomicUsize::new(SHARDS),
+        unfinished: AtomicUsize::new(each.iter().filter(|&&turns| turns > 0).count()),
     };
     let outcome = Sharder::builder(controller)
-        .shards((0..SHARDS).map(|_| Turns::new(each)).collect())
+        .shards(each.into_iter().map(Turns::new).collect())
         .workers(workers)
         .period(period)
         .build()
         .expect("a valid sharder")
         .run()
-        .unwrap_or_else(|_| panic!("the sharder runs to its end"));
+        .unwrap_or_else(|_| panic!("the sharder failed"));
     let first = outcome
         .shards
         .iter()
@@ -115,10 +128,8 @@ fn turns(workers: usize, period: Duration, ops: u64) -> Sample {
         .iter()
         .filter_map(|exit| exit.state.last)
         .max();
-    Sample::new(
-        each * SHARDS as u64,
-        last.expect("it ended") - first.expect("it began"),
-    )
+    let elapsed = last.expect("it ended") - first.expect("it began");
+    Sample::new(ops, elapsed).by(workers)
 }
 
 /// The same turns by bare loops over shards of their own.
@@ -140,7 +151,7 @@ fn bare(workers: usize, ops: u64) -> Sample {
     together(jobs.collect())
 }
 
-/// Asks for an epoch as soon as the last one stands, until there were enough.
+/// Asks for an epoch as soon as the last one has begun, until there were enough.
 struct Epochs {
     wanted: u32,
 }
@@ -211,11 +222,11 @@ fn epochs(balancer: impl Balancer, ops: u64) -> Sample {
         .build()
         .expect("a valid sharder")
         .run()
-        .unwrap_or_else(|_| panic!("the sharder runs to its end"));
+        .unwrap_or_else(|_| panic!("the sharder failed"));
     let seen = &outcome.shards[0].state;
     let (start, first) = seen.first.expect("it began");
     let (end, last) = seen.last.expect("it ended");
-    Sample::new(u64::from(last - first), end - start)
+    Sample::new(u64::from(last - first), end - start).by(2)
 }
 
 /// The longest slice of a decision of `Greedy` on 10,000 shards and 128 workers, each shard
@@ -275,6 +286,9 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
                 turns(2, Duration::ZERO, ops)
             })
             .rival("a bare loop per thread", |ops| bare(2, ops)),
+        Scenario::new(LAYER, "turn of one busy shard", 10_000_000, 1600)
+            .ours("rast Sharder, of 10 shards", |ops| turns_beside(9, ops))
+            .ours("rast Sharder, of 10,000", |ops| turns_beside(9_999, ops)),
         Scenario::new(LAYER, "epochs of 16 busy shards, two workers", 20_000, 20)
             .ours("rast Sharder, nothing moves", |ops| epochs(Static, ops))
             .ours("rast Sharder, everything moves", |ops| epochs(MoveAll, ops)),

@@ -56,10 +56,16 @@ pub struct Builder<G: Graph> {
     on_undelivered: Option<Undelivered>,
     park: Option<Parks>,
     pins: Vec<(usize, usize)>,
+    on_worker_start: Option<OnWorkerStart>,
+    #[cfg(feature = "affinity")]
+    pins_threads: bool,
 }
 
 /// Makes what a worker sleeps in.
 type Parks = Box<dyn FnMut(WorkerId) -> Box<dyn Park> + Send>;
+
+/// What each worker calls first.
+type OnWorkerStart = Box<dyn Fn(WorkerId) + Send + Sync>;
 
 /// The reason why a graph was not started.
 #[derive(Debug)]
@@ -143,6 +149,9 @@ impl<G: Graph> Builder<G> {
             on_undelivered: None,
             park: None,
             pins: Vec::new(),
+            on_worker_start: None,
+            #[cfg(feature = "affinity")]
+            pins_threads: false,
         }
     }
 
@@ -194,6 +203,27 @@ impl<G: Graph> Builder<G> {
         G: Node<P>,
     {
         self.pins.push((shard_of::<G, P>(replica).index(), worker));
+        self
+    }
+
+    /// Has `hook` called on the thread of each worker before its first turn. A panic in it
+    /// is listed among [`Report::faults`](crate::Report::faults), and the worker goes on.
+    ///
+    /// The threads are named `rast-` and the graph's name, those after the first with the
+    /// worker's number at the end.
+    #[must_use]
+    pub fn on_worker_start(mut self, hook: impl Fn(WorkerId) + Send + Sync + 'static) -> Self {
+        self.on_worker_start = Some(Box::new(hook));
+        self
+    }
+
+    /// Makes each worker's thread run on one core only: worker `n` on the `n`-th core that the
+    /// process may use, beginning again if there are fewer cores. Where the system refuses, a
+    /// thread stays as it is.
+    #[cfg(feature = "affinity")]
+    #[must_use]
+    pub fn pin_threads(mut self) -> Self {
+        self.pins_threads = true;
         self
     }
 
@@ -256,7 +286,15 @@ impl<G: Graph> Builder<G> {
             .shards(instances)
             .workers(workers)
             .period(self.period)
-            .wait(self.wait);
+            .wait(self.wait)
+            .name(format!("rast-{}", G::NAME));
+        if let Some(hook) = self.on_worker_start {
+            builder = builder.on_worker_start(hook);
+        }
+        #[cfg(feature = "affinity")]
+        if self.pins_threads {
+            builder = builder.pin_threads();
+        }
         if let Some(park) = self.park {
             builder = builder.park(park);
         }

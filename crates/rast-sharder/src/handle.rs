@@ -1,4 +1,4 @@
-//! The outside's grip on a running sharder.
+//! The handle of a sharder: stops, wakes and watches it from any thread.
 
 use crate::core_state::{Core, Published};
 use crate::ids::ShardId;
@@ -6,7 +6,7 @@ use crate::primitive::SnapshotGuard;
 use crate::primitive::sync::Arc;
 use crate::stats::Stats;
 
-/// Stops, prods and watches a sharder from any thread, before, while and after
+/// Stops, wakes and watches a sharder from any thread, before, while and after
 /// it runs.
 ///
 /// ```
@@ -48,7 +48,7 @@ pub struct Handle {
 impl Handle {
     /// Asks all workers to leave; `run` returns when the running calls have
     /// come back. What the caller wrote before is seen by calls that see the
-    /// stop. Lock-free but for waking workers that sleep.
+    /// stop. Lock-free except for waking workers that sleep.
     pub fn stop(&self) {
         self.core.baton.stop();
     }
@@ -78,13 +78,14 @@ impl Handle {
         self.core.baton.wake(shard);
     }
 
-    /// Wakes every worker that sleeps, also one that holds no shard: each calls
-    /// [`before_turn`](crate::Controller::before_turn).
+    /// Wakes every worker that sleeps, also one that holds no shard. Each worker calls
+    /// [`before_turn`](crate::Controller::before_turn) after this call, which sees what was
+    /// written before it. Lock-free except for waking workers that sleep.
     pub fn notify_all(&self) {
         self.core.baton.notify_all();
     }
 
-    /// Returns the assignment in force. Lock-free; stops nobody, and stays as
+    /// Returns the assignment in force. Lock-free; stops no worker, and stays as
     /// it is while the guard lives. Drop the guard soon: assignments that are
     /// replaced meanwhile stay in memory.
     pub fn assignment(&self) -> SnapshotGuard<'_, Published> {

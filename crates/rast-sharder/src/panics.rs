@@ -1,8 +1,8 @@
 //! Containing panics of user code, and the record of them.
 //!
-//! Everything that a user wrote is called through [`contain`]: process and the
-//! other hooks, `on_panic` itself, the balancer, the destructors of what a run
-//! does not give back. What is caught is recorded,
+//! What a user wrote, except the clock, is called through [`contain`]: process and
+//! the other hooks, `on_panic` itself, the balancer, what workers sleep in, the
+//! destructors of what a run does not give back. What is caught is recorded,
 //! the first [`KEPT`] of them in words, the rest as a count.
 
 use std::any::Any;
@@ -31,6 +31,8 @@ pub enum Hook {
     WorkerStart,
     /// [`Controller::before_turn`](crate::Controller::before_turn).
     BeforeTurn,
+    /// [`Park::park`](crate::Park::park) or [`Park::poll`](crate::Park::poll).
+    Park,
     /// [`Controller::on_acquire`](crate::Controller::on_acquire).
     OnAcquire,
     /// [`Controller::on_release`](crate::Controller::on_release).

@@ -53,8 +53,8 @@ impl<C: Controller> Sharder<C> {
     /// # Errors
     ///
     /// [`RunError`], with the same [`Outcome`] inside: when a thread could not
-    /// be started, or this crate's own code panicked. Either stops all workers
-    /// first.
+    /// be started, or this crate's own code or the clock panicked. Either stops
+    /// all workers first.
     pub fn run(self) -> Result<Outcome<C>, RunError<C>> {
         self.run_on(thread::spawn_named)
     }
@@ -203,7 +203,7 @@ pub enum RunCause {
         /// What the system said.
         source: io::Error,
     },
-    /// This crate's own code panicked: a fault of it.
+    /// This crate's own code panicked, which is a fault of the crate, or the clock did.
     Runtime {
         /// The worker on which it did.
         worker: WorkerId,

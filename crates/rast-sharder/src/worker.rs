@@ -22,7 +22,7 @@ use crate::lead::{Desk, Lead, Slice, publish};
 use crate::panics::{Hook, contain, discard, message};
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::Arc;
-use crate::primitive::{WaitStrategy, hint};
+use crate::primitive::{Parker, WaitStrategy, hint};
 use crate::protocol::{Member, Promise};
 use crate::ready::Ready;
 use crate::slots::Slots;
@@ -64,6 +64,20 @@ const WATCH: Nanos = Nanos::from_micros(40);
 
 /// So many looks share a reading of the clock.
 const LOOKS: u32 = 8;
+
+/// The pause after this many doublings.
+fn pause(doublings: u32) -> Nanos {
+    Nanos::from_nanos(PAUSE.as_nanos() << doublings.min(PAUSE_DOUBLINGS))
+}
+
+/// Notes a shard that what a worker sleeps in named.
+fn note_news(notes: &mut Vec<(ShardId, Option<u32>)>, shard: ShardId, shards: usize) {
+    assert!(
+        shard.index() < shards,
+        "there is no {shard}, which a poller made ready"
+    );
+    notes.push((shard, None));
+}
 
 /// How a sharder runs, apart from its controller.
 #[derive(Clone, Copy, Debug)]
@@ -138,6 +152,10 @@ struct Worker<'s, C: Controller> {
     watching: Instant,
     /// Whether a sleep was a long one, and nothing has happened since.
     is_rested: bool,
+    /// Whether what the worker sleeps in is to be polled.
+    polls: bool,
+    /// Sleeps in a row that ended by a panic.
+    parks_failed: u32,
 }
 
 impl<'s, C: Controller> Worker<'s, C> {
@@ -164,6 +182,8 @@ impl<'s, C: Controller> Worker<'s, C> {
             looks: 0,
             watching: Instant::ORIGIN,
             is_rested: false,
+            polls: shared.settings.polls,
+            parks_failed: 0,
         }
     }
 
@@ -208,7 +228,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
         let mut progressed = self.acquire();
         self.before_turn();
-        if self.shared.settings.polls {
+        if self.polls {
             self.poll();
         }
         self.local.member.receive_bits(&mut self.local.notes);
@@ -484,8 +504,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         match slot.panics_in_row.checked_sub(1) {
             None => self.ready.push(shard),
             Some(doublings) => {
-                let pause = PAUSE.as_nanos() << doublings.min(PAUSE_DOUBLINGS);
-                let at = self.local.now.saturating_add(Nanos::from_nanos(pause));
+                let at = self.local.now.saturating_add(pause(doublings));
                 self.ready.set_alarm(shard, &mut slot.alarm, at);
             }
         }
@@ -639,20 +658,42 @@ impl<'s, C: Controller> Worker<'s, C> {
 
     /// Has what the worker sleeps in look for what came.
     fn poll(&mut self) {
-        let mut came = Vec::new();
-        self.local.member.poll(&mut |shard| came.push(shard));
-        self.wake_all(came);
+        let shards = self.shared.slots.len();
+        let Local { member, notes, .. } = &mut self.local;
+        let polled = contain(|| member.poll(&mut |shard| note_news(notes, shard, shards)));
+        self.hand_over_news();
+        if let Err(payload) = polled {
+            self.polls = false;
+            self.park_panicked(payload);
+        }
     }
 
-    /// Makes shards ready that what the worker sleeps in named.
-    fn wake_all(&mut self, shards: Vec<ShardId>) {
-        for shard in shards {
-            match self.local.member.is_local(shard) {
-                true => self.local.notes.push((shard, None)),
-                false => self.shared.core.baton.wake(shard),
+    /// Makes shards ready that what the worker sleeps in named, and wakes those of others.
+    #[inline]
+    fn hand_over_news(&mut self) {
+        let Local {
+            member,
+            core,
+            notes,
+            ..
+        } = &mut self.local;
+        notes.retain(|&(shard, _)| {
+            let is_local = member.is_local(shard);
+            if !is_local {
+                core.baton.wake(shard);
             }
-        }
+            is_local
+        });
         self.hand_over();
+    }
+
+    /// Records a panic of what the worker sleeps in.
+    #[cold]
+    fn park_panicked(&self, payload: PanicPayload) {
+        let text = message(&*payload);
+        discard(payload);
+        let worker = self.local.member.worker();
+        self.shared.core.panicked(worker, None, Hook::Park, text);
     }
 
     #[cold]
@@ -662,10 +703,10 @@ impl<'s, C: Controller> Worker<'s, C> {
         if limit == Some(Duration::ZERO) {
             return;
         }
-        let member = &mut self.local.member;
-        let parks = &self.shared.core.tallies[member.worker().index()].parks;
+        let shards = self.shared.slots.len();
+        let parks = &self.tally().parks;
         let is_rested = self.is_rested;
-        let mut came = Vec::new();
+        let Local { member, notes, .. } = &mut self.local;
         let slept = member.park(|park| {
             parks.bump();
             if is_rested {
@@ -675,16 +716,33 @@ impl<'s, C: Controller> Worker<'s, C> {
                 true => limit,
                 false => Some(limit.map_or(LONG, |limit| limit.min(LONG))),
             };
-            park.park(limit, &mut |shard| came.push(shard));
-            limit
+            let parked = contain(|| {
+                park.park(limit, &mut |shard| note_news(notes, shard, shards));
+            });
+            (limit, parked)
         });
-        self.wake_all(came);
-        // A sleep of `LONG` that nothing ended.
-        if let Some((Some(limit), false)) = slept {
-            self.is_rested |= limit >= LONG;
+        self.hand_over_news();
+        match slept {
+            None => {}
+            Some(((limit, Ok(())), is_woken)) => {
+                self.parks_failed = 0;
+                // A sleep of `LONG` that nothing ended.
+                self.is_rested |= !is_woken && limit.is_some_and(|limit| limit >= LONG);
+            }
+            Some(((_, Err(payload)), _)) => self.failed_to_park(payload),
         }
         self.looks = 0;
         self.read_clock();
+    }
+
+    /// Records a panic of a sleep; pauses if the sleep before panicked too.
+    #[cold]
+    fn failed_to_park(&mut self, payload: PanicPayload) {
+        self.park_panicked(payload);
+        if let Some(doublings) = self.parks_failed.checked_sub(1) {
+            Parker::new().park_timeout(pause(doublings).into());
+        }
+        self.parks_failed = self.parks_failed.saturating_add(1);
     }
 
     /// How long to sleep at most; `None` is no limit.

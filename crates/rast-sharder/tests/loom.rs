@@ -23,7 +23,7 @@ struct World {
     /// A shard's figures: touched by its holder until it promises, and read
     /// by the leader.
     loads: Vec<UnsafeCell<u32>>,
-    /// A message to a shard, put there by somebody outside.
+    /// A message to a shard, put there from outside.
     message: AtomicU32,
     /// What the leader decides.
     next: Assignment,
@@ -143,6 +143,26 @@ fn until_stopped(mut member: Member, baton: &Baton, world: &World) {
     leave(member, world);
 }
 
+/// Runs each member on a thread of its own.
+fn run_all(
+    members: Vec<Member>,
+    baton: &Arc<Baton>,
+    world: &Arc<World>,
+    run: fn(Member, &Baton, &World),
+) -> Vec<thread::JoinHandle<()>> {
+    let start = |member| {
+        let (baton, world) = (baton.clone(), world.clone());
+        thread::spawn(move || run(member, &baton, &world))
+    };
+    members.into_iter().map(start).collect()
+}
+
+fn join_all(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
 fn all_free(baton: &Baton, shards: usize) {
     for shard in 0..shards {
         assert_eq!(baton.holder(ShardId::from_index(shard)), None);
@@ -197,9 +217,7 @@ fn three_workers_pass_shards_round() {
             })
             .collect();
         few_turns(first, &world, 2);
-        for other in others {
-            other.join().unwrap();
-        }
+        join_all(others);
         all_free(&baton, 3);
     });
 }
@@ -211,17 +229,9 @@ fn stop_ends_all_at_any_moment() {
         let (baton, members) = Baton::new(owners(&[0, 1], 2));
         let world = World::new(owners(&[1, 0], 2));
         baton.request();
-        let others: Vec<_> = members
-            .into_iter()
-            .map(|member| {
-                let (baton, world) = (baton.clone(), world.clone());
-                thread::spawn(move || until_stopped(member, &baton, &world))
-            })
-            .collect();
+        let others = run_all(members, &baton, &world, until_stopped);
         baton.stop();
-        for other in others {
-            other.join().unwrap();
-        }
+        join_all(others);
         all_free(&baton, 2);
     });
 }
@@ -244,25 +254,17 @@ fn a_stop_publishes_what_was_before_it() {
     });
 }
 
-/// A message to a shard that moves meanwhile wakes whoever holds it then.
+/// A message to a shard that moves meanwhile wakes the worker that holds it then.
 #[test]
 fn a_message_finds_its_shard_through_a_move() {
     model::model(|| {
         let (baton, members) = Baton::new(owners(&[0], 2));
         let world = World::new(owners(&[1], 2));
         baton.request();
-        let others: Vec<_> = members
-            .into_iter()
-            .map(|member| {
-                let (baton, world) = (baton.clone(), world.clone());
-                thread::spawn(move || until_stopped(member, &baton, &world))
-            })
-            .collect();
+        let others = run_all(members, &baton, &world, until_stopped);
         world.message.store(1, Ordering::Relaxed);
         baton.wake(ShardId(0));
-        for other in others {
-            other.join().unwrap();
-        }
+        join_all(others);
         all_free(&baton, 1);
     });
 }
@@ -283,6 +285,27 @@ fn a_message_wakes_a_parked_worker() {
     });
 }
 
+/// A notification that comes while a worker goes to sleep gives it another round, in which it
+/// sees what was written before.
+#[test]
+fn a_notification_reaches_a_worker_that_goes_to_sleep() {
+    model::model(|| {
+        let (baton, mut members) = Baton::new(owners(&[0], 1));
+        let world = World::new(owners(&[0], 1));
+        let mut member = members.pop().unwrap();
+        member.take();
+        let their_world = world.clone();
+        let other = thread::spawn(move || {
+            while their_world.message.load(Ordering::Relaxed) == 0 {
+                sleep(&mut member);
+            }
+        });
+        world.message.store(1, Ordering::Relaxed);
+        baton.notify_all();
+        other.join().unwrap();
+    });
+}
+
 /// A request reaches workers that sleep; the idle one promises too, and the
 /// new epoch wakes those who promised.
 #[test]
@@ -291,17 +314,9 @@ fn a_request_moves_a_shard_between_sleepers() {
         let (baton, members) = Baton::new(owners(&[0], 2));
         let world = World::new(owners(&[1], 2));
         // The message stands for shard 0, but only worker 1 looks at it.
-        let others: Vec<_> = members
-            .into_iter()
-            .map(|member| {
-                let (baton, world) = (baton.clone(), world.clone());
-                thread::spawn(move || until_moved(member, &baton, &world))
-            })
-            .collect();
+        let others = run_all(members, &baton, &world, until_moved);
         baton.request();
-        for other in others {
-            other.join().unwrap();
-        }
+        join_all(others);
         all_free(&baton, 1);
     });
 }
@@ -366,19 +381,11 @@ fn a_note_finds_its_shard_through_a_move() {
         let (baton, mut members) = about_to_move(&[0], &[1], 3);
         let world = World::new(owners(&[1], 3));
         let mut waker = members.pop().unwrap();
-        let others: Vec<_> = members
-            .into_iter()
-            .map(|member| {
-                let (baton, world) = (baton.clone(), world.clone());
-                thread::spawn(move || until_message(member, &baton, &world))
-            })
-            .collect();
+        let others = run_all(members, &baton, &world, until_message);
         world.message.store(1, Ordering::Relaxed);
         waker.wake(ShardId(0), 7);
         waker.flush();
-        for other in others {
-            other.join().unwrap();
-        }
+        join_all(others);
         drop(waker);
         all_free(&baton, 1);
     });
@@ -390,18 +397,10 @@ fn a_wake_up_finds_its_shard_through_a_move() {
     model::model(|| {
         let (baton, members) = about_to_move(&[0], &[1], 2);
         let world = World::new(owners(&[1], 2));
-        let others: Vec<_> = members
-            .into_iter()
-            .map(|member| {
-                let (baton, world) = (baton.clone(), world.clone());
-                thread::spawn(move || until_message(member, &baton, &world))
-            })
-            .collect();
+        let others = run_all(members, &baton, &world, until_message);
         world.message.store(1, Ordering::Relaxed);
         baton.wake(ShardId(0));
-        for other in others {
-            other.join().unwrap();
-        }
+        join_all(others);
         all_free(&baton, 1);
     });
 }
@@ -468,9 +467,7 @@ fn bits_of_one_word_are_all_seen() {
                 world.touch(shard);
             }
         }
-        for waker in wakers {
-            waker.join().unwrap();
-        }
+        join_all(wakers);
     });
 }
 
@@ -488,9 +485,7 @@ fn a_worker_that_is_awake_sees_all_bits() {
         });
         let mut notes = Vec::new();
         member.receive_bits(&mut notes);
-        for waker in wakers {
-            waker.join().unwrap();
-        }
+        join_all(wakers);
         member.receive_bits(&mut notes);
         let told = notes.iter().fold(0, |told, (shard, _)| told | 1 << shard.0);
         assert_eq!(told, 3);

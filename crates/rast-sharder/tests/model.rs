@@ -173,6 +173,18 @@ fn shards_that_talk_are_put_together() {
 }
 
 #[test]
+fn every_budget_leads_to_the_same_decision() {
+    let now = Assignment::new(vec![WorkerId(0); 8], 2).expect("worker 0 exists");
+    let view = view_of(2, &[0.1; 8], &[(0, 1, 1e5)]);
+    let next = decide(&mut Greedy::new(), &view, &now, 16);
+    assert_eq!(next.moved_from(&now), 4);
+    for budget in [0, 1, usize::MAX / 2 + 1, usize::MAX] {
+        let other = decide(&mut Greedy::new(), &view, &now, budget);
+        assert_eq!(other, next, "budget {budget}");
+    }
+}
+
+#[test]
 fn one_hot_shard_gets_a_worker_of_its_own() {
     let loads = [0.9, 0.1, 0.1, 0.1, 0.1, 0.1];
     let now = Assignment::round_robin(6, 2);

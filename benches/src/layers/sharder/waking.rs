@@ -10,11 +10,12 @@ use rast::primitive::{CachePadded, Parker, WaitStrategy};
 use rast::sharder::{Controller, Handle, Progress, ShardId, Sharder, Static, WorkerCx};
 
 use super::LAYER;
+use crate::crossing;
 use crate::harness::Scenario;
-use crate::processors::{allowed, stand_on};
+use crate::usage::processor_time;
 use crate::workers::Sample;
 
-/// What the shards 0 and 1 throw to each other; the others are busy or idle.
+/// Shards 0 and 1 throw a ball to each other; the others are busy or idle.
 struct Throw {
     balls: [CachePadded<AtomicU64>; 2],
     rounds: u64,
@@ -22,7 +23,7 @@ struct Throw {
     busy: u32,
 }
 
-/// When a shard began and ended.
+/// When shard 0 or 1 caught its first and its last ball.
 #[derive(Default)]
 struct Catcher {
     caught: u64,
@@ -80,25 +81,20 @@ fn round_trips(workers: usize, wait: WaitStrategy, busy: u32, idle: u32, rounds:
         rounds,
         busy: 2 + busy,
     };
-    let cores = allowed();
     let sharder = Sharder::builder(throw)
         .shards((0..shards).map(|_| Catcher::default()).collect())
         .workers(workers)
         .wait(wait)
         .period(Duration::ZERO)
         .balancer(Static)
-        .on_worker_start(move |worker| {
-            if let Some(&core) = cores.get(worker.index()) {
-                stand_on(core);
-            }
-        })
+        .pin_threads()
         .build()
         .expect("a valid sharder");
     // On a thread of its own, which stays on its processor.
     let outcome = thread::spawn(|| {
         sharder
             .run()
-            .unwrap_or_else(|_| panic!("it runs to its end"))
+            .unwrap_or_else(|_| panic!("the sharder failed"))
     });
     let shards = outcome.join().expect("it does not panic").shards;
     let catcher = &shards[0].state;
@@ -106,47 +102,10 @@ fn round_trips(workers: usize, wait: WaitStrategy, busy: u32, idle: u32, rounds:
         catcher.began.expect("it began"),
         catcher.ended.expect("it ended"),
     );
-    Sample::new(rounds, ended - began)
+    Sample::new(rounds, ended - began).by(workers)
 }
 
-/// Two threads that throw by two lines and nothing else.
-fn bare(rounds: u64) -> Sample {
-    let balls: Arc<[CachePadded<AtomicU64>; 2]> =
-        Arc::new([0, 0].map(|ball| CachePadded::new(AtomicU64::new(ball))));
-    let theirs = balls.clone();
-    let cores = allowed();
-    let core = move |at: usize| cores.get(at).copied();
-    let second = core(1);
-    let other = thread::spawn(move || {
-        if let Some(second) = second {
-            stand_on(second);
-        }
-        for round in 1..=rounds {
-            while theirs[0].load(Ordering::Acquire) != round {
-                spin_loop();
-            }
-            theirs[1].store(round, Ordering::Release);
-        }
-    });
-    let first = core(0);
-    let elapsed = thread::spawn(move || {
-        if let Some(first) = first {
-            stand_on(first);
-        }
-        let start = Instant::now();
-        for round in 1..=rounds {
-            balls[0].store(round, Ordering::Release);
-            while balls[1].load(Ordering::Acquire) != round {
-                spin_loop();
-            }
-        }
-        start.elapsed()
-    });
-    other.join().expect("it throws");
-    Sample::new(rounds, elapsed.join().expect("it throws"))
-}
-
-/// Says when it was woken.
+/// Counts the turns of shard 0.
 struct Echo(Arc<AtomicU64>);
 
 impl Controller for Echo {
@@ -170,7 +129,7 @@ impl Controller for Echo {
     fn new_load(&self, _: ShardId) {}
 }
 
-/// Runs a sharder of idle shards while `work` does its own.
+/// Runs `work` beside a sharder whose shards are idle.
 fn beside_idle(shards: usize, work: impl FnOnce(&Handle, &AtomicU64) -> Sample) -> Sample {
     let turns = Arc::new(AtomicU64::new(0));
     let sharder = Sharder::builder(Echo(turns.clone()))
@@ -205,7 +164,7 @@ fn wakes_from_outside(ops: u64) -> Sample {
     })
 }
 
-/// Unparks a thread that sleeps, and waits for its word.
+/// Unparks a thread that sleeps, and waits until it has run.
 fn unparks(ops: u64) -> Sample {
     let turns = Arc::new(AtomicU64::new(0));
     let theirs = turns.clone();
@@ -229,7 +188,7 @@ fn unparks(ops: u64) -> Sample {
     Sample::new(ops, elapsed)
 }
 
-/// The processor time of the process while ten thousand idle shards sleep: per second.
+/// The processor time of the process per second while ten thousand shards are idle.
 fn idle(_: u64) -> Sample {
     const SPAN: Duration = Duration::from_millis(300);
     beside_idle(10_000, |_, _| {
@@ -238,24 +197,6 @@ fn idle(_: u64) -> Sample {
         let used = processor_time() - before;
         Sample::new(1, used).judged_by(used.as_nanos() as f64 / SPAN.as_secs_f64())
     })
-}
-
-/// The processor time that this process took.
-#[cfg(unix)]
-fn processor_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the place is writable, and the clock is one that every system has.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// The processor time that this process took: not here.
-#[cfg(not(unix))]
-fn processor_time() -> Duration {
-    Duration::ZERO
 }
 
 /// The scenarios of waking.
@@ -279,7 +220,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
                 across(WaitStrategy::Spin, 64),
             )
             .ours("rast Sharder, adaptive", across(WaitStrategy::Adaptive, 0))
-            .rival("two threads and two lines", bare),
+            .rival("two threads and two lines", crossing::spinning),
         Scenario::new(LAYER, "wake-up from outside", 20_000, 20)
             .ours("rast Handle::wake", wakes_from_outside)
             .rival("rast Unparker", unparks),

@@ -205,3 +205,47 @@ fn targets_that_get_room_one_after_the_other_wake_the_sender() {
     let expected = (1..=ROUNDS).map(|round| round * ROUND - 1);
     assert!(taken.lock().unwrap().iter().copied().eq(expected));
 }
+
+mod started {
+    use super::*;
+
+    pub(super) struct Part;
+    graph! {
+        pub(super) graph Mill {
+            processors { part: [Part; 3] }
+            edges { ingress -> part: u64; }
+        }
+    }
+    impl Process<Mill> for Part {}
+    impl Receive<Mill, Ingress, u64> for Part {
+        fn receive(&mut self, _: u64, _: &mut Cx<'_, Mill, Self>) {}
+    }
+}
+
+#[test]
+fn workers_start_with_a_hook_and_the_name_of_the_graph() {
+    use started::{Mill, Part};
+    type Seen = Vec<(usize, Option<String>)>;
+    let seen: Arc<Mutex<Seen>> = Arc::default();
+    let list = Arc::clone(&seen);
+    let builder = Mill::builder((0..3).map(|_| Part)).workers(3);
+    #[cfg(feature = "affinity")]
+    let builder = builder.pin_threads();
+    let builder = builder.on_worker_start(move |worker| {
+        let name = std::thread::current().name().map(ToString::to_string);
+        list.lock().unwrap().push((worker.index(), name));
+        assert_ne!(worker.index(), 1, "it goes wrong");
+    });
+    let app = builder.start().unwrap();
+    let into = app.ingress::<Part, u64>();
+    (0..9).for_each(|number| into.key(number).send(number).unwrap());
+    let report = app.drain(LONG).unwrap();
+    assert_eq!(report.received_total(), 9);
+    let mut seen = std::mem::take(&mut *seen.lock().unwrap());
+    seen.sort();
+    let names = ["rast-Mill", "rast-Mill-1", "rast-Mill-2"];
+    let expected = names.map(|name| Some(name.to_string()));
+    assert_eq!(seen, expected.into_iter().enumerate().collect::<Seen>());
+    assert_eq!(report.faults.len(), 1, "{:?}", report.faults);
+    assert!(report.faults[0].contains("it goes wrong"));
+}

@@ -174,7 +174,7 @@ impl Balancer for Greedy {
     }
 
     fn step(&mut self, view: &LoadView, current: &Assignment, budget: usize) -> Decision {
-        let budget = budget.max(1);
+        let budget = budget.clamp(1, isize::MAX as usize);
         let plan = match &mut self.plan {
             Some(plan) => plan,
             None => match self.rates.update(view, self.least_window, budget) {

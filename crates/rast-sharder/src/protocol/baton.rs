@@ -48,6 +48,8 @@ pub struct Baton {
     pub(super) word: CachePadded<AtomicU64>,
     pub(super) stop: CachePadded<AtomicU32>,
     pub(super) requests: CachePadded<AtomicU32>,
+    /// How often all were notified.
+    pub(super) notices: CachePadded<AtomicU32>,
     pub(super) pages: [UnsafeCell<Page>; 2],
     pub(super) holders: Box<[CachePadded<AtomicU32>]>,
     pub(super) seats: Box<[CachePadded<Seat>]>,
@@ -96,6 +98,7 @@ impl Baton {
             word: CachePadded::new(AtomicU64::new(Word::new(0, members, 0).bits())),
             stop: CachePadded::new(AtomicU32::new(0)),
             requests: CachePadded::new(AtomicU32::new(0)),
+            notices: CachePadded::new(AtomicU32::new(0)),
             pages: [
                 UnsafeCell::new(Page {
                     owners: first.clone(),
@@ -183,8 +186,11 @@ impl Baton {
         holder_in(self.holders[shard.index()].fetch_add(0, Ordering::AcqRel))
     }
 
-    /// Wakes all workers that sleep.
+    /// Wakes all workers that sleep, and gives those that are about to another round.
     pub fn notify_all(&self) {
+        // Release: pairs with the Acquire in has_news; the round that follows sees what was
+        // written before. The fence in wake_all orders it before the look at the seats. [SO19]
+        self.notices.fetch_add(1, Ordering::Release);
         self.wake_all(None);
     }
 

@@ -21,7 +21,7 @@ use core::fmt;
 use std::boxed::Box;
 use std::vec::Vec;
 
-use super::baton::Baton;
+use super::baton::{Baton, Seat};
 use super::inbox::{Mark, Outbox};
 use super::park::Park;
 use super::word::{FREE, ONE_PROMISE, Word, held_by};
@@ -70,8 +70,10 @@ pub struct Member {
     phase: Phase,
     /// `Page::served` of the epoch.
     served: u32,
-    /// Whether somebody had promised at the last look.
+    /// Whether another had promised at the last look.
     promised_seen: bool,
+    /// `Baton::notices` before the last sleep, or in place of it.
+    notices_seen: u32,
     /// By shard: whether this worker holds it.
     local: Vec<bool>,
     held: Vec<ShardId>,
@@ -102,6 +104,7 @@ impl Member {
             phase: Phase::Open,
             served: 0,
             promised_seen: false,
+            notices_seen: 0,
             local: std::vec![false; shards],
             held: Vec::with_capacity(wanted.len()),
             wanted,
@@ -521,9 +524,13 @@ impl Member {
         self.baton.wake_all(Some(self.worker));
     }
 
+    fn seat(&self) -> &Seat {
+        &self.baton.seats[self.worker.index()]
+    }
+
     /// Has what this worker sleeps in look for what came.
     pub fn poll(&self, ready: &mut dyn FnMut(ShardId)) {
-        self.baton.seats[self.worker.index()].park.poll(ready);
+        self.seat().park.poll(ready);
     }
 
     /// Sleeps by `sleep`, unless there is something to do. Returns what `sleep` returned and
@@ -534,25 +541,30 @@ impl Member {
         debug_assert!(self.phase != Phase::Leading, "a leader does not sleep");
         debug_assert!(self.marked.is_empty(), "a flush comes before a sleep");
         self.give_up_rings();
-        let seat = &self.baton.seats[self.worker.index()];
         // Relaxed: the fence below orders it. A swap, in one order with those of wakers. [SO10]
-        seat.sleeping.swap(1, Ordering::Relaxed);
+        self.seat().sleeping.swap(1, Ordering::Relaxed);
         // SeqCst: pairs with those in rouse_marked, set_bit, wake_all and release_next. Of two
         // fences one is first: if this one, the other side's load of the seat sees it
         // asleep; if the other, the look below sees what was written before it. [SO11]
         fence(Ordering::SeqCst);
         let slept = match self.has_news() {
             true => None,
-            false => Some(sleep(&*seat.park)),
+            false => Some(sleep(&*self.seat().park)),
         };
         // Acquire: pairs with the Release in rouse_slow; the next look at the inbox sees what
         // the waker wrote. [SO12]
-        let is_woken = seat.sleeping.swap(0, Ordering::Acquire) == 0;
+        let is_woken = self.seat().sleeping.swap(0, Ordering::Acquire) == 0;
         slept.map(|slept| (slept, is_woken))
     }
 
     /// Whether the protocol has something to do for this worker.
-    fn has_news(&self) -> bool {
+    fn has_news(&mut self) -> bool {
+        // Acquire: pairs with the Release in notify_all; see there. Ordered by the fence in
+        // park as well, which makes this load, or the notifier's look at the seat, the later. [SO20]
+        let notices = self.baton.notices.load(Ordering::Acquire);
+        if core::mem::replace(&mut self.notices_seen, notices) != notices {
+            return true;
+        }
         // Relaxed: ordered by the fence in park; the next turn reads it again with
         // Acquire. [SO13]
         if self.baton.stop.load(Ordering::Relaxed) != 0 {

@@ -17,18 +17,24 @@ pub trait Park: Send + Sync + 'static {
     /// `park` returned, or `timeout` has passed. `None` is no limit. May return early
     /// for any reason. Called by its worker alone.
     ///
-    /// `ready` makes a shard of this worker ready, at the cost of a push: a poller calls
-    /// it for the shard that handles what came.
+    /// `ready` makes a shard ready: a poller calls it for the shard that handles what came. It
+    /// costs a push if this worker holds the shard, and a wake-up otherwise. It panics if
+    /// there is no such shard.
+    ///
+    /// A panic is recorded ([`Hook::Park`](crate::Hook::Park)) and counts as an early return.
+    /// After each further one in a row the worker pauses, for 10 µs at first, and twice as
+    /// long each time up to about 100 ms. Nothing ends the pause.
     fn park(&self, timeout: Option<Duration>, ready: &mut dyn FnMut(ShardId));
 
     /// Looks for what came, without blocking. A worker that has work calls this once in
-    /// about 16 turns, so that its shards do not keep I/O waiting.
+    /// about 16 turns, so that its shards do not keep I/O waiting. A worker on which it
+    /// panicked calls it no more.
     fn poll(&self, ready: &mut dyn FnMut(ShardId)) {
         let _ = ready;
     }
 
     /// Ends the present or the next [`park`](Self::park). Called by any thread. A panic is
-    /// caught, so that it does not hit the waker, and reported by the panic hook alone.
+    /// caught, so that the waker goes on, and reported by the panic hook alone.
     fn unpark(&self);
 }
 

@@ -130,11 +130,14 @@ impl Park for Poller {
             }
         };
         state.1 = false;
-        state.0.drain(..).for_each(ready);
+        let came = std::mem::take(&mut state.0);
+        drop(state);
+        came.into_iter().for_each(ready);
     }
 
     fn poll(&self, ready: &mut dyn FnMut(ShardId)) {
-        self.state.lock().unwrap().0.drain(..).for_each(ready);
+        let came = std::mem::take(&mut self.state.lock().unwrap().0);
+        came.into_iter().for_each(ready);
     }
 
     fn unpark(&self) {
@@ -204,23 +207,26 @@ impl Park for Moody {
     }
 }
 
+/// One worker, which sleeps in `park` at once.
+fn sleeping_in<P: Park>(park: &Arc<P>, script: Scripted, shards: usize) -> Sharder<Scripted> {
+    let given = park.clone();
+    let builder = Sharder::builder(script).shards(vec![0; shards]).workers(1);
+    let builder = builder.wait(WaitStrategy::Park);
+    let sharder = builder.park(move |_| given.clone()).build();
+    sharder.expect("it builds")
+}
+
 #[test]
 fn a_panic_of_unpark_does_not_hit_the_waker() {
     let turns = Arc::new(AtomicU64::new(0));
     let park = Arc::new(Moody::default());
-    let (counts, given) = (turns.clone(), park.clone());
+    let counts = turns.clone();
     let mut script = hooks();
     script.process = Box::new(move |_, _, _| {
         counts.fetch_add(1, Ordering::SeqCst);
         Progress::Idle
     });
-    let sharder = Sharder::builder(script)
-        .shards(vec![0])
-        .workers(1)
-        .wait(WaitStrategy::Park)
-        .park(move |_| given.clone())
-        .build()
-        .expect("it builds");
+    let sharder = sleeping_in(&park, script, 1);
     let handle = sharder.handle();
     let thread = running(sharder);
     until(|| {
@@ -232,6 +238,111 @@ fn a_panic_of_unpark_does_not_hit_the_waker() {
     until(|| turns.load(Ordering::SeqCst) > seen);
     handle.stop();
     thread.join().expect("it ends");
+}
+
+/// A poller that panics as often as told, and notes the limits of its sleeps.
+#[derive(Default)]
+struct Faulty {
+    poller: Poller,
+    polls_left: AtomicU64,
+    parks_left: AtomicU64,
+    limits: Mutex<Vec<Option<Duration>>>,
+}
+
+impl Faulty {
+    fn fail(left: &AtomicU64) {
+        let is_left = |left: u64| left.checked_sub(1);
+        let failed = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_left);
+        assert!(failed.is_err(), "it goes wrong");
+    }
+}
+
+impl Park for Faulty {
+    fn park(&self, timeout: Option<Duration>, ready: &mut dyn FnMut(ShardId)) {
+        self.limits.lock().unwrap().push(timeout);
+        Self::fail(&self.parks_left);
+        self.poller.park(timeout, ready);
+    }
+
+    fn poll(&self, ready: &mut dyn FnMut(ShardId)) {
+        Self::fail(&self.polls_left);
+        self.poller.poll(ready);
+    }
+
+    fn unpark(&self) {
+        self.poller.unpark();
+    }
+}
+
+/// Runs shards that are idle, or wait for the instant of no end, on a worker that sleeps in `park`.
+/// Wakes shard 0 again and again until `is_done`, and then once more, which gives it a turn.
+fn run_in(park: &Arc<Faulty>, is_done: impl Fn() -> bool) -> rast_sharder::Outcome<Scripted> {
+    let turns = Arc::new(AtomicU64::new(0));
+    let released = Arc::new(AtomicU64::new(0));
+    let (count, leaving) = (turns.clone(), released.clone());
+    let mut script = hooks();
+    script.process = Box::new(move |_, shard, _| match shard.0 {
+        0 => {
+            count.fetch_add(1, Ordering::SeqCst);
+            Progress::Idle
+        }
+        _ => Progress::At(Instant::MAX),
+    });
+    script.on_release = Box::new(move |_, _| {
+        leaving.fetch_add(1, Ordering::SeqCst);
+    });
+    let sharder = sleeping_in(park, script, 2);
+    let handle = sharder.handle();
+    let thread = running(sharder);
+    until(|| is_done() || handle.is_stopping());
+    let seen = turns.load(Ordering::SeqCst);
+    handle.wake(ShardId(0));
+    until(|| turns.load(Ordering::SeqCst) > seen || handle.is_stopping());
+    handle.stop();
+    let outcome = thread.join().expect("a panic of the poller fails no run");
+    assert_eq!(released.load(Ordering::SeqCst), 2);
+    outcome
+}
+
+fn assert_hooks(outcome: &rast_sharder::Outcome<Scripted>, expected: &[Hook]) {
+    let hooks: Vec<Hook> = outcome.report.panics.iter().map(|p| p.hook).collect();
+    assert_eq!(hooks, expected);
+    assert!(outcome.shards.iter().all(|shard| shard.retired.is_none()));
+}
+
+#[test]
+fn a_panic_of_park_is_an_early_return() {
+    let park = Arc::new(Faulty::default());
+    park.parks_left.store(3, Ordering::SeqCst);
+    let outcome = run_in(&park, || park.poller.sleeps.load(Ordering::SeqCst) > 0);
+    assert_hooks(&outcome, &[Hook::Park; 3]);
+}
+
+#[test]
+fn a_poll_that_panicked_is_not_called_again() {
+    let park = Arc::new(Faulty::default());
+    park.polls_left.store(u64::MAX, Ordering::SeqCst);
+    let outcome = run_in(&park, || park.poller.sleeps.load(Ordering::SeqCst) > 0);
+    assert_hooks(&outcome, &[Hook::Park]);
+}
+
+#[test]
+fn a_poller_that_names_a_shard_that_does_not_exist_is_told() {
+    let park = Arc::new(Faulty::default());
+    park.poller.event(ShardId(2));
+    let outcome = run_in(&park, || park.poller.sleeps.load(Ordering::SeqCst) > 0);
+    assert_hooks(&outcome, &[Hook::Park]);
+    let message = &outcome.report.panics[0].message;
+    assert!(message.contains("no shard 2"), "{message}");
+}
+
+/// The end of time is no limit of a sleep.
+#[test]
+fn a_deadline_at_the_end_of_time_is_none() {
+    let park = Arc::new(Faulty::default());
+    run_in(&park, || park.limits.lock().unwrap().len() > 1);
+    let limits = park.limits.lock().unwrap();
+    assert_eq!(limits[1], None, "after the sleep that gives memory back");
 }
 
 #[test]
@@ -410,4 +521,39 @@ fn workers_start_with_a_hook_and_a_name() {
     assert_eq!(names, ["grind-1", "grind-2"]);
     let panics = &outcome.report.panics;
     assert_eq!((panics.len(), panics[0].hook), (1, Hook::WorkerStart));
+}
+
+/// Worker `n` runs on the `n`-th core that the process may use, beginning again after the last.
+#[cfg(all(feature = "affinity", target_os = "linux", not(miri)))]
+#[test]
+fn pinned_threads_have_a_core_each() {
+    /// Those that the calling thread may run on.
+    fn cores() -> Vec<usize> {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let mut lines = status.lines();
+        let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let ranges = list.unwrap().trim().split(',').flat_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            first.parse::<usize>().unwrap()..=last.parse().unwrap()
+        });
+        ranges.collect()
+    }
+    type Seen = Vec<(WorkerId, Vec<usize>)>;
+    const WORKERS: usize = 3;
+    let all = cores();
+    let seen: Arc<Mutex<Seen>> = Arc::default();
+    let list = seen.clone();
+    let builder = Sharder::builder(hooks()).shards(vec![0; WORKERS]);
+    let builder = builder.workers(WORKERS).pin_threads();
+    let builder = builder.on_worker_start(move |worker| {
+        list.lock().unwrap().push((worker, cores()));
+    });
+    let sharder = builder.build().expect("it builds");
+    sharder.handle().stop();
+    running(sharder).join().expect("it ends");
+    let mut seen = std::mem::take(&mut *seen.lock().unwrap());
+    seen.sort();
+    let core_of = |worker| vec![all[worker % all.len()]];
+    let expected = (0..WORKERS).map(|at| (WorkerId::from_index(at), core_of(at)));
+    assert_eq!(seen, expected.collect::<Seen>());
 }
