@@ -61,13 +61,13 @@ impl Pace {
 
     /// At most about `times` handlings of the key in each span of this length, and never more than `times` at once.
     ///
-    /// A token bucket: `times` may come at once after a quiet span, and one more with each `per / times` that passes.
-    /// Zero counts as one.
+    /// A token bucket: `times` may come at once after a quiet span, and one more with each `per / times` that passes,
+    /// rounded up to a nanosecond. Zero `times` counts as one.
     #[must_use]
     pub const fn rate(times: u32, per: Nanos) -> Self {
         let times = if times == 0 { 1 } else { times as u64 };
         Self {
-            every: Nanos::from_nanos(per.as_nanos() / times),
+            every: Nanos::from_nanos(per.as_nanos().div_ceil(times)),
             burst: times,
         }
     }
@@ -170,7 +170,8 @@ impl<K, V, M, S> Builder<K, V, M, S> {
 
     /// Makes room for so many keys, in twice as many cells, rounded up to a power of two; 1,024 if not set.
     ///
-    /// With [`Growth::Refuse`] it is the number of keys that are accepted; 0 counts as 1.
+    /// With [`Growth::Refuse`] it is the number of keys that are accepted; 0 counts as 1. A removed key takes a cell as
+    /// long as it has a handle: a conflator whose cells are all taken refuses keys, however few are left.
     pub fn keys(mut self, keys: usize) -> Self {
         self.config.keys = keys.max(1);
         self

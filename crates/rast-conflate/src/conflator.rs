@@ -120,18 +120,19 @@ where
     where
         K: Clone,
     {
-        let full = |_| HandleError::Full;
-        loop {
-            let pinned = self.shared.find_or_insert(key).map_err(full)?;
-            if pinned.state() == State::Removed {
-                self.shared.revive(pinned.0).map_err(full)?;
-                continue;
-            }
-            if M::ONE_PRODUCER && !pinned.0.entry().life.own() {
-                return Err(HandleError::Owned);
-            }
-            return Ok(KeyHandle::new(Arc::clone(&self.shared), pinned));
+        let found = self.shared.find_or_insert(key);
+        let pinned = found.map_err(|_| HandleError::Full)?;
+        let life = &pinned.0.entry().life;
+        if M::ONE_PRODUCER && !life.own() {
+            return Err(HandleError::Owned);
         }
+        if pinned.state() == State::Removed && self.shared.revive(pinned.0).is_err() {
+            if M::ONE_PRODUCER {
+                life.disown();
+            }
+            return Err(HandleError::Full);
+        }
+        Ok(KeyHandle::new(Arc::clone(&self.shared), pinned))
     }
 
     /// Returns whether the key is there. Lock-free.
@@ -146,11 +147,12 @@ where
         (found.state() == State::Live).then(|| self.figures_at(found.0))
     }
 
-    /// Gives a key its own pace; false if the key is not there.
+    /// Gives a key its own pace, as [`KeyHandle::set_pace`]; `false` if the key is not there.
     pub fn set_pace(&self, key: &K, pace: Pace) -> bool {
         let found = self.shared.find(key);
         let live = found.filter(|pinned| pinned.state() == State::Live);
-        live.map(|pinned| set_pace(pinned.0, pace)).is_some()
+        live.map(|pinned| self.shared.set_pace(pinned.0, pace))
+            .is_some()
     }
 }
 
@@ -201,14 +203,24 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
         self.shared.ledger.read()
     }
 
+    /// Returns the age of the newest value of the key that waits longest; `None` if none waits.
+    ///
+    /// Looks at every cell. Needs [`Builder::key_figures`].
+    #[must_use]
+    pub fn age(&self) -> Option<Nanos> {
+        let mut oldest = None;
+        self.for_each(|_, figures| oldest = oldest.max(figures.age));
+        oldest
+    }
+
     /// Returns whether it is closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.is_closed()
     }
 
-    /// Refuses puts from now on, and wakes all consumers; what was accepted can still be handled. Returns whether it was
-    /// open.
+    /// Refuses puts from now on, and wakes all consumers; what was accepted can still be handled, and no pace holds it
+    /// back any more. Returns whether it was open.
     ///
     /// A put that runs at the same time is accepted, or gets back the key's newest value that no consumer took.
     pub fn close(&self) -> bool {
@@ -295,15 +307,6 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
             wait_max: Nanos::from_nanos(wait_max),
         }
     }
-}
-
-/// Gives a key its own pace.
-pub(crate) fn set_pace<K, V, M: Mode<V>>(place: Place<'_, K, V, M>, pace: Pace) {
-    let cold = &place.table.cold[place.at];
-    // Relaxed: a setting, which the next handling takes or the one after. [CC4]
-    cold.every.store(pace.every().as_nanos(), Relaxed);
-    // Relaxed: as CC4. [CC5]
-    cold.burst.store(pace.burst(), Relaxed);
 }
 
 impl<K, V, M: Mode<V>, S> Clone for Conflator<K, V, M, S> {

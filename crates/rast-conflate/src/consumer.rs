@@ -9,12 +9,12 @@ use core::ptr::NonNull;
 use core::task::Waker;
 use core::time::Duration;
 use std::hash::RandomState;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::vec::Vec;
 
 use crate::cell::{Cell, Taken};
 use crate::config::Removed;
-use crate::figures::{Block, Count};
+use crate::contain::{contain, drop_contained};
+use crate::figures::{Block, Count, Counts};
 use crate::item::Item;
 use crate::life::{Begin, State};
 use crate::marks::Claim;
@@ -24,7 +24,7 @@ use crate::primitive::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
     fence,
 };
-use crate::primitive::{Backoff, WaitStrategy};
+use crate::primitive::{Backoff, WaitStrategy, fence_after_exchange};
 use crate::shared::{Place, Shared, Spot};
 use crate::table::{Cold, Table};
 use crate::timers::{CalendarStore, DeadlineStore, Instant};
@@ -163,7 +163,7 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     }
 
     /// Handles values until the conflator is closed and nothing waits that this consumer could take; returns what it came
-    /// to. Blocking while nothing is due.
+    /// to. Blocking while nothing is due. From the close on no pace holds a value back, so it ends soon.
     ///
     /// For a plain busy spin, call [`pass`](Self::pass) in a loop of your own.
     pub fn run(&mut self, strategy: WaitStrategy, mut handler: impl FnMut(&K, V)) -> Pass {
@@ -193,6 +193,10 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
             if self.is_finished() {
                 return false;
             }
+            if was_closed && !self.deferred.is_empty() {
+                // The next lap ends the deferrals.
+                return true;
+            }
             let due = self.next_deadline();
             let span = due.map(|due| due.saturating_since(self.shared.now()));
             if span.is_some_and(|span| span.as_nanos() == 0) {
@@ -221,6 +225,7 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     }
 
     /// Returns when the first of the keys may be due that their pace made this consumer defer; `None` if there is none.
+    /// A shorter pace or a close makes them due before that.
     /// For callers that do not wait in [`wait`](Self::wait): event loops and tasks.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.deferred.next_deadline()
@@ -270,17 +275,18 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
             lap.is_done = false;
         }
         if !self.deferred.is_empty() {
-            self.end_deferrals(self.shared.now());
+            // Deadlines lie before the last instant, which means never.
+            let is_closed = self.shared.is_closed();
+            let until = || self.shared.now();
+            self.end_deferrals(if is_closed { Instant::MAX } else { until() });
         }
     }
 
     fn end_deferrals(&mut self, now: Instant) {
         while let Some(due) = self.deferred.pop_due(now) {
             let place = due.value.place(&self.shared);
-            let life = &place.entry().life;
-            life.undefer();
-            self.shared.mark_again(place);
-            life.unpin();
+            self.shared.end_deferral(place);
+            place.entry().life.unpin();
         }
     }
 
@@ -389,21 +395,36 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         if !entry.value.is_full() {
             return None;
         }
-        let Begin::Runs(state) = entry.life.begin_run() else {
-            return None;
+        let mut visit = Visit {
+            shared,
+            place,
+            counts: &self.counts,
+            runs: false,
         };
-        // Relaxed: a setting. [CX3]
+        // Relaxed: a setting; a consumer that defers looks again.
         let every = cold.every.load(Relaxed);
-        if every != 0
-            && let Err(at) = admit(cold, every, shared.now())
+        let is_paced = every != 0 && !shared.is_closed();
+        let now = (is_paced || shared.config.key_figures).then(|| shared.now());
+        let Begin::Runs(state) = entry.life.begin_run() else {
+            return visit.end(None);
+        };
+        visit.runs = true;
+        if is_paced
+            && let Some(now) = now
+            && let Err(at) = admit(cold, every, now)
         {
             self.deferred.insert(at, spot);
             entry.life.defer();
-            return None;
+            fence_after_exchange();
+            // Relaxed: after the fence, a pace that was set meanwhile is seen, or its setting ends the deferral.
+            if cold.every.load(Relaxed) != every {
+                shared.end_deferral(place);
+            }
+            return visit.end(None);
         }
         let Some(Taken { value, conflated }) = entry.value.take(&mut self.spare) else {
             shared.end_run(place);
-            return None;
+            return visit.end(None);
         };
         if conflated != 0 {
             self.counts.add(Count::Conflated, conflated);
@@ -419,11 +440,13 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         if let Some(now) = self.now {
             // Relaxed: as CX4. [CX6]
             cold.last.store(now.as_nanos(), Relaxed);
-            if shared.config.key_figures {
-                shared.note_wait(cold);
-            }
         }
-        Some(value)
+        if shared.config.key_figures
+            && let Some(now) = now
+        {
+            self.counts.note_wait(note_wait(cold, now));
+        }
+        visit.end(Some(value))
     }
 
     /// Calls the handler of a key that this consumer runs; false if it panicked.
@@ -440,29 +463,45 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         } else {
             contain(|| handler(key, value))
         };
-        self.shared.end_run(place);
         let count = if outcome {
             Count::Handled
         } else {
             Count::Panicked
         };
+        // Counted first: the end of the run may drop a removed key, whose drop may panic.
         self.counts.add(count, 1);
+        self.shared.end_run(place);
         outcome
     }
 }
 
-/// Runs user code; false if it panicked.
-fn contain(call: impl FnOnce()) -> bool {
-    let outcome = catch_unwind(AssertUnwindSafe(call));
-    outcome.map_err(drop_contained).is_ok()
+/// A look at a cell whose mark was cleared. Dropped by a panic of the clock or of the value's decoding, it ends the run
+/// and marks the key again.
+struct Visit<'a, K, V, M: Mode<V>, S> {
+    shared: &'a Shared<K, V, M, S>,
+    place: Place<'a, K, V, M>,
+    counts: &'a Counts,
+    /// Whether the consumer runs the key, and so has taken its value if user code panics.
+    runs: bool,
 }
 
-/// Drops what user code left, which may panic once more.
-#[cold]
-fn drop_contained<T>(value: T) {
-    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        // A payload whose drop panics is left alone.
-        core::mem::forget(second);
+impl<K, V, M: Mode<V>, S> Visit<'_, K, V, M, S> {
+    /// Ends the look without a panic.
+    #[inline(always)]
+    fn end<T>(self, result: T) -> T {
+        core::mem::forget(self);
+        result
+    }
+}
+
+impl<K, V, M: Mode<V>, S> Drop for Visit<'_, K, V, M, S> {
+    #[cold]
+    fn drop(&mut self) {
+        self.shared.mark_again(self.place);
+        if self.runs {
+            self.counts.add(Count::Panicked, 1);
+            self.shared.end_run(self.place);
+        }
     }
 }
 
@@ -499,8 +538,12 @@ fn admit<K, V>(cold: &Cold<K, V>, every: u64, now: Instant) -> Result<(), Instan
     let burst = cold.burst.load(Relaxed);
     // Relaxed: written by the one that runs the key; runs follow each other. [CX9]
     let due = cold.due.load(Relaxed);
+    // Further ahead it is only where the pace was longer, or the clock was set back.
+    let due = due.min(now.saturating_add(every.saturating_mul(burst)));
     let at = due.saturating_sub(every.saturating_mul(burst.saturating_sub(1)));
     if at > now {
+        // Relaxed: as CX9.
+        cold.due.store(due, Relaxed);
         // The last instant means never.
         return Err(Instant::from_nanos(at.min(u64::MAX - 1)));
     }
@@ -521,18 +564,20 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
             place.table.free(place.at);
         }
     }
+}
 
-    /// Notes how long the value waited that was just taken.
-    #[cold]
-    fn note_wait(&self, cold: &Cold<K, V>) {
-        // Relaxed: a figure of the moment. [CX11]
-        let oldest = cold.oldest.swap(0, Relaxed);
-        if oldest != 0 {
-            let wait = self.now().as_nanos().saturating_sub(oldest);
-            // Relaxed: as CX11. [CX12]
-            cold.wait_max.fetch_max(wait, Relaxed);
-        }
+/// Notes how long the value waited that was just taken, and returns that.
+#[cold]
+fn note_wait<K, V>(cold: &Cold<K, V>, now: Instant) -> u64 {
+    // Relaxed: a figure of the moment.
+    let oldest = cold.oldest.swap(0, Relaxed);
+    if oldest == 0 {
+        return 0;
     }
+    let wait = now.as_nanos().saturating_sub(oldest);
+    // Relaxed: a figure of the moment.
+    cold.wait_max.fetch_max(wait, Relaxed);
+    wait
 }
 
 impl<K, V, M: Mode<V>, S> Drop for Consumer<K, V, M, S> {

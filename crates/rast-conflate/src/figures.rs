@@ -38,6 +38,8 @@ pub struct Figures {
     pub panicked: u64,
     /// Values that were handed back: by a removal, by a drain, or to a put that met a close.
     pub returned: u64,
+    /// The longest [`KeyFigures::wait_max`] of any key. Needs [`Builder::key_figures`](crate::Builder::key_figures).
+    pub wait_max: Nanos,
 }
 
 /// What is known of one key; see [`Conflator::key_figures`](crate::Conflator::key_figures).
@@ -69,6 +71,7 @@ impl Figures {
         self.conflated += other.conflated;
         self.panicked += other.panicked;
         self.returned += other.returned;
+        self.wait_max = self.wait_max.max(other.wait_max);
     }
 }
 
@@ -87,6 +90,8 @@ pub(crate) struct Counts {
     conflated: AtomicU64,
     panicked: AtomicU64,
     returned: AtomicU64,
+    /// Nanoseconds.
+    wait_max: AtomicU64,
 }
 
 /// What the owner of a block may count.
@@ -107,6 +112,7 @@ impl Counts {
             conflated: AtomicU64::new(0),
             panicked: AtomicU64::new(0),
             returned: AtomicU64::new(0),
+            wait_max: AtomicU64::new(0),
         }
     }
 
@@ -130,6 +136,15 @@ impl Counts {
         word.store(old + number, Relaxed);
     }
 
+    /// Notes how long a value waited. By the owner alone.
+    pub(crate) fn note_wait(&self, wait: u64) {
+        // Relaxed: as in add.
+        if wait > self.wait_max.load(Relaxed) {
+            // Relaxed: as in add.
+            self.wait_max.store(wait, Relaxed);
+        }
+    }
+
     fn read(&self) -> Figures {
         // Relaxed: as CF2. [CF3]
         let [handled, conflated, panicked, returned] = [
@@ -146,6 +161,8 @@ impl Counts {
             returned,
             // Relaxed: as CF2. [CF4]
             submitted: self.submitted.load(Relaxed),
+            // Relaxed: as CF2.
+            wait_max: Nanos::from_nanos(self.wait_max.load(Relaxed)),
         }
     }
 }

@@ -7,7 +7,6 @@ use core::ptr::NonNull;
 use std::hash::RandomState;
 
 use crate::config::Pace;
-use crate::conflator::set_pace;
 use crate::life::State;
 use crate::mode::{ManyProducers, Mode, Newest};
 use crate::primitive::sync::Arc;
@@ -63,9 +62,9 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
         self.place().entry().life.state() == State::Live
     }
 
-    /// Gives the key its own pace.
+    /// Gives the key its own pace; a value that the old one holds back waits for the new one instead.
     pub fn set_pace(&self, pace: Pace) {
-        set_pace(self.place(), pace);
+        self.shared.set_pace(self.place(), pace);
     }
 
     /// Returns the key's pace.
@@ -104,7 +103,9 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
     /// is given; `None` takes it away.
     ///
     /// It is called by one consumer at a time. One that runs now ends its call, and is dropped then if it was replaced.
-    /// It goes with the key when that is removed. Blocking for an instant.
+    /// A handler, a pace and a priority stay with the key's cell: a key that is removed and comes back while it has a
+    /// handle keeps them, and loses them where the cell was freed ([`Producer::remove`](crate::Producer::remove)).
+    /// Blocking for an instant.
     pub fn set_handler(&self, handler: Option<KeyHandler<K, V>>) {
         let cold = &self.place().table.cold[self.at];
         let has = usize::from(handler.is_some());

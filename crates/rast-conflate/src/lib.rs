@@ -101,6 +101,8 @@ mod table;
 #[cfg(feature = "std")]
 mod config;
 #[cfg(feature = "std")]
+mod contain;
+#[cfg(feature = "std")]
 mod error;
 #[cfg(feature = "std")]
 mod figures;

@@ -13,10 +13,10 @@ use core::ptr::NonNull;
 use core::task::Waker;
 use core::time::Duration;
 use std::boxed::Box;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::vec::Vec;
 
-use crate::config::{Config, Growth, Removed};
+use crate::config::{Config, Growth, Pace, Removed};
+use crate::contain::contain;
 use crate::figures::Ledger;
 use crate::life::State;
 use crate::mode::Mode;
@@ -163,6 +163,34 @@ impl<'a, K, V, M: Mode<V>> Pinned<'a, K, V, M> {
 impl<K, V, M: Mode<V>> Drop for Pinned<'_, K, V, M> {
     fn drop(&mut self) {
         self.0.entry().life.unpin();
+    }
+}
+
+/// The count of a key that may not come to be, also by a panic of the key's own code: given back when this is dropped.
+struct Reserved<'a, K, V, M: Mode<V>, S> {
+    shared: &'a Shared<K, V, M, S>,
+    cell: Option<Pinned<'a, K, V, M>>,
+}
+
+impl<'a, K, V, M: Mode<V>, S> Reserved<'a, K, V, M, S> {
+    /// Keeps the count, and returns the cell that has the key.
+    fn keep(mut self) -> Pinned<'a, K, V, M> {
+        let cell = self.cell.take();
+        core::mem::forget(self);
+        cell.expect("a key that is kept has a cell")
+    }
+}
+
+impl<K, V, M: Mode<V>, S> Drop for Reserved<'_, K, V, M, S> {
+    fn drop(&mut self) {
+        // Another thread may have made the key live: then it counts.
+        let is_live = self.cell.as_ref().is_some_and(|cell| {
+            let killed = cell.0.entry().life.shift(State::Tentative, State::Killed);
+            killed.is_err_and(|state| state != State::Killed)
+        });
+        if !is_live {
+            self.shared.unreserve();
+        }
     }
 }
 
@@ -324,6 +352,26 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         self.wake();
     }
 
+    /// Ends the deferral of a key, if it has one. The caller has a pin on it.
+    pub(crate) fn end_deferral(&self, place: Place<'_, K, V, M>) {
+        // SeqCst: of this one, after a pace is set, and that of a consumer that defers the key, one is first: the
+        // consumer sees the pace, or its deferral is seen here. [CS24]
+        fence(SeqCst);
+        if place.entry().life.undefer() {
+            self.mark_again(place);
+        }
+    }
+
+    /// Gives a key its own pace, and ends a deferral by the old one. The caller has a pin on it.
+    pub(crate) fn set_pace(&self, place: Place<'_, K, V, M>, pace: Pace) {
+        let cold = &place.table.cold[place.at];
+        // Relaxed: a setting; the fence below orders it before the look at the deferral.
+        cold.every.store(pace.every().as_nanos(), Relaxed);
+        // Relaxed: as above.
+        cold.burst.store(pace.burst(), Relaxed);
+        self.end_deferral(place);
+    }
+
     /// As [`mark_again`](Self::mark_again), for leaf bits of one priority.
     pub(crate) fn give_back(
         &self,
@@ -438,7 +486,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
             wakers.remove(0)
         };
         // A waker that panics has been called all the same, and the put that called it is done.
-        drop(catch_unwind(AssertUnwindSafe(|| armed.waker.wake())));
+        contain(|| armed.waker.wake());
         true
     }
 
@@ -461,20 +509,21 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
 
     /// Has the waker called once when something is marked or the conflator closes; false if that is so now.
     pub(crate) fn arm(&self, consumer: u64, waker: &Waker) -> bool {
-        {
+        let waker = waker.clone();
+        let replaced = {
             let mut wakers = self.wakers.lock();
             match wakers.iter_mut().find(|armed| armed.consumer == consumer) {
-                Some(armed) => armed.waker.clone_from(waker),
+                Some(armed) => Some(core::mem::replace(&mut armed.waker, waker)),
                 None => {
-                    wakers.push(Armed {
-                        consumer,
-                        waker: waker.clone(),
-                    });
+                    wakers.push(Armed { consumer, waker });
                     // Relaxed: written under the lock; the fence below orders it before the look. [CS20]
                     self.status.fetch_add(WAKER, Relaxed);
+                    None
                 }
             }
-        }
+        };
+        // Without the lock: a waker may own a task that owns a consumer.
+        drop(replaced);
         // SeqCst: pairs with the fences of a put; either it sees the waker, or the look below sees its mark. [CS21]
         fence(SeqCst);
         if !self.is_dirty() && !self.is_closed() {
@@ -548,15 +597,15 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
                 continue;
             }
             self.reserve()?;
-            let Some(place) = self.claim(tag) else {
-                self.unreserve();
-                return Err(NoRoom);
+            let mut reserved = Reserved {
+                shared: self,
+                cell: None,
             };
-            let mine = self.fill(place, tag, key);
-            if self.settle(&mine, tag) != State::Killed {
-                return Ok(mine);
+            let place = self.claim(tag).ok_or(NoRoom)?;
+            let mine = reserved.cell.insert(self.fill(place, tag, key));
+            if self.settle(mine, tag) != State::Killed {
+                return Ok(reserved.keep());
             }
-            self.unreserve();
         }
     }
 

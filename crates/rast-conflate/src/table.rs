@@ -106,6 +106,14 @@ unsafe impl<K: Send + Sync, V: Send, M: Mode<V>> Sync for Table<K, V, M> {}
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>> Send for Table<K, V, M> {}
 
 impl<K, C> Entry<K, C> {
+    /// Claims the cell if it is without a key, or its key is gone, unused and without a value.
+    fn claim<V>(&self) -> Option<State>
+    where
+        C: Cell<V>,
+    {
+        self.life.claim(|| self.value.is_full())
+    }
+
     /// Returns the key.
     ///
     /// # Safety
@@ -262,43 +270,37 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         let start = (tag >> 32) as usize;
         for step in 0..self.window {
             let at = (start + step) & self.mask;
-            match self.entries[at].life.claim() {
+            match self.entries[at].claim::<V>() {
+                None => continue,
                 Some(State::Empty) => {
                     // Relaxed: a guess for the size of the next table. [CT12]
                     self.used.fetch_add(1, Relaxed);
-                    return Some(at);
                 }
-                Some(State::Free) => return Some(at),
-                Some(was) if self.clear(at, was) => return Some(at),
-                _ => {}
+                Some(State::Removed | State::Killed) => self.clear(at),
+                Some(_) => {}
             }
+            return Some(at);
         }
         None
     }
 
     /// Frees the cell of a key that is gone, if nothing uses it and no value waits.
     pub(crate) fn free(&self, at: usize) {
-        let life = &self.entries[at].life;
-        match life.claim() {
-            Some(was @ (State::Removed | State::Killed)) => {
-                let is_free = self.clear(at, was);
-                if is_free {
-                    life.publish(State::Free, 0);
-                }
+        let entry = &self.entries[at];
+        match entry.claim::<V>() {
+            Some(State::Removed | State::Killed) => {
+                self.clear(at);
+                entry.life.publish(State::Free, 0);
             }
-            Some(was) => life.publish(was, 0),
+            Some(was) => entry.life.publish(was, 0),
             None => {}
         }
     }
 
-    /// Drops the key of a cell that was claimed in state `was`; false if a value waits there, and the claim is ended.
-    fn clear(&self, at: usize, was: State) -> bool {
+    /// Drops the key of a claimed cell, and its handler. If that panics, the claim is ended and the cell is free.
+    fn clear(&self, at: usize) {
         let entry = &self.entries[at];
-        if entry.value.is_full() {
-            entry.life.publish(was, 0);
-            return false;
-        }
-        // A claimed cell that is forgotten by a panic of the key's drop is never used again; nothing else is lost.
+        debug_assert!(!entry.value.is_full(), "a claimed cell has no value");
         let key = entry.key.with_mut(|key| {
             // SAFETY: the claim found a key, and no other thread has a pin or runs the cell.
             unsafe { key.cast::<K>().read() }
@@ -318,11 +320,9 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
                 version: 0,
             },
         );
-        // If user code panics here, the cell is free.
         let mut free = Free(Some(&entry.life));
         drop((key, handler));
         free.0 = None;
-        true
     }
 
     /// Puts a key into a claimed cell, which becomes tentative, with a pin of the caller.

@@ -27,6 +27,7 @@ fn balanced(figures: Figures) {
         conflated,
         panicked,
         returned,
+        ..
     } = figures;
     assert_eq!(
         submitted,
@@ -705,6 +706,7 @@ fn figures_per_key() {
         (2, 0, true)
     );
     assert_eq!(figures.age, Some(Nanos::from_nanos(50)));
+    assert_eq!(conflator.age(), figures.age);
     consumer.pass(|_, _| {});
     let figures = conflator.key_figures(&1).unwrap();
     assert_eq!(
@@ -713,6 +715,8 @@ fn figures_per_key() {
     );
     assert_eq!(figures.wait_max, Nanos::from_nanos(150));
     assert_eq!(figures.conflation(), Some(2.0));
+    assert_eq!(conflator.figures().wait_max, Nanos::from_nanos(150));
+    assert_eq!(conflator.age(), None);
     producer.put(&handle, 3).unwrap();
     consumer.pass(|_, _| {});
     let mut seen = Vec::new();

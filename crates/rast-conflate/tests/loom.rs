@@ -12,7 +12,7 @@ use rast_conflate::primitive::model::model;
 use rast_conflate::primitive::sync::Arc;
 use rast_conflate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use rast_conflate::primitive::{WaitStrategy, thread};
-use rast_conflate::timers::{ManualClock, Nanos};
+use rast_conflate::timers::{Clock, Instant, ManualClock, Nanos};
 use rast_conflate::{Conflator, Merge, Mode, Newest, Pace, PutError, Sequenced};
 
 /// A number that only the order of events keeps from racing; loom watches it.
@@ -67,6 +67,13 @@ type Shared<V, M = Newest> = Conflator<u8, V, M, Hash>;
 fn conflator<V: Send + 'static, M: Mode<V>>() -> Shared<V, M> {
     let builder = Conflator::<u8, V>::builder().mode::<M>().keys(1);
     builder.hasher(Hash::default()).build()
+}
+
+/// One whose clock stands still.
+fn paced() -> Shared<u32> {
+    let builder = Conflator::<u8, u32>::builder().keys(1);
+    let builder = builder.hasher(Hash::default());
+    builder.clock(ManualClock::new()).build()
 }
 
 fn pass<V, M: Mode<V>>(of: &Shared<V, M>) -> Vec<(u8, V)>
@@ -537,11 +544,7 @@ fn close_loses_nothing_to_a_third() {
 #[test]
 fn a_deferral_ends_beside_a_pass() {
     model(|| {
-        let of = Conflator::<u8, u32>::builder()
-            .keys(1)
-            .hasher(Hash::default())
-            .clock(ManualClock::new())
-            .build();
+        let of = paced();
         let mut producer = of.producer();
         let handle = of.handle(&0).unwrap();
         handle.set_pace(Pace::cooldown(Nanos::from_secs(1)));
@@ -622,6 +625,92 @@ fn a_waker_is_called() {
         // A put that comes while the waker is stored may call it although the value is seen.
         assert!(!is_armed || flag.0.load(Ordering::Relaxed));
         assert_eq!(consumer.pass(|_, _| {}).handled, 1);
+    });
+}
+
+/// A consumer defers a key while its pace is taken away: the value is handled without a wait.
+#[test]
+fn a_pace_meets_a_deferral() {
+    model(|| {
+        let of = paced();
+        let mut producer = of.producer();
+        let handle = of.handle(&0).unwrap();
+        let mut consumer = of.consumer().unwrap();
+        handle.set_pace(Pace::cooldown(Nanos::from_secs(1)));
+        producer.put(&handle, 1).unwrap();
+        assert_eq!(consumer.pass(|_, _| {}).handled, 1);
+        producer.put(&handle, 2).unwrap();
+        let setting = thread::spawn(move || {
+            handle.set_pace(Pace::NONE);
+            handle
+        });
+        let mut handled = consumer.pass(|_, _| {}).handled;
+        let _handle = setting.join().unwrap();
+        handled += consumer.pass(|_, value| assert_eq!(value, 2)).handled;
+        assert_eq!(handled, 1);
+    });
+}
+
+/// A put by key is under way while its key is removed and another key looks for a cell: the cell goes to the other key
+/// without the value.
+#[test]
+fn a_put_meets_a_removal_and_an_insertion() {
+    model(|| {
+        let of = conflator::<u32, Newest>();
+        let mut producer = of.producer();
+        of.handle(&0).unwrap();
+        let putting = thread::spawn(move || producer.put_key(&0, 1).unwrap());
+        let mut mine = of.producer();
+        let removed = mine.remove(&0);
+        // Falls together with key 0.
+        mine.put_key(&2, 9).unwrap();
+        putting.join().unwrap();
+        let mut seen = pass(&of);
+        seen.extend(removed.value.map(|value| (0, value)));
+        seen.sort_unstable();
+        assert_eq!(seen, [(0, 1), (2, 9)]);
+        balanced(&of);
+    });
+}
+
+/// A clock that runs a function at its next reading.
+#[derive(Clone, Default)]
+struct Hook(std::sync::Arc<std::sync::Mutex<Option<Box<dyn FnOnce() + Send>>>>);
+
+impl Clock for Hook {
+    fn now(&self) -> Instant {
+        let call = self.0.lock().unwrap().take();
+        if let Some(call) = call {
+            call();
+        }
+        Instant::from_nanos(1)
+    }
+}
+
+/// A value waits in the cell of a removed key; the key comes back while another key looks for a cell. It stays in one
+/// cell, and the newer value follows the older one.
+#[test]
+fn a_removed_key_with_a_value_comes_back_once() {
+    model(|| {
+        let clock = Hook::default();
+        let builder = Conflator::<u8, u32>::builder().keys(1).key_figures();
+        let of = builder.clock(clock.clone()).hasher(Hash::default()).build();
+        let (mut mine, mut theirs) = (of.producer(), of.producer());
+        of.handle(&0).unwrap();
+        let mut remover = of.producer();
+        let removal = move || assert!(remover.remove(&0).was_present);
+        *clock.0.lock().unwrap() = Some(Box::new(removal));
+        mine.put_key(&0, 1).unwrap();
+        let other = thread::spawn(move || theirs.put_key(&2, 9).unwrap());
+        mine.put_key(&0, 2).unwrap();
+        other.join().unwrap();
+        let mut keys = Vec::new();
+        of.for_each(|key, _| keys.push(*key));
+        keys.sort_unstable();
+        assert_eq!(keys, [0, 2]);
+        let mut seen = pass(&of);
+        seen.sort_unstable();
+        assert_eq!(seen, [(0, 2), (2, 9)]);
     });
 }
 
