@@ -348,8 +348,8 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
             let table = unsafe { shared.table(lap.table) };
             let is_last = lap.has_wrapped && table.index == lap.start.0;
             let end = if is_last { lap.start.1 } else { usize::MAX };
-            if shared.may_have(priority, table.index) {
-                let marks = &table.marks[priority];
+            let marks = &table.marks[priority];
+            if marks.is_marked() {
                 if let Some(claim) = marks.claim(lap.from, end, limit) {
                     lap.from = claim.first + 64 - claim.bits.leading_zeros() as usize;
                     self.claimed = Some(Claimed {
@@ -360,7 +360,6 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
                     });
                     return true;
                 }
-                shared.clear_top(priority, table);
             }
             if is_last {
                 lap.is_done = true;

@@ -37,6 +37,17 @@ impl<V> PutError<V> {
     }
 }
 
+impl PutError<()> {
+    /// Hands the value back.
+    pub(crate) fn with<V>(self, value: V) -> PutError<V> {
+        match self {
+            Self::Closed(()) => PutError::Closed(value),
+            Self::Full(()) => PutError::Full(value),
+            Self::Removed(()) => PutError::Removed(value),
+        }
+    }
+}
+
 impl<V> fmt::Debug for PutError<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

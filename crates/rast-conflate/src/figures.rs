@@ -85,7 +85,8 @@ impl KeyFigures {
 
 /// The counts of one producer or consumer.
 pub(crate) struct Counts {
-    submitted: AtomicU64,
+    /// Puts that found their cell empty, and puts that made one value needless. One count per put is enough.
+    puts: [AtomicU64; 2],
     handled: AtomicU64,
     conflated: AtomicU64,
     panicked: AtomicU64,
@@ -97,7 +98,6 @@ pub(crate) struct Counts {
 /// What the owner of a block may count.
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
-    Submitted,
     Handled,
     Conflated,
     Panicked,
@@ -107,7 +107,7 @@ pub(crate) enum Count {
 impl Counts {
     fn new() -> Self {
         Self {
-            submitted: AtomicU64::new(0),
+            puts: core::array::from_fn(|_| AtomicU64::new(0)),
             handled: AtomicU64::new(0),
             conflated: AtomicU64::new(0),
             panicked: AtomicU64::new(0),
@@ -118,7 +118,6 @@ impl Counts {
 
     fn word(&self, count: Count) -> &AtomicU64 {
         match count {
-            Count::Submitted => &self.submitted,
             Count::Handled => &self.handled,
             Count::Conflated => &self.conflated,
             Count::Panicked => &self.panicked,
@@ -126,10 +125,23 @@ impl Counts {
         }
     }
 
+    /// Counts a put that made so many values needless. By the owner alone.
+    #[inline(always)]
+    pub(crate) fn add_put(&self, conflated: u64) {
+        Self::add_to(&self.puts[usize::from(conflated != 0)], 1);
+        if conflated > 1 {
+            self.add(Count::Conflated, conflated - 1);
+        }
+    }
+
     /// Adds to a count. By the owner alone.
     #[inline(always)]
     pub(crate) fn add(&self, count: Count, number: u64) {
-        let word = self.word(count);
+        Self::add_to(self.word(count), number);
+    }
+
+    #[inline(always)]
+    fn add_to(word: &AtomicU64, number: u64) {
         // Relaxed: the owner is the only one that writes. [CF1]
         let old = word.load(Relaxed);
         // Relaxed: a figure; with no call under way its reader has synchronised with the owner. [CF2]
@@ -154,13 +166,14 @@ impl Counts {
             &self.returned,
         ]
         .map(|word| word.load(Relaxed));
+        // Relaxed: as CF2.
+        let [alone, replacing] = [&self.puts[0], &self.puts[1]].map(|word| word.load(Relaxed));
         Figures {
+            submitted: alone + replacing,
             handled,
-            conflated,
+            conflated: conflated + replacing,
             panicked,
             returned,
-            // Relaxed: as CF2. [CF4]
-            submitted: self.submitted.load(Relaxed),
             // Relaxed: as CF2.
             wait_max: Nanos::from_nanos(self.wait_max.load(Relaxed)),
         }

@@ -8,11 +8,12 @@ use std::hash::RandomState;
 
 use crate::config::Pace;
 use crate::life::State;
+use crate::marks::Path;
 use crate::mode::{ManyProducers, Mode, Newest};
 use crate::primitive::sync::Arc;
-use crate::primitive::sync::atomic::Ordering::Relaxed;
-use crate::shared::{Pinned, Place, Shared};
-use crate::table::{KeyHandler, Table};
+use crate::primitive::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::shared::{Pinned, Place, Shared, Target};
+use crate::table::{Entry, KeyHandler, Table};
 
 /// A key's place in a conflator; made by [`Conflator::handle`](crate::Conflator::handle).
 ///
@@ -22,6 +23,12 @@ pub struct KeyHandle<K, V, M: Mode<V> = Newest, S = RandomState> {
     pub(crate) shared: Arc<Shared<K, V, M, S>>,
     table: NonNull<Table<K, V, M>>,
     at: usize,
+    /// The cell and its marks, so that a put needs no walk to them: each step of one is a load that the next one waits
+    /// for.
+    entry: NonNull<Entry<K, M::Cell>>,
+    words: NonNull<[AtomicU64]>,
+    levels: u32,
+    bit: u32,
     /// Not `Sync`: two threads with one handle would be two producers.
     _one_thread: PhantomData<Cell<()>>,
 }
@@ -33,11 +40,17 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
     /// Makes a handle of the pin.
     pub(crate) fn new(shared: Arc<Shared<K, V, M, S>>, pinned: Pinned<'_, K, V, M>) -> Self {
         let place = pinned.keep();
+        let Target { entry, path, .. } = place.target();
         let (table, at) = (NonNull::from(place.table), place.at);
+        let (entry, words) = (NonNull::from(entry), NonNull::from(path.words));
         Self {
             shared,
             table,
             at,
+            entry,
+            words,
+            levels: path.levels,
+            bit: path.bit,
             _one_thread: PhantomData,
         }
     }
@@ -47,6 +60,24 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
         // SAFETY: 1: the handle was made with a table of its conflator.
         let table = unsafe { self.shared.table(self.table) };
         Place { table, at: self.at }
+    }
+
+    /// Returns what a put needs.
+    #[inline(always)]
+    pub(crate) fn target(&self) -> Target<'_, K, V, M> {
+        // SAFETY: the cell is one of the table's, which lives as long as the conflator that this handle keeps.
+        let entry = unsafe { self.entry.as_ref() };
+        // SAFETY: the words are the table's or those of a constant, so they live as long.
+        let words = unsafe { self.words.as_ref() };
+        Target {
+            place: self.place(),
+            entry,
+            path: Path {
+                words,
+                levels: self.levels,
+                bit: self.bit,
+            },
+        }
     }
 
     /// Returns the key.

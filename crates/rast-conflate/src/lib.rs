@@ -60,16 +60,16 @@
 //! - A key is handled by one consumer at a time.
 //! - In a pass each key is handled at most once, and each key that was due at its begin is: no key starves.
 //! - Every accepted value is handled, conflated, panicked or returned, and counted as such ([`Figures`]).
-//! - A put by the handle of a key that is there is wait-free in all modes but [`Merged`], which is lock-free, and
-//!   [`Least`] and [`Greatest`], which are as wait-free as the processor's `fetch_max`. It allocates nothing; a system call
-//!   is made only to wake a consumer that sleeps. A stopped producer delays no value but its own.
+//! - A put by the handle of a key that is there is wait-free, except in mode [`Merged`] and, on x86-64, [`Least`] and
+//!   [`Greatest`], which are lock-free. It allocates nothing; a system call is made only to wake a consumer that sleeps. A
+//!   stopped producer delays no value but its own.
 //! - Inserting a key, growing and removing are lock-free; sleeping and waking take a lock.
 //! - A panic of a handler is contained and counted; a panic of a merge function or of a value's drop goes to the caller of
-//!   the put; neither harms the conflator.
+//!   the put. No panic of user code wedges a key or takes room; `docs/algorithms/conflate.md` lists them all.
 //!
 //! # Memory
 //!
-//! A cell takes some 170 bytes beside its key, there are two to twelve cells per key, and in mode [`Newest`] a key has a
+//! A cell takes some 190 bytes with its key, there are two to twelve cells per key, and in mode [`Newest`] a key has a
 //! node of its value's size. Tables are freed with the conflator.
 //!
 //! # Features and platforms

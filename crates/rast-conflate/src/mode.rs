@@ -35,11 +35,12 @@ pub struct Sequenced;
 #[derive(Clone, Copy, Debug)]
 pub struct Sum;
 
-/// The least value stays. A put is one instruction where the processor has it, and a loop of exchanges on x86-64.
+/// The least value stays. Wait-free where the processor has an atomic minimum and maximum, as AArch64 with LSE;
+/// lock-free on x86-64, where a put is a loop of compare-and-exchanges that repeats when another put came between.
 #[derive(Clone, Copy, Debug)]
 pub struct Least;
 
-/// The greatest value stays. A put is one instruction where the processor has it, and a loop of exchanges on x86-64.
+/// The greatest value stays. Its progress is that of [`Least`].
 #[derive(Clone, Copy, Debug)]
 pub struct Greatest;
 

@@ -1,12 +1,11 @@
-//! What producers and consumers share: the tables, the words above their marks, and who waits.
+//! What producers and consumers share: the tables, and which consumers wait.
 //!
 //! ```text
-//!   status   bit 0: closed    bits 1-31: threads that sleep    bits 32-63: wakers that are armed
-//!   tops     a word per priority: bit i says that table i may have marks; bit 63 is for table 63 and all after it
+//!   status   bit 0: closed    bit 1: puts note figures    bits 2-31: threads that sleep    bits 32-63: wakers that are armed
 //! ```
 //!
-//! A put ends with a look at `status`. It comes after the marks and their fences, so of a put and a consumer that is about
-//! to sleep, or a close, one sees the other.
+//! A put begins and ends with a look at `status`: zero means that there is nothing but the put to do. The second look comes
+//! after the marks and their fences, so of a put and a consumer that is about to sleep, or a close, one sees the other.
 
 use core::hash::{BuildHasher, Hash};
 use core::ptr::NonNull;
@@ -15,10 +14,11 @@ use core::time::Duration;
 use std::boxed::Box;
 use std::vec::Vec;
 
-use crate::config::{Config, Growth, Pace, Removed};
+use crate::config::{Config, Growth, Pace};
 use crate::contain::contain;
 use crate::figures::Ledger;
 use crate::life::State;
+use crate::marks::Path;
 use crate::mode::Mode;
 use crate::primitive::sync::Mutex;
 use crate::primitive::sync::atomic::{
@@ -31,12 +31,11 @@ use crate::table::{Entry, Table};
 use crate::timers::Instant;
 
 pub(crate) const CLOSED: u64 = 1;
-const SLEEPER: u64 = 1 << 1;
+/// Each put has to note the figures of its key; set for good.
+pub(crate) const STAMPED: u64 = 1 << 1;
+const SLEEPER: u64 = 1 << 2;
 const SLEEPERS: u64 = (1 << 32) - SLEEPER;
 const WAKER: u64 = 1 << 32;
-
-/// Bits of the word above the tables.
-const TOP_LAST: usize = 63;
 
 /// A waker, and the consumer that armed it.
 pub(crate) struct Armed {
@@ -45,9 +44,8 @@ pub(crate) struct Armed {
 }
 
 pub(crate) struct Shared<K, V, M: Mode<V>, S> {
-    /// Read by every put; written when a consumer sleeps or wakes, and when a table's root changes.
+    /// Read by every put; written when a consumer sleeps or wakes.
     status: CachePadded<AtomicU64>,
-    tops: Box<[AtomicU64]>,
     first: NonNull<Table<K, V, M>>,
     /// A late table, from which the last one is found; a hint.
     newest: AtomicPtr<Table<K, V, M>>,
@@ -70,6 +68,14 @@ unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Send> Send for Shared<K, V, 
 pub(crate) struct Place<'a, K, V, M: Mode<V>> {
     pub(crate) table: &'a Table<K, V, M>,
     pub(crate) at: usize,
+}
+
+/// What a put needs of a place, found without a walk from the table to its parts.
+pub(crate) struct Target<'a, K, V, M: Mode<V>> {
+    pub(crate) place: Place<'a, K, V, M>,
+    pub(crate) entry: &'a Entry<K, M::Cell>,
+    /// [`Path::NONE`] where there are priorities.
+    pub(crate) path: Path<'a>,
 }
 
 /// The address of a place, kept beyond a borrow of the tables.
@@ -111,6 +117,20 @@ impl<'a, K, V, M: Mode<V>> Place<'a, K, V, M> {
     #[inline(always)]
     pub(crate) fn entry(self) -> &'a Entry<K, M::Cell> {
         &self.table.entries[self.at]
+    }
+
+    /// Looks up what a put needs.
+    #[inline(always)]
+    pub(crate) fn target(self) -> Target<'a, K, V, M> {
+        let path = match &*self.table.marks {
+            [map] => map.path(self.at),
+            _ => Path::NONE,
+        };
+        Target {
+            place: self,
+            entry: self.entry(),
+            path,
+        }
     }
 
     /// Pins the place if it holds this key.
@@ -203,10 +223,9 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         let cells = config.keys.saturating_mul(2);
         let table = Table::new(cells, grows, config.marks, config.priorities);
         let first = NonNull::from(Box::leak(table));
-        let tops: Vec<_> = (0..config.priorities).map(|_| AtomicU64::new(0)).collect();
+        let status = if config.key_figures { STAMPED } else { 0 };
         Self {
-            status: CachePadded::new(AtomicU64::new(0)),
-            tops: tops.into(),
+            status: CachePadded::new(AtomicU64::new(status)),
             first,
             newest: AtomicPtr::new(first.as_ptr()),
             hasher,
@@ -311,37 +330,11 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         is_removed
     }
 
-    fn top_bit(table: usize) -> u64 {
-        1 << table.min(TOP_LAST)
-    }
-
-    /// Marks a cell, up to the word that consumers look at. The caller's last atomic operation was an exchange and a
-    /// fence.
-    #[inline(always)]
+    /// Marks a cell, up to the root of its table. The caller's last atomic operation was an exchange and a fence.
     pub(crate) fn mark(&self, place: Place<'_, K, V, M>) {
-        let priority = self.priority(place);
-        place.table.marks[priority].mark(place.at);
-        self.mark_top(priority, place.table.index);
-    }
-
-    #[inline(always)]
-    fn mark_top(&self, priority: usize, table: usize) {
-        let (top, bit) = (&self.tops[priority], Self::top_bit(table));
-        // Relaxed: by the rules of the marks; the top word is one more level. [CS7]
-        if top.load(Relaxed) & bit == 0 {
-            // Relaxed: the fences before and after order it. [CS8]
-            top.fetch_or(bit, Relaxed);
-            fence_after_exchange();
-        }
-    }
-
-    #[inline(always)]
-    fn priority(&self, place: Place<'_, K, V, M>) -> usize {
-        if self.tops.len() == 1 {
-            return 0;
-        }
-        // Relaxed: any priority that the key had will do. [CS9]
-        place.entry().priority.load(Relaxed)
+        // Relaxed: any priority that the key had will do.
+        let priority = place.entry().priority.load(Relaxed);
+        place.table.marks[priority].path(place.at).mark();
     }
 
     /// Marks again what a consumer cleared and does not handle now, and wakes another one for it.
@@ -381,58 +374,23 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
     ) {
         // No fence: a mark that is found set was set after this consumer cleared it, and brings another one here.
         table.marks[priority].give_back(claim);
-        self.mark_top(priority, table.index);
         self.wake();
     }
 
-    /// Returns whether this table may have marks of this priority.
-    #[inline]
-    pub(crate) fn may_have(&self, priority: usize, table: usize) -> bool {
-        // Relaxed: a look; before it sleeps a consumer fences and looks again. [CS11]
-        self.tops[priority].load(Relaxed) & Self::top_bit(table) != 0
-    }
-
-    /// Returns whether anything may be marked, in one priority.
+    /// Returns whether anything may be marked, in one priority. Looks at the root of each table.
     #[inline]
     pub(crate) fn is_dirty_at(&self, priority: usize) -> bool {
-        // Relaxed: as CS11. [CS12]
-        self.tops[priority].load(Relaxed) != 0
+        self.tables().any(|table| table.marks[priority].is_marked())
     }
 
     /// Returns whether anything may be marked.
     pub(crate) fn is_dirty(&self) -> bool {
-        (0..self.tops.len()).any(|priority| self.is_dirty_at(priority))
-    }
-
-    /// Clears the bit of a table whose root was found empty, by rule 3 of the marks.
-    pub(crate) fn clear_top(&self, priority: usize, table: &Table<K, V, M>) {
-        let bit = Self::top_bit(table.index);
-        let of_bit = |table: &&Table<K, V, M>| Self::top_bit(table.index) == bit;
-        let is_marked = || {
-            let from = if table.index < TOP_LAST {
-                table
-            } else {
-                self.first()
-            };
-            let tables = core::iter::successors(Some(from), |table| table.next());
-            let mut tables = tables.skip_while(|t| !of_bit(t)).take_while(of_bit);
-            tables.any(|table| table.marks[priority].is_marked())
-        };
-        if is_marked() {
-            return;
-        }
-        // Relaxed: the fence below orders it before the look at the roots. [CS13]
-        self.tops[priority].fetch_and(!bit, Relaxed);
-        fence_after_exchange();
-        if is_marked() {
-            self.mark_top(priority, table.index);
-            self.wake();
-        }
+        (0..self.config.priorities).any(|priority| self.is_dirty_at(priority))
     }
 
     // Waiting.
 
-    /// The status as a put looks at it last: zero if it is open and no consumer waits.
+    /// The status as a put looks at it: zero if the conflator is open, no consumer waits, and no figures are kept per key.
     #[inline(always)]
     pub(crate) fn status(&self) -> u64 {
         // Relaxed: the fences of the marks come before it; who closes or sleeps writes it, fences, and looks at the
@@ -458,7 +416,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
     /// Wakes a consumer, if one waits.
     #[inline]
     pub(crate) fn wake(&self) {
-        if self.status() & !CLOSED != 0 {
+        if self.status() & !(CLOSED | STAMPED) != 0 {
             self.wake_slow();
         }
     }
@@ -680,13 +638,6 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
         }
         let _ = life.shift(State::Tentative, State::Live);
         life.state()
-    }
-}
-
-impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
-    /// Whether a put by the handle of a removed key is refused.
-    pub(crate) fn refuses_removed(&self) -> bool {
-        self.config.removed == Removed::Refuse
     }
 }
 

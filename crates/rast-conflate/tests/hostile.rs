@@ -193,11 +193,7 @@ impl Clock for Hook {
 
 #[test]
 fn a_clock_that_panics_wedges_no_key() {
-    let clock = Hook::default();
-    let conflator = Conflator::<u32, u32>::builder()
-        .clock(clock.clone())
-        .pace(Pace::cooldown(Nanos::from_nanos(1)))
-        .build();
+    let (clock, conflator) = paced::<Hook>(Nanos::from_nanos(1));
     let mut producer = conflator.producer();
     let mut consumer = conflator.consumer().unwrap();
     producer.put_key(&1, 1).unwrap();
@@ -311,15 +307,18 @@ fn a_waker_that_panics_harms_no_put() {
     assert!(conflator.close());
 }
 
-fn paced(pace: Pace) -> (ManualClock, Conflator<u32, u32>) {
-    let clock = ManualClock::new();
-    let builder = Conflator::builder().clock(clock.clone()).pace(pace);
-    (clock, builder.build())
+fn paced<C: Clock + Clone + Send + Sync + 'static>(every: Nanos) -> (C, Conflator<u32, u32>)
+where
+    C: Default,
+{
+    let clock = C::default();
+    let builder = Conflator::builder().clock(clock.clone());
+    (clock, builder.pace(Pace::cooldown(every)).build())
 }
 
 #[test]
 fn a_shorter_pace_ends_a_deferral() {
-    let (clock, conflator) = paced(Pace::cooldown(Nanos::from_secs(3600)));
+    let (clock, conflator) = paced::<ManualClock>(Nanos::from_secs(3600));
     let mut producer = conflator.producer();
     let mut consumer = conflator.consumer().unwrap();
     let handle = conflator.handle(&1).unwrap();
@@ -358,11 +357,7 @@ impl Clock for Settable {
 
 #[test]
 fn a_clock_that_steps_back_holds_a_key_for_one_pace_at_most() {
-    let clock = Settable::default();
-    let conflator = Conflator::<u32, u32>::builder()
-        .clock(clock.clone())
-        .pace(Pace::cooldown(Nanos::from_nanos(100)))
-        .build();
+    let (clock, conflator) = paced::<Settable>(Nanos::from_nanos(100));
     let mut producer = conflator.producer();
     let mut consumer = conflator.consumer().unwrap();
     clock.0.store(1 << 50, Relaxed);
@@ -377,7 +372,7 @@ fn a_clock_that_steps_back_holds_a_key_for_one_pace_at_most() {
 
 #[test]
 fn a_close_ends_paces() {
-    let (_, conflator) = paced(Pace::cooldown(Nanos::from_secs(3600)));
+    let (_, conflator) = paced::<ManualClock>(Nanos::from_secs(3600));
     let mut producer = conflator.producer();
     let mut consumer = conflator.consumer().unwrap();
     for value in [1, 2] {
@@ -393,7 +388,7 @@ fn a_close_ends_paces() {
 
 #[test]
 fn a_drain_leaves_no_deferral_to_wait_for() {
-    let (_, conflator) = paced(Pace::cooldown(Nanos::from_secs(3600)));
+    let (_, conflator) = paced::<ManualClock>(Nanos::from_secs(3600));
     let mut producer = conflator.producer();
     let mut consumer = conflator.consumer().unwrap();
     for value in [1, 2] {

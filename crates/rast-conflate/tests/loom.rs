@@ -1,10 +1,11 @@
 //! Models of the cells, the marks, the table and the consumers, in every interleaving.
 //!
-//! In a model a table has two cells, a key's window one cell, and a word of marks two bits: two keys fill a table, and
-//! its marks have the levels of a large one. Without the private cfg the same scenarios run as a stress.
+//! In a model a table has two cells or four, a key's window one cell, and a word of marks two bits: two keys fill a small
+//! table, and the marks of the larger one have two levels. Without the private cfg the same scenarios run as a stress.
 #![cfg(feature = "std")]
 
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc as StdArc, Mutex};
 
 use rast_conflate::cell::{Cell, MergedCell, NodeCell, PeakCell, SeqCell, SumCell, WordCell};
 use rast_conflate::primitive::cell::UnsafeCell;
@@ -65,7 +66,12 @@ type Hash = BuildHasherDefault<Identity>;
 type Shared<V, M = Newest> = Conflator<u8, V, M, Hash>;
 
 fn conflator<V: Send + 'static, M: Mode<V>>() -> Shared<V, M> {
-    let builder = Conflator::<u8, V>::builder().mode::<M>().keys(1);
+    conflator_for(1)
+}
+
+/// One with twice as many cells as keys.
+fn conflator_for<V: Send + 'static, M: Mode<V>>(keys: usize) -> Shared<V, M> {
+    let builder = Conflator::<u8, V>::builder().mode::<M>().keys(keys);
     builder.hasher(Hash::default()).build()
 }
 
@@ -292,7 +298,7 @@ fn cell_merged_loses_no_part() {
 #[test]
 fn put_meets_a_pass() {
     model(|| {
-        let of = conflator::<u32, Newest>();
+        let of = conflator_for::<u32, Newest>(2);
         let mut producer = of.producer();
         let handle = of.handle(&0).unwrap();
         producer.put(&handle, 1).unwrap();
@@ -310,7 +316,7 @@ fn put_meets_a_pass() {
 #[test]
 fn put_meets_a_pass_two_keys() {
     model(|| {
-        let of = conflator::<u32, Newest>();
+        let of = conflator_for::<u32, Newest>(2);
         let mut producer = of.producer();
         let handles = [0, 1].map(|key| of.handle(&key).unwrap());
         producer.put(&handles[0], 1).unwrap();
@@ -328,7 +334,7 @@ fn put_meets_a_pass_two_keys() {
 #[test]
 fn put_meets_a_mark_without_a_value() {
     model(|| {
-        let of = conflator::<u32, Newest>();
+        let of = conflator_for::<u32, Newest>(2);
         let mut producer = of.producer();
         let handle = of.handle(&0).unwrap();
         producer.put(&handle, 1).unwrap();
@@ -349,7 +355,7 @@ fn put_meets_a_mark_without_a_value() {
 #[test]
 fn two_producers_of_one_key() {
     model(|| {
-        let of = conflator::<u32, Newest>();
+        let of = conflator_for::<u32, Newest>(2);
         let handle = of.handle(&0).unwrap();
         let (mut mine, mut theirs) = (of.producer(), of.producer());
         let other = handle.clone();
@@ -416,21 +422,24 @@ fn a_key_runs_on_one_consumer() {
     });
 }
 
+/// Two threads insert key 0, one of them after `before`: it gets one cell.
+fn inserted_once(of: &Shared<u32>, before: impl FnOnce()) {
+    let theirs = of.clone();
+    let other = thread::spawn(move || theirs.handle(&0).unwrap());
+    before();
+    let handle = of.handle(&0).unwrap();
+    let other = other.join().unwrap();
+    assert_eq!(of.len(), 1);
+    let mut producer = of.producer();
+    producer.put(&handle, 1).unwrap();
+    producer.put(&other, 2).unwrap();
+    assert_eq!(pass(of), [(0, 2)]);
+}
+
 /// Two threads insert one key: it gets one cell.
 #[test]
 fn a_key_is_inserted_once() {
-    model(|| {
-        let of = conflator::<u32, Newest>();
-        let theirs = of.clone();
-        let other = thread::spawn(move || theirs.handle(&0).unwrap());
-        let handle = of.handle(&0).unwrap();
-        let other = other.join().unwrap();
-        assert_eq!(of.len(), 1);
-        let mut producer = of.producer();
-        producer.put(&handle, 1).unwrap();
-        producer.put(&other, 2).unwrap();
-        assert_eq!(pass(&of), [(0, 2)]);
-    });
+    model(|| inserted_once(&conflator(), || ()));
 }
 
 /// Two threads insert one key while the cell before it becomes free: two cells are claimed, and one stays.
@@ -441,15 +450,7 @@ fn a_key_is_inserted_once_beside_a_removal() {
         // Keys 0 and 2 fall together, so 0 goes to the second table as long as 2 is there.
         let mut producer = of.producer();
         producer.put_key(&2, 7).unwrap();
-        let theirs = of.clone();
-        let other = thread::spawn(move || theirs.handle(&0).unwrap());
-        assert!(producer.remove(&2).was_present);
-        let handle = of.handle(&0).unwrap();
-        let other = other.join().unwrap();
-        assert_eq!(of.len(), 1);
-        producer.put(&handle, 1).unwrap();
-        producer.put(&other, 2).unwrap();
-        assert_eq!(pass(&of), [(0, 2)]);
+        inserted_once(&of, || assert!(producer.remove(&2).was_present));
     });
 }
 
@@ -602,7 +603,6 @@ fn sleep_is_ended_by_a_close() {
 /// A waker is armed while a value is put: it is called, or the arming says that there is something.
 #[test]
 fn a_waker_is_called() {
-    use std::sync::Arc as StdArc;
     use std::sync::atomic::AtomicBool;
     use std::task::{Wake, Waker};
 
@@ -675,7 +675,7 @@ fn a_put_meets_a_removal_and_an_insertion() {
 
 /// A clock that runs a function at its next reading.
 #[derive(Clone, Default)]
-struct Hook(std::sync::Arc<std::sync::Mutex<Option<Box<dyn FnOnce() + Send>>>>);
+struct Hook(StdArc<Mutex<Option<Box<dyn FnOnce() + Send>>>>);
 
 impl Clock for Hook {
     fn now(&self) -> Instant {

@@ -9,7 +9,7 @@
 //! | [`NodeCell`] | any | any | wait-free | wait-free |
 //! | [`SeqCell`] | `Copy`, up to 64 bytes | one | wait-free | a bounded number of tries |
 //! | [`SumCell`] | 64-bit integers, added | any | wait-free | wait-free |
-//! | [`PeakCell`] | words, the greatest or least | any | as `fetch_max` | wait-free |
+//! | [`PeakCell`] | words, the greatest or least | any | as `fetch_max`: lock-free on x86-64 | wait-free |
 //! | [`MergedCell`] | any, merged by user code | any | lock-free | wait-free |
 
 mod merged;
@@ -45,7 +45,7 @@ pub struct Taken<V> {
     pub conflated: u64,
 }
 
-/// One key's place for a value.
+/// Holds the newest value of one key.
 pub trait Cell<V>: Send + Sync + Sized {
     /// What a thread brings to an exchange and gets back from it.
     type Spare: Send;

@@ -16,26 +16,23 @@ pub trait Integer: Copy + Send + 'static {
     fn from_bits(bits: u64) -> Self;
 }
 
-impl Integer for u64 {
-    #[inline(always)]
-    fn to_bits(self) -> u64 {
-        self
-    }
-    #[inline(always)]
-    fn from_bits(bits: u64) -> Self {
-        bits
-    }
+macro_rules! integers {
+    ($($integer:ty, $to_bits:expr, $from_bits:expr;)*) => {$(
+        impl Integer for $integer {
+            #[inline(always)]
+            fn to_bits(self) -> u64 {
+                $to_bits(self)
+            }
+            #[inline(always)]
+            fn from_bits(bits: u64) -> Self {
+                $from_bits(bits)
+            }
+        }
+    )*};
 }
-
-impl Integer for i64 {
-    #[inline(always)]
-    fn to_bits(self) -> u64 {
-        self.cast_unsigned()
-    }
-    #[inline(always)]
-    fn from_bits(bits: u64) -> Self {
-        bits.cast_signed()
-    }
+integers! {
+    u64, core::convert::identity, core::convert::identity;
+    i64, i64::cast_unsigned, u64::cast_signed;
 }
 
 /// A sum; zero is "nothing to report".
