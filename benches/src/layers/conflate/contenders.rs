@@ -1,4 +1,4 @@
-//! The executors under one face: ours, and baselines of std.
+//! What is measured, behind one trait: the conflator, and baselines of std.
 //!
 //! A value is 24 bytes and carries its stamp; keys are numbers below the number of keys, and each producer may keep what it
 //! looked up before.
@@ -12,17 +12,17 @@ use rast::conflate::{Conflator, Consumer, KeyHandle, Marks, Producer};
 /// What travels: a stamp and two more words.
 pub(super) type Value = [u64; 3];
 
-/// One producer's way in.
+/// A producer.
 pub(super) trait Put {
     fn put(&mut self, key: u32, value: Value);
 }
 
-/// One consumer's way out: handles what it finds and returns how much that was.
+/// A consumer: handles what it finds and returns how many values that were.
 pub(super) trait Take {
     fn take(&mut self, each: &mut dyn FnMut(u32, Value)) -> u64;
 }
 
-/// An executor for so many keys.
+/// Makes producers and consumers for a number of keys.
 pub(super) trait Executor: Sync + Sized + 'static {
     fn new(keys: usize) -> Self;
     fn producer(&self) -> Box<dyn Put + Send + '_>;
@@ -83,7 +83,7 @@ impl Slots {
     }
 }
 
-/// Ours, with so many cells, by the tree or the flat mask.
+/// The conflator with a number of cells, by the tree or the flat mask.
 pub(super) struct Ours<const CELLS: usize, const FLAT: bool>(Conflator<u32, Value>);
 
 struct OursPut {
@@ -184,7 +184,8 @@ impl Baseline for MutexPerKey {
     }
 }
 
-/// A ring as the Disruptor's, without conflation: producers claim by a counter and wait for room, each slot has a sequence.
+/// A ring like the Disruptor's, without conflation: producers claim by a counter and wait for room, each slot has a
+/// sequence.
 ///
 /// Consumers share the ring's work: a value is taken by one of them.
 pub(super) struct Ring {
@@ -238,7 +239,7 @@ impl Baseline for Ring {
     }
 }
 
-/// A watch channel of std's parts per key, and a list of those that changed: what a program writes that has one per key.
+/// A watch channel per key, made of std's mutex and condition variable, and a list of the keys that changed.
 pub(super) struct WatchPerKey {
     slots: Slots,
     changed: Mutex<VecDeque<u32>>,
