@@ -349,17 +349,17 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
             let is_last = lap.has_wrapped && table.index == lap.start.0;
             let end = if is_last { lap.start.1 } else { usize::MAX };
             let marks = &table.marks[priority];
-            if marks.is_marked() {
-                if let Some(claim) = marks.claim(lap.from, end, limit) {
-                    lap.from = claim.first + 64 - claim.bits.leading_zeros() as usize;
-                    self.claimed = Some(Claimed {
-                        priority,
-                        table: lap.table,
-                        claim,
-                        visited: 0,
-                    });
-                    return true;
-                }
+            if marks.is_marked()
+                && let Some(claim) = marks.claim(lap.from, end, limit)
+            {
+                lap.from = claim.first + 64 - claim.bits.leading_zeros() as usize;
+                self.claimed = Some(Claimed {
+                    priority,
+                    table: lap.table,
+                    claim,
+                    visited: 0,
+                });
+                return true;
             }
             if is_last {
                 lap.is_done = true;

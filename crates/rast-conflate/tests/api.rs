@@ -547,15 +547,16 @@ fn in_a_pass_each_key_is_handled_once_whatever_is_put_meanwhile() {
         for handle in &handles {
             producer.put(handle, 0).unwrap();
         }
-        // Every handling puts its own key and another one again.
-        let mut handled = [0_u32; 700];
+        // Every handling puts its own key and another one again; a value is the number of handlings before its put.
+        let (mut handled, mut count) = ([0_u32; 700], 0);
         for round in 1..=1500 {
-            let pass = consumer.pass(|key, _| {
-                handled[*key as usize] += 1;
-                producer.put(&handles[*key as usize], round).unwrap();
-                producer
-                    .put(&handles[(*key as usize + 350) % 700], round)
-                    .unwrap();
+            let pass = consumer.pass(|key, put_at| {
+                count += 1;
+                assert!(count - put_at <= 700, "older than one handling of each key");
+                let key = *key as usize;
+                handled[key] += 1;
+                producer.put(&handles[key], count).unwrap();
+                producer.put(&handles[(key + 350) % 700], count).unwrap();
             });
             assert_eq!(pass.handled, 700, "{marks:?}");
             assert!(handled.iter().all(|count| *count == round), "{marks:?}");

@@ -173,7 +173,9 @@ fn a_removed_key_whose_drop_panics_takes_no_room() {
 
 /// A clock that runs a function at its next reading.
 #[derive(Clone, Default)]
-struct Hook(Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>);
+struct Hook(Arc<Mutex<Option<Call>>>);
+
+type Call = Box<dyn FnOnce() + Send>;
 
 impl Hook {
     fn set(&self, call: impl FnOnce() + Send + 'static) {
@@ -307,9 +309,9 @@ fn a_waker_that_panics_harms_no_put() {
     assert!(conflator.close());
 }
 
-fn paced<C: Clock + Clone + Send + Sync + 'static>(every: Nanos) -> (C, Conflator<u32, u32>)
+fn paced<C>(every: Nanos) -> (C, Conflator<u32, u32>)
 where
-    C: Default,
+    C: Clock + Clone + Default + Send + Sync + 'static,
 {
     let clock = C::default();
     let builder = Conflator::builder().clock(clock.clone());

@@ -675,7 +675,9 @@ fn a_put_meets_a_removal_and_an_insertion() {
 
 /// A clock that runs a function at its next reading.
 #[derive(Clone, Default)]
-struct Hook(StdArc<Mutex<Option<Box<dyn FnOnce() + Send>>>>);
+struct Hook(StdArc<Mutex<Option<Call>>>);
+
+type Call = Box<dyn FnOnce() + Send>;
 
 impl Clock for Hook {
     fn now(&self) -> Instant {
