@@ -1,6 +1,7 @@
 //! The labels of the sources and the table in docs/verification.md hold the same.
 //!
-//! `Relaxed` is the weakest ordering, so no test can tell it from a weaker one: such an operation needs neither a label nor a row.
+//! `Relaxed` is the weakest ordering, so no test can tell it from a weaker one: such an operation
+//! needs neither a label nor a row.
 
 use super::{File, find, is_library};
 use crate::orderings::{ORDERINGS, is_label, operations};
