@@ -110,12 +110,13 @@ where
 
     /// Returns a handle of the key, by which puts hash nothing; inserts the key if it is not there.
     ///
-    /// Lock-free where the key is inserted; a key of which only handles are known, or that never had a value, counts too.
+    /// Lock-free where the key is inserted; a key of which only handles are known, or that never
+    /// had a value, counts too.
     ///
     /// # Errors
     ///
-    /// If the conflator has all the keys that it may have, or in mode [`Sequenced`](crate::Sequenced) if the key has
-    /// its handle already.
+    /// If the conflator has all the keys that it may have, or in mode
+    /// [`Sequenced`](crate::Sequenced) if the key has its handle already.
     pub fn handle(&self, key: &K) -> Result<KeyHandle<K, V, M, S>, HandleError>
     where
         K: Clone,
@@ -185,7 +186,8 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
         self.shared.tables().map(Table::cells).sum()
     }
 
-    /// Calls `each` for every key that is there all the time, with its figures. Looks at every cell; stops no other thread.
+    /// Calls `each` for every key that is there all the time, with its figures. Looks at every
+    /// cell; stops no other thread.
     pub fn for_each(&self, mut each: impl FnMut(&K, KeyFigures)) {
         for table in self.shared.tables() {
             for at in 0..table.cells() {
@@ -219,18 +221,20 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
         self.shared.is_closed()
     }
 
-    /// Refuses puts from now on, and wakes all consumers; what was accepted can still be handled, and no pace holds it
-    /// back any more. Returns whether it was open.
+    /// Refuses puts from now on, and wakes all consumers; what was accepted can still be handled,
+    /// and no pace holds it back any more. Returns whether it was open.
     ///
-    /// A put that runs at the same time is accepted, or gets back the key's newest value that no consumer took.
+    /// A put that runs at the same time is accepted, or gets back the key's newest value that no
+    /// consumer took.
     pub fn close(&self) -> bool {
         self.shared.close()
     }
 
     /// Closes, and hands every value that waits to `each`, without a handler; returns how many.
     ///
-    /// A put or a handler that runs at the same time goes on; call it once more when they are done to see the rest of a
-    /// merging put. If `each` panics, the values it was not given yet still wait.
+    /// A put or a handler that runs at the same time goes on; call it once more when they are done
+    /// to see the rest of a merging put. If `each` panics, the values it was not given yet still
+    /// wait.
     pub fn drain(&self, mut each: impl FnMut(&K, V)) -> usize {
         struct Returned<'a, K, V, M: Mode<V>, S>(&'a Shared<K, V, M, S>, Figures);
         impl<K, V, M: Mode<V>, S> Drop for Returned<'_, K, V, M, S> {
@@ -263,9 +267,9 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
     /// Removes every key of which nothing was handled for the span of
     /// [`Builder::expire_after`], and of which no value waits; returns how many.
     ///
-    /// Looks at every cell; call it now and then. A value put at the same time is not lost: its key comes back, or, with
-    /// [`Removed::Refuse`](crate::Removed::Refuse), the value is handled and the key stays removed. Without the setting
-    /// nothing expires.
+    /// Looks at every cell; call it now and then. A value put at the same time is not lost: its key
+    /// comes back, or, with [`Removed::Refuse`](crate::Removed::Refuse), the value is handled and
+    /// the key stays removed. Without the setting nothing expires.
     pub fn expire(&self) -> usize {
         let Some(idle) = self.shared.config.idle else {
             return 0;

@@ -1,8 +1,9 @@
 //! The consumer's side: claim marks, run keys one at a time, wait.
 //!
-//! A consumer goes round the tables with a cursor. A lap begins where the last one ended and comes by each place once, so
-//! in a lap each key that was marked is handled once, and one that is put again behind the cursor waits for the next lap:
-//! no key starves. Each priority has a cursor of its own; the consumer claims from the highest one that has marks.
+//! A consumer goes round the tables with a cursor. A lap begins where the last one ended and comes
+//! by each place once, so in a lap each key that was marked is handled once, and one that is put
+//! again behind the cursor waits for the next lap: no key starves. Each priority has a cursor of
+//! its own; the consumer claims from the highest one that has marks.
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -32,11 +33,13 @@ use crate::timers::{CalendarStore, DeadlineStore, Instant};
 /// Keys that a consumer claims at once when it is the only one: those of a word.
 const ALONE: u32 = 64;
 
-/// Takes values and runs handlers; made by [`Conflator::consumer`](crate::Conflator::consumer), for one thread at a time.
+/// Takes values and runs handlers; made by [`Conflator::consumer`](crate::Conflator::consumer), for
+/// one thread at a time.
 ///
-/// With several consumers each key is run by one of them at a time, and values of a key in the order in which they were
-/// newest. Dropped, it hands on what it had claimed; forgotten (`mem::forget`), it keeps up to 64 keys and those that its
-/// pace made it defer from the others until they are put again.
+/// With several consumers each key is run by one of them at a time, and values of a key in the
+/// order in which they were newest. Dropped, it hands on what it had claimed; forgotten
+/// (`mem::forget`), it keeps up to 64 keys and those that its pace made it defer from the others
+/// until they are put again.
 pub struct Consumer<K, V, M: Mode<V> = Newest, S = RandomState> {
     pub(crate) shared: Arc<Shared<K, V, M, S>>,
     spare: <M::Cell as Cell<V>>::Spare,
@@ -70,7 +73,8 @@ struct Claimed<K, V, M: Mode<V>> {
     visited: usize,
 }
 
-// SAFETY: the addresses are of tables that the shared part keeps alive and may be used by any thread.
+// SAFETY: the addresses are of tables that the shared part keeps alive and may be used by any
+// thread.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Send + Sync> Send for Consumer<K, V, M, S> {}
 
 /// What a pass came to.
@@ -114,17 +118,20 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         }
     }
 
-    /// Goes once round the keys that have a value, and calls the key's own handler, or `handler`, for each.
+    /// Goes once round the keys that have a value, and calls the key's own handler, or `handler`,
+    /// for each.
     ///
-    /// With equal priorities and no pace, each key that is due at the start is handled once, by one consumer, and a key
-    /// that is put again behind the cursor waits for the next pass. With priorities the highest one that has values is
-    /// served first, and the pass ends when the lap of one is over that has values again.
+    /// With equal priorities and no pace, each key that is due at the start is handled once, by one
+    /// consumer, and a key that is put again behind the cursor waits for the next pass. With
+    /// priorities the highest one that has values is served first, and the pass ends when the lap
+    /// of one is over that has values again.
     ///
-    /// A handler that panics loses the value that it was given, and nothing else: the panic is counted, and the key can
-    /// be handled again. (A program built with `panic = "abort"` ends.)
+    /// A handler that panics loses the value that it was given, and nothing else: the panic is
+    /// counted, and the key can be handled again. (A program built with `panic = "abort"` ends.)
     ///
-    /// Never waits for another thread, if the handlers do not; allocates nothing, except where a pace defers more keys
-    /// than ever before. Costs what is marked, with [`Marks::Tree`](crate::Marks::Tree).
+    /// Never waits for another thread, if the handlers do not; allocates nothing, except where a
+    /// pace defers more keys than ever before. Costs what is marked, with
+    /// [`Marks::Tree`](crate::Marks::Tree).
     pub fn pass(&mut self, mut handler: impl FnMut(&K, V)) -> Pass {
         self.begin_lap();
         let mut pass = Pass::default();
@@ -140,7 +147,8 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
 
     /// Takes the next value, if any key is due; the key is not run again until the item is dropped.
     ///
-    /// The value counts as handled. Keys come in the order of the passes; the key's own handler is not called.
+    /// The value counts as handled. Keys come in the order of the passes; the key's own handler is
+    /// not called.
     pub fn try_next(&mut self) -> Option<Item<'_, K, V, M, S>> {
         let (spot, value) = self.take_next()?;
         Some(Item::new(&self.shared, spot, value))
@@ -162,8 +170,9 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         }
     }
 
-    /// Handles values until the conflator is closed and nothing waits that this consumer could take; returns what it came
-    /// to. Blocking while nothing is due. From the close on no pace holds a value back, so it ends soon.
+    /// Handles values until the conflator is closed and nothing waits that this consumer could
+    /// take; returns what it came to. Blocking while nothing is due. From the close on no pace
+    /// holds a value back, so it ends soon.
     ///
     /// For a plain busy spin, call [`pass`](Self::pass) in a loop of your own.
     pub fn run(&mut self, strategy: WaitStrategy, mut handler: impl FnMut(&K, V)) -> Pass {
@@ -178,8 +187,8 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         }
     }
 
-    /// Waits until a pass may find something; returns `false` when the conflator is closed and nothing waits that this
-    /// consumer could take. Blocking.
+    /// Waits until a pass may find something; returns `false` when the conflator is closed and
+    /// nothing waits that this consumer could take. Blocking.
     ///
     /// It returns `true` too early now and then: other consumers may be quicker.
     pub fn wait(&mut self, strategy: WaitStrategy) -> bool {
@@ -218,24 +227,25 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         if !self.shared.is_closed() || self.claimed.is_some() || !self.deferred.is_empty() {
             return false;
         }
-        // SeqCst: of this and the fence of a put, one is first: the put sees the close and takes its value back, or its
-        // mark is seen here. [CX1]
+        // SeqCst: of this and the fence of a put, one is first: the put sees the close and takes
+        // its value back, or its mark is seen here. [CX1]
         fence(SeqCst);
         !self.shared.is_dirty()
     }
 
-    /// Returns when the first of the keys may be due that their pace made this consumer defer; `None` if there is none.
-    /// A shorter pace or a close makes them due before that.
+    /// Returns when the first of the keys may be due that their pace made this consumer defer;
+    /// `None` if there is none. A shorter pace or a close makes them due before that.
     /// For callers that do not wait in [`wait`](Self::wait): event loops and tasks.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.deferred.next_deadline()
     }
 
-    /// Has `waker` called when a value is put or the conflator closes; `false` if that is so now, and then it is not
-    /// called.
+    /// Has `waker` called when a value is put or the conflator closes; `false` if that is so now,
+    /// and then it is not called.
     ///
-    /// It is called once, from the thread that puts or closes, and must not block it; its panics are swallowed. Armed
-    /// again before that it is replaced. With several consumers one waker is called per put. The way into an event loop:
+    /// It is called once, from the thread that puts or closes, and must not block it; its panics
+    /// are swallowed. Armed again before that it is replaced. With several consumers one waker is
+    /// called per put. The way into an event loop:
     ///
     /// ```
     /// use std::sync::{Arc, mpsc};
@@ -415,7 +425,8 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
             self.deferred.insert(at, spot);
             entry.life.defer();
             fence_after_exchange();
-            // Relaxed: after the fence, a pace that was set meanwhile is seen, or its setting ends the deferral.
+            // Relaxed: after the fence, a pace that was set meanwhile is seen, or its setting ends
+            // the deferral.
             if cold.every.load(Relaxed) != every {
                 shared.end_deferral(place);
             }
@@ -474,8 +485,8 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     }
 }
 
-/// A look at a cell whose mark was cleared. Dropped by a panic of the clock or of the value's decoding, it ends the run
-/// and marks the key again.
+/// A look at a cell whose mark was cleared. Dropped by a panic of the clock or of the value's
+/// decoding, it ends the run and marks the key again.
 struct Visit<'a, K, V, M: Mode<V>, S> {
     shared: &'a Shared<K, V, M, S>,
     place: Place<'a, K, V, M>,
@@ -529,8 +540,8 @@ fn handle_own<K, V>(key: &K, value: V, cold: &Cold<K, V>, handler: &mut impl FnM
 
 /// Lets one handling of a paced key through, or says when the next one may come.
 ///
-/// A token bucket kept as one time: `due`, at which the next handling would come at an even pace. `burst` handlings may
-/// come so much before.
+/// A token bucket kept as one time: `due`, at which the next handling would come at an even pace.
+/// `burst` handlings may come so much before.
 fn admit<K, V>(cold: &Cold<K, V>, every: u64, now: Instant) -> Result<(), Instant> {
     let now = now.as_nanos();
     // Relaxed: a setting. [CX8]

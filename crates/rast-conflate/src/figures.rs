@@ -1,7 +1,7 @@
 //! What is counted: in all, by the threads that do it, and per key.
 //!
-//! Each producer and consumer counts in a block of its own, by plain stores; a reader adds the blocks up. A block whose
-//! owner is gone is added to the past under the lock.
+//! Each producer and consumer counts in a block of its own, by plain stores; a reader adds the
+//! blocks up. A block whose owner is gone is added to the past under the lock.
 
 use std::vec::Vec;
 
@@ -38,7 +38,8 @@ pub struct Figures {
     pub panicked: u64,
     /// Values that were handed back: by a removal, by a drain, or to a put that met a close.
     pub returned: u64,
-    /// The longest [`KeyFigures::wait_max`] of any key. Needs [`Builder::key_figures`](crate::Builder::key_figures).
+    /// The longest [`KeyFigures::wait_max`] of any key. Needs
+    /// [`Builder::key_figures`](crate::Builder::key_figures).
     pub wait_max: Nanos,
 }
 
@@ -51,10 +52,12 @@ pub struct KeyFigures {
     pub handled: u64,
     /// Whether a value waits.
     pub is_pending: bool,
-    /// The age of the newest value, if one waits. Needs [`Builder::key_figures`](crate::Builder::key_figures).
+    /// The age of the newest value, if one waits. Needs
+    /// [`Builder::key_figures`](crate::Builder::key_figures).
     pub age: Option<Nanos>,
     /// The longest time from the first put that found the cell empty to the take. Needs
-    /// [`Builder::key_figures`](crate::Builder::key_figures); a put that meets the take may count from its own time.
+    /// [`Builder::key_figures`](crate::Builder::key_figures); a put that meets the take may count
+    /// from its own time.
     pub wait_max: Nanos,
 }
 
@@ -85,7 +88,8 @@ impl KeyFigures {
 
 /// The counts of one producer or consumer.
 pub(crate) struct Counts {
-    /// Puts that found their cell empty, and puts that made one value needless. One count per put is enough.
+    /// Puts that found their cell empty, and puts that made one value needless. One count per put
+    /// is enough.
     puts: [AtomicU64; 2],
     handled: AtomicU64,
     conflated: AtomicU64,
@@ -144,7 +148,8 @@ impl Counts {
     fn add_to(word: &AtomicU64, number: u64) {
         // Relaxed: the owner is the only one that writes. [CF1]
         let old = word.load(Relaxed);
-        // Relaxed: a figure; with no call under way its reader has synchronised with the owner. [CF2]
+        // Relaxed: a figure; with no call under way its reader has synchronised with the owner.
+        // [CF2]
         word.store(old + number, Relaxed);
     }
 

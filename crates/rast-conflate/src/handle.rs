@@ -17,14 +17,15 @@ use crate::table::{Entry, KeyHandler, Table};
 
 /// A key's place in a conflator; made by [`Conflator::handle`](crate::Conflator::handle).
 ///
-/// It can be sent to another thread, and belongs to one at a time; where a key may have several producers it can be cloned,
-/// which costs an atomic addition or two. While a key has a handle, its cell is given to no other key, removed or not.
+/// It can be sent to another thread, and belongs to one at a time; where a key may have several
+/// producers it can be cloned, which costs an atomic addition or two. While a key has a handle, its
+/// cell is given to no other key, removed or not.
 pub struct KeyHandle<K, V, M: Mode<V> = Newest, S = RandomState> {
     pub(crate) shared: Arc<Shared<K, V, M, S>>,
     table: NonNull<Table<K, V, M>>,
     at: usize,
-    /// The cell and its marks, so that a put needs no walk to them: each step of one is a load that the next one waits
-    /// for.
+    /// The cell and its marks, so that a put needs no walk to them: each step of one is a load that
+    /// the next one waits for.
     entry: NonNull<Entry<K, M::Cell>>,
     words: NonNull<[AtomicU64]>,
     levels: u32,
@@ -33,7 +34,8 @@ pub struct KeyHandle<K, V, M: Mode<V> = Newest, S = RandomState> {
     _one_thread: PhantomData<Cell<()>>,
 }
 
-// SAFETY: it is a reference to the shared tables and a pin, both of which may be given up by any thread.
+// SAFETY: it is a reference to the shared tables and a pin, both of which may be given up by any
+// thread.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Send + Sync> Send for KeyHandle<K, V, M, S> {}
 
 impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
@@ -65,7 +67,8 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
     /// Returns what a put needs.
     #[inline(always)]
     pub(crate) fn target(&self) -> Target<'_, K, V, M> {
-        // SAFETY: the cell is one of the table's, which lives as long as the conflator that this handle keeps.
+        // SAFETY: the cell is one of the table's, which lives as long as the conflator that this
+        // handle keeps.
         let entry = unsafe { self.entry.as_ref() };
         // SAFETY: the words are the table's or those of a constant, so they live as long.
         let words = unsafe { self.words.as_ref() };
@@ -93,7 +96,8 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
         self.place().entry().life.state() == State::Live
     }
 
-    /// Gives the key its own pace; a value that the old one holds back waits for the new one instead.
+    /// Gives the key its own pace; a value that the old one holds back waits for the new one
+    /// instead.
     pub fn set_pace(&self, pace: Pace) {
         self.shared.set_pace(self.place(), pace);
     }
@@ -107,7 +111,8 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
         Pace::from_words(every, burst)
     }
 
-    /// Gives the key a priority, 0 the least urgent; a value that waits now is handled by the old one or the new one.
+    /// Gives the key a priority, 0 the least urgent; a value that waits now is handled by the old
+    /// one or the new one.
     ///
     /// # Panics
     ///
@@ -130,13 +135,13 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
         self.place().entry().priority.load(Relaxed)
     }
 
-    /// Gives the key a handler of its own, which [`Consumer::pass`](crate::Consumer::pass) calls in place of the one it
-    /// is given; `None` takes it away.
+    /// Gives the key a handler of its own, which [`Consumer::pass`](crate::Consumer::pass) calls in
+    /// place of the one it is given; `None` takes it away.
     ///
-    /// It is called by one consumer at a time. One that runs now ends its call, and is dropped then if it was replaced.
-    /// A handler, a pace and a priority stay with the key's cell: a key that is removed and comes back while it has a
-    /// handle keeps them, and loses them where the cell was freed ([`Producer::remove`](crate::Producer::remove)).
-    /// Blocking for an instant.
+    /// It is called by one consumer at a time. One that runs now ends its call, and is dropped then
+    /// if it was replaced. A handler, a pace and a priority stay with the key's cell: a key that is
+    /// removed and comes back while it has a handle keeps them, and loses them where the cell was
+    /// freed ([`Producer::remove`](crate::Producer::remove)). Blocking for an instant.
     pub fn set_handler(&self, handler: Option<KeyHandler<K, V>>) {
         let cold = &self.place().table.cold[self.at];
         let has = usize::from(handler.is_some());

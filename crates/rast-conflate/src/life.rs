@@ -1,4 +1,5 @@
-//! The word that says whose a cell of the table is: its state, who runs it, and how many threads have a pin on it.
+//! The word that says whose a cell of the table is: its state, who runs it, and how many threads
+//! have a pin on it.
 //!
 //! | bits | meaning |
 //! | --- | --- |
@@ -12,9 +13,10 @@
 //!
 //! "Queued" is no bit here: it is the key's mark.
 //!
-//! A cell is given to another key only in state Removed or Killed, without a pin, without RUNNING and without a value. So
-//! a thread that has a pin or runs the key may use it, and a handle never puts under another key. A put has a pin, and the
-//! count of pins never comes back to what it was, so the exchange that claims the cell fails if a value came after the look.
+//! A cell is given to another key only in state Removed or Killed, without a pin, without RUNNING
+//! and without a value. So a thread that has a pin or runs the key may use it, and a handle never
+//! puts under another key. A put has a pin, and the count of pins never comes back to what it was,
+//! so the exchange that claims the cell fails if a value came after the look.
 
 use crate::primitive::sync::atomic::{
     AtomicU64,
@@ -106,15 +108,19 @@ impl Life {
 
     #[inline]
     pub(crate) fn unpin(&self) {
-        // Release: pairs with the Acquire in claim; what was done with the key comes before its end. [CL3]
+        // Release: pairs with the Acquire in claim; what was done with the key comes before its
+        // end. [CL3]
         self.0.fetch_sub(PIN, Release);
     }
 
-    /// Claims a cell without a key, or one whose key is gone, unused and without a value; returns the state that it had.
+    /// Claims a cell without a key, or one whose key is gone, unused and without a value; returns
+    /// the state that it had.
     ///
-    /// Lock-free: the exchange is repeated only where another thread pinned the cell or gave up its pin.
+    /// Lock-free: the exchange is repeated only where another thread pinned the cell or gave up its
+    /// pin.
     pub(crate) fn claim(&self, is_full: impl Fn() -> bool) -> Option<State> {
-        // Acquire: pairs with the Release in unpin; a value that was put under a pin is seen by the look below. [CL4]
+        // Acquire: pairs with the Release in unpin; a value that was put under a pin is seen by the
+        // look below. [CL4]
         let mut word = self.0.load(Acquire);
         loop {
             let was = state(word);
@@ -130,7 +136,8 @@ impl Life {
                 return None;
             }
             let claimed = word & !(STATE | DIRTY | OWNED) | State::Claimed as u64;
-            // Acquire: pairs with the Release in unpin and end_run; the key is no longer in use. [CL5]
+            // Acquire: pairs with the Release in unpin and end_run; the key is no longer in use.
+            // [CL5]
             match self.0.compare_exchange(word, claimed, Acquire, Acquire) {
                 Ok(_) => return Some(was),
                 Err(other) => word = other,
@@ -141,7 +148,8 @@ impl Life {
     /// Ends a claim in another state, with `pins` pins of the caller.
     pub(crate) fn publish(&self, to: State, pins: u64) {
         let difference = (to as u64).wrapping_sub(State::Claimed as u64);
-        // Release: pairs with the Acquire of who pins or runs the key; publishes the key and the cell. [CL6]
+        // Release: pairs with the Acquire of who pins or runs the key; publishes the key and the
+        // cell. [CL6]
         let word = self
             .0
             .fetch_add(difference.wrapping_add(pins * PIN), Release);
@@ -157,7 +165,8 @@ impl Life {
                 return Err(state(word));
             }
             let next = word & !STATE | to as u64;
-            // Relaxed: the caller has a pin or runs the cell; an exchange keeps the order that publish began. [CL8]
+            // Relaxed: the caller has a pin or runs the cell; an exchange keeps the order that
+            // publish began. [CL8]
             match self.0.compare_exchange_weak(word, next, Relaxed, Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(other) => word = other,
@@ -167,12 +176,14 @@ impl Life {
 
     /// Gives out the only handle of the key; false if it is given out already.
     pub(crate) fn own(&self) -> bool {
-        // Acquire: pairs with the fence of the owner's last put, before disown; the puts of the owner before are seen. [CL9]
+        // Acquire: pairs with the fence of the owner's last put, before disown; the puts of the
+        // owner before are seen. [CL9]
         self.0.fetch_or(OWNED, Acquire) & OWNED == 0
     }
 
     pub(crate) fn disown(&self) {
-        // Relaxed: the fence of the last put comes before it, and pairs with the Acquire in own. [CL10]
+        // Relaxed: the fence of the last put comes before it, and pairs with the Acquire in own.
+        // [CL10]
         self.0.fetch_and(!OWNED, Relaxed);
     }
 
@@ -186,14 +197,15 @@ impl Life {
             if !matches!(state, State::Live | State::Removed) || word & DEFERRED != 0 {
                 return Begin::Not;
             }
-            // An exchange also where DIRTY is set, so that the one that runs the key sees what came before this.
+            // An exchange also where DIRTY is set, so that the one that runs the key sees what came
+            // before this.
             let next = if word & RUNNING == 0 {
                 word | RUNNING
             } else {
                 word | DIRTY
             };
-            // AcqRel: pairs with the AcqRel in end_run and defer: handlers of a key follow each other; and one who
-            // tells that there is more hands on that it cleared the mark. [CL12]
+            // AcqRel: pairs with the AcqRel in end_run and defer: handlers of a key follow each
+            // other; and one who tells that there is more hands on that it cleared the mark. [CL12]
             match self.0.compare_exchange_weak(word, next, AcqRel, Relaxed) {
                 Ok(_) if word & RUNNING == 0 => return Begin::Runs(state),
                 Ok(_) => return Begin::Not,
@@ -211,7 +223,8 @@ impl Life {
         word & DIRTY != 0
     }
 
-    /// Ends a run without a take: the caller keeps the key for later, with a pin. The last operation is an exchange.
+    /// Ends a run without a take: the caller keeps the key for later, with a pin. The last
+    /// operation is an exchange.
     pub(crate) fn defer(&self) {
         // Relaxed: a look; the exchange decides. [CL14]
         let mut word = self.0.load(Relaxed);

@@ -7,20 +7,22 @@
 //!   level 0   [ 256 words: a bit per cell ]
 //! ```
 //!
-//! The words lie in one slice, the root first and each level at the same place in every tree, so that a producer finds
-//! the words of its cell by shifts alone. Consumers wait on the roots.
+//! The words lie in one slice, the root first and each level at the same place in every tree, so
+//! that a producer finds the words of its cell by shifts alone. Consumers wait on the roots.
 //!
 //! Rules. A mark that is not needed costs a look; one that is missing loses a value.
 //!
-//! 1. A producer publishes its value by an exchange, fences, and then goes from the leaf to the root: it tests each bit
-//!    on the way and sets those that are clear. It stops nowhere, so that it needs no other producer to go on.
+//! 1. A producer publishes its value by an exchange, fences, and then goes from the leaf to the
+//!    root: it tests each bit on the way and sets those that are clear. It stops nowhere, so that
+//!    it needs no other producer to go on.
 //! 2. A consumer clears leaf bits, fences, and then takes the values of their cells.
-//! 3. A consumer that finds a word empty clears its bit in the level above, fences, and looks at the word again; if it is
-//!    not empty, the consumer sets the bit again.
+//! 3. A consumer that finds a word empty clears its bit in the level above, fences, and looks at
+//!    the word again; if it is not empty, the consumer sets the bit again.
 //!
-//! Testing before setting is sound by either/or. Take the fence of the producer (1) and of the consumer that cleared the
-//! bit (2 or 3). If the producer's comes first, the consumer's look after its fence finds what the producer published
-//! below. If the consumer's comes first, the producer's test finds the bit clear.
+//! Testing before setting is sound by either/or. Take the fence of the producer (1) and of the
+//! consumer that cleared the bit (2 or 3). If the producer's comes first, the consumer's look after
+//! its fence finds what the producer published below. If the consumer's comes first, the producer's
+//! test finds the bit clear.
 
 use std::boxed::Box;
 use std::vec::Vec;
@@ -42,8 +44,9 @@ pub enum Marks {
     /// A 64-ary tree of bits, a bit per cell at its leaves: a pass costs what is marked.
     #[default]
     Tree,
-    /// One mask of 64 bits per table, each for a 64th of its cells: a put touches fewer words, and a pass looks at every
-    /// cell of a marked part. For small tables, or where most keys change all the time.
+    /// One mask of 64 bits per table, each for a 64th of its cells: a put touches fewer words, and
+    /// a pass looks at every cell of a marked part. For small tables, or where most keys change all
+    /// the time.
     Flat,
 }
 
@@ -181,7 +184,8 @@ impl Map {
         }
     }
 
-    /// Returns the first leaf bit in `from..end` that is set, and clears marks of empty words on its way.
+    /// Returns the first leaf bit in `from..end` that is set, and clears marks of empty words on
+    /// its way.
     fn find(&self, from: usize, end: usize) -> Option<usize> {
         let (mut level, mut at) = (0, from);
         let end = end.min(self.bits);
@@ -190,7 +194,8 @@ impl Map {
             if at << (WIDTH.ilog2() * level as u32) >= end {
                 return None;
             }
-            // Relaxed: a look; a mark that is missed here is found before the consumer sleeps. [CM6]
+            // Relaxed: a look; a mark that is missed here is found before the consumer sleeps.
+            // [CM6]
             let word = self.word(level, index).load(Relaxed);
             let bits = word & (!0 << (at % WIDTH));
             if bits != 0 {
@@ -223,7 +228,8 @@ impl Map {
             // Relaxed: the fence below orders it before the look at the word. [CM7]
             let old = above.fetch_and(!bit, Relaxed);
             fence_after_exchange();
-            // Relaxed: after the fence, either this look finds a mark or its producer finds the bit clear. [CM8]
+            // Relaxed: after the fence, either this look finds a mark or its producer finds the bit
+            // clear. [CM8]
             if self.word(level, index).load(Relaxed) != 0 {
                 self.mark_from(level + 1, index);
                 return;
@@ -267,7 +273,8 @@ impl Path<'_> {
         let mut at = self.bit as usize;
         for start in STARTS[..self.levels as usize].iter().rev() {
             let (word, bit) = (&self.words[start + at / WIDTH], 1 << (at % WIDTH));
-            // Relaxed: after the fence of the put, either the bit is found clear or the value is found.
+            // Relaxed: after the fence of the put, either the bit is found clear or the value is
+            // found.
             if word.load(Relaxed) & bit == 0 {
                 // Relaxed: the fences before and after order it.
                 word.fetch_or(bit, Relaxed);

@@ -17,7 +17,8 @@ use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::Ordering::Relaxed;
 use crate::shared::{CLOSED, Place, STAMPED, Shared, Target};
 
-/// Puts values; made by [`Conflator::producer`](crate::Conflator::producer), for one thread at a time.
+/// Puts values; made by [`Conflator::producer`](crate::Conflator::producer), for one thread at a
+/// time.
 pub struct Producer<K, V, M: Mode<V> = Newest, S = RandomState> {
     shared: Arc<Shared<K, V, M, S>>,
     spare: <M::Cell as Cell<V>>::Spare,
@@ -45,21 +46,21 @@ impl<K, V, M: Mode<V>, S> Producer<K, V, M, S> {
 
     /// Makes `value` the newest one of the handle's key, which becomes due to be handled.
     ///
-    /// Wait-free in all modes but `Merged`, and `Least` and `Greatest` on x86-64, which are lock-free; the key is live;
-    /// allocates nothing; a system call only if a consumer sleeps. The value that is replaced is dropped by this call,
-    /// after everything else is done.
+    /// Wait-free in all modes but `Merged`, and `Least` and `Greatest` on x86-64, which are
+    /// lock-free; the key is live; allocates nothing; a system call only if a consumer sleeps. The
+    /// value that is replaced is dropped by this call, after everything else is done.
     ///
     /// # Errors
     ///
-    /// If the conflator is closed; if the key was removed, and such handles are refused, or the conflator is full. The
-    /// value comes back.
+    /// If the conflator is closed; if the key was removed, and such handles are refused, or the
+    /// conflator is full. The value comes back.
     ///
     /// # Panics
     ///
-    /// If the handle is another conflator's. A panic of a merge function, or of the drop of the value that is replaced,
-    /// goes on from here; the conflator is whole.
-    // Always inline: out of line, a value that the caller made of several words is copied by wider loads, which wait until
-    // the narrower stores have left the store buffer.
+    /// If the handle is another conflator's. A panic of a merge function, or of the drop of the
+    /// value that is replaced, goes on from here; the conflator is whole.
+    // Always inline: out of line, a value that the caller made of several words is copied by wider
+    // loads, which wait until the narrower stores have left the store buffer.
     #[inline(always)]
     pub fn put(&mut self, handle: &KeyHandle<K, V, M, S>, value: V) -> Result<(), PutError<V>> {
         assert!(
@@ -112,7 +113,8 @@ impl<V, M: Mode<V>> Side<'_, V, M> {
             return Err(refused.with(value));
         }
         let put = entry.value.put(self.spare, value);
-        // Either the tests of the marks find them clear, or the consumer that cleared them finds the value.
+        // Either the tests of the marks find them clear, or the consumer that cleared them finds
+        // the value.
         fence_after_exchange();
         match path.levels {
             0 => shared.mark(place),
@@ -142,7 +144,8 @@ impl<V, M: Mode<V>> Side<'_, V, M> {
         if shared.status() & CLOSED == 0 {
             return Ok(());
         }
-        // No consumer may come any more: what waits is handed back, be it this value or a newer one.
+        // No consumer may come any more: what waits is handed back, be it this value or a newer
+        // one.
         match place.entry().value.take(self.spare) {
             Some(taken) => {
                 self.counts.add(Count::Returned, 1);
@@ -160,9 +163,11 @@ where
     M: Mode<V>,
     S: BuildHasher,
 {
-    /// As [`put`](Self::put), by the key, which is hashed and searched for, and inserted if it is not there.
+    /// As [`put`](Self::put), by the key, which is hashed and searched for, and inserted if it is
+    /// not there.
     ///
-    /// Two atomic additions more than by handle. Lock-free where the key is inserted; that may allocate a table.
+    /// Two atomic additions more than by handle. Lock-free where the key is inserted; that may
+    /// allocate a table.
     ///
     /// # Errors
     ///
@@ -184,9 +189,10 @@ where
 
     /// Removes the key, and hands back the value that waits.
     ///
-    /// A put of the key that runs at the same time may count as before or after it: then its value is still handled.
-    /// What the handles of the key do from now on is set by [`Builder::removed`](crate::Builder::removed). The key is
-    /// dropped here, or with its last handle, or when its cell gets another key. Lock-free.
+    /// A put of the key that runs at the same time may count as before or after it: then its value
+    /// is still handled. What the handles of the key do from now on is set by
+    /// [`Builder::removed`](crate::Builder::removed). The key is dropped here, or with its last
+    /// handle, or when its cell gets another key. Lock-free.
     pub fn remove(&mut self, key: &K) -> Removal<V> {
         let (shared, side) = self.split();
         let mut removal = Removal {
@@ -213,8 +219,8 @@ where
 }
 
 impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
-    /// Decides on a put that is more than an exchange and its marks: the conflator is closed, the key was removed, or
-    /// its figures are kept.
+    /// Decides on a put that is more than an exchange and its marks: the conflator is closed, the
+    /// key was removed, or its figures are kept.
     #[cold]
     fn admit_slow(&self, place: Place<'_, K, V, M>, by: By) -> Result<(), PutError<()>> {
         if self.status() & CLOSED != 0 {

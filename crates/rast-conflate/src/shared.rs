@@ -1,11 +1,13 @@
 //! What producers and consumers share: the tables, and which consumers wait.
 //!
 //! ```text
-//!   status   bit 0: closed    bit 1: puts note figures    bits 2-31: threads that sleep    bits 32-63: wakers that are armed
+//!   status   bit 0: closed    bit 1: puts note figures
+//!            bits 2-31: threads that sleep    bits 32-63: wakers that are armed
 //! ```
 //!
-//! A put begins and ends with a look at `status`: zero means that there is nothing but the put to do. The second look comes
-//! after the marks and their fences, so of a put and a consumer that is about to sleep, or a close, one sees the other.
+//! A put begins and ends with a look at `status`: zero means that there is nothing but the put to
+//! do. The second look comes after the marks and their fences, so of a put and a consumer that is
+//! about to sleep, or a close, one sees the other.
 
 use core::hash::{BuildHasher, Hash};
 use core::ptr::NonNull;
@@ -59,7 +61,8 @@ pub(crate) struct Shared<K, V, M: Mode<V>, S> {
     pub(crate) ledger: Ledger,
 }
 
-// SAFETY: the tables are shared by their own protocol, and freed by the drop alone; everything else is `Sync` itself.
+// SAFETY: the tables are shared by their own protocol, and freed by the drop alone; everything else
+// is `Sync` itself.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Sync> Sync for Shared<K, V, M, S> {}
 // SAFETY: as above, and keys and values may be sent.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Send> Send for Shared<K, V, M, S> {}
@@ -186,7 +189,8 @@ impl<K, V, M: Mode<V>> Drop for Pinned<'_, K, V, M> {
     }
 }
 
-/// The count of a key that may not come to be, also by a panic of the key's own code: given back when this is dropped.
+/// The count of a key that may not come to be, also by a panic of the key's own code: given back
+/// when this is dropped.
 struct Reserved<'a, K, V, M: Mode<V>, S> {
     shared: &'a Shared<K, V, M, S>,
     cell: Option<Pinned<'a, K, V, M>>,
@@ -330,7 +334,8 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         is_removed
     }
 
-    /// Marks a cell, up to the root of its table. The caller's last atomic operation was an exchange and a fence.
+    /// Marks a cell, up to the root of its table. The caller's last atomic operation was an
+    /// exchange and a fence.
     pub(crate) fn mark(&self, place: Place<'_, K, V, M>) {
         // Relaxed: any priority that the key had will do.
         let priority = place.entry().priority.load(Relaxed);
@@ -339,7 +344,8 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
 
     /// Marks again what a consumer cleared and does not handle now, and wakes another one for it.
     pub(crate) fn mark_again(&self, place: Place<'_, K, V, M>) {
-        // SeqCst: what came before, and was no exchange perhaps, is ordered before the tests of the marks. [CS10]
+        // SeqCst: what came before, and was no exchange perhaps, is ordered before the tests of the
+        // marks. [CS10]
         fence(SeqCst);
         self.mark(place);
         self.wake();
@@ -347,8 +353,8 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
 
     /// Ends the deferral of a key, if it has one. The caller has a pin on it.
     pub(crate) fn end_deferral(&self, place: Place<'_, K, V, M>) {
-        // SeqCst: of this one, after a pace is set, and that of a consumer that defers the key, one is first: the
-        // consumer sees the pace, or its deferral is seen here. [CS24]
+        // SeqCst: of this one, after a pace is set, and that of a consumer that defers the key, one
+        // is first: the consumer sees the pace, or its deferral is seen here. [CS24]
         fence(SeqCst);
         if place.entry().life.undefer() {
             self.mark_again(place);
@@ -372,7 +378,8 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         table: &Table<K, V, M>,
         claim: crate::marks::Claim,
     ) {
-        // No fence: a mark that is found set was set after this consumer cleared it, and brings another one here.
+        // No fence: a mark that is found set was set after this consumer cleared it, and brings
+        // another one here.
         table.marks[priority].give_back(claim);
         self.wake();
     }
@@ -390,11 +397,12 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
 
     // Waiting.
 
-    /// The status as a put looks at it: zero if the conflator is open, no consumer waits, and no figures are kept per key.
+    /// The status as a put looks at it: zero if the conflator is open, no consumer waits, and no
+    /// figures are kept per key.
     #[inline(always)]
     pub(crate) fn status(&self) -> u64 {
-        // Relaxed: the fences of the marks come before it; who closes or sleeps writes it, fences, and looks at the
-        // marks. [CS14]
+        // Relaxed: the fences of the marks come before it; who closes or sleeps writes it, fences,
+        // and looks at the marks. [CS14]
         self.status.load(Relaxed)
     }
 
@@ -448,7 +456,8 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         true
     }
 
-    /// Sleeps until something is marked, the conflator closes that was not closed, or the span is over.
+    /// Sleeps until something is marked, the conflator closes that was not closed, or the span is
+    /// over.
     pub(crate) fn sleep(&self, was_closed: bool, span: Option<Duration>) {
         // Relaxed: the fence of `prepare` orders it before the look below. [CS18]
         self.status.fetch_add(SLEEPER, Relaxed);
@@ -465,7 +474,8 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         self.status.fetch_sub(SLEEPER, Relaxed);
     }
 
-    /// Has the waker called once when something is marked or the conflator closes; false if that is so now.
+    /// Has the waker called once when something is marked or the conflator closes; false if that is
+    /// so now.
     pub(crate) fn arm(&self, consumer: u64, waker: &Waker) -> bool {
         let waker = waker.clone();
         let replaced = {
@@ -474,7 +484,8 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
                 Some(armed) => Some(core::mem::replace(&mut armed.waker, waker)),
                 None => {
                     wakers.push(Armed { consumer, waker });
-                    // Relaxed: written under the lock; the fence below orders it before the look. [CS20]
+                    // Relaxed: written under the lock; the fence below orders it before the look.
+                    // [CS20]
                     self.status.fetch_add(WAKER, Relaxed);
                     None
                 }
@@ -482,7 +493,8 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         };
         // Without the lock: a waker may own a task that owns a consumer.
         drop(replaced);
-        // SeqCst: pairs with the fences of a put; either it sees the waker, or the look below sees its mark. [CS21]
+        // SeqCst: pairs with the fences of a put; either it sees the waker, or the look below sees
+        // its mark. [CS21]
         fence(SeqCst);
         if !self.is_dirty() && !self.is_closed() {
             return true;
@@ -539,9 +551,10 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
 
     /// Finds a key or inserts it; what comes back is live or removed.
     ///
-    /// Lock-free. A key is inserted in two steps, because cells are used again and two threads may claim two cells for one
-    /// key: the cell becomes tentative, and then each thread that meets it looks through all cells of the key. The
-    /// first cell in the order of the search stays, unless a later one was found out to be the key's before.
+    /// Lock-free. A key is inserted in two steps, because cells are used again and two threads may
+    /// claim two cells for one key: the cell becomes tentative, and then each thread that meets it
+    /// looks through all cells of the key. The first cell in the order of the search stays, unless
+    /// a later one was found out to be the key's before.
     pub(crate) fn find_or_insert(&self, key: &K) -> Result<Pinned<'_, K, V, M>, NoRoom>
     where
         K: Clone,
@@ -607,7 +620,8 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
         if life.state() != State::Tentative {
             return life.state();
         }
-        // SeqCst: of two cells that became tentative for one key, whoever fences second sees the other cell. [CS23]
+        // SeqCst: of two cells that became tentative for one key, the thread that fences second
+        // sees the other cell. [CS23]
         fence(SeqCst);
         let mut my_step = None;
         for table in self.tables() {

@@ -1,15 +1,17 @@
 //! One table of keys: cells in a power of two, a hash beside each, and the marks.
 //!
 //! ```text
-//!   tags      [ hash | 1 ][ 0 ][ hash | 1 ] ...      8 bytes each: a search reads these alone until one is equal
+//!   tags      [ hash | 1 ][ 0 ][ hash | 1 ] ...      8 bytes each: a search reads these alone
+//!                                                    until one is equal
 //!   entries   [ life, priority, value cell, key ] ...
 //!   cold      [ pace, figures, handler ] ...         touched by consumers, and by puts that count
 //!   marks     a map per priority
 //!   next, prev                                       the tables of one conflator, oldest first
 //! ```
 //!
-//! A key is searched for in a window of cells that begins where its hash says. No cell of a table ever moves, and a table
-//! is freed with its conflator alone: handles are plain addresses, and nothing stops while the conflator grows.
+//! A key is searched for in a window of cells that begins where its hash says. No cell of a table
+//! ever moves, and a table is freed with its conflator alone: handles are plain addresses, and
+//! nothing stops while the conflator grows.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -45,7 +47,8 @@ const CELLS_MAX: usize = 1 << 30;
 /// A handler of one key; see [`KeyHandle::set_handler`](crate::KeyHandle::set_handler).
 pub type KeyHandler<K, V> = Box<dyn FnMut(&K, V) + Send>;
 
-/// The handler of one key, and how often it was set: one that ran comes back only if none was set meanwhile.
+/// The handler of one key, and how often it was set: one that ran comes back only if none was set
+/// meanwhile.
 pub(crate) struct HandlerSlot<K, V> {
     pub(crate) handler: Option<KeyHandler<K, V>>,
     pub(crate) version: u64,
@@ -61,13 +64,15 @@ pub(crate) struct Entry<K, C> {
     key: UnsafeCell<MaybeUninit<K>>,
 }
 
-/// What belongs to a key and is not needed by a put. Times are nanoseconds of the conflator's clock.
+/// What belongs to a key and is not needed by a put. Times are nanoseconds of the conflator's
+/// clock.
 pub(crate) struct Cold<K, V> {
     /// Least time from one handling to the next; zero: none. Set by users.
     pub(crate) every: AtomicU64,
     /// How many handlings may come at once.
     pub(crate) burst: AtomicU64,
-    /// When the next handling would be due at an even pace. Written by the consumer that runs the key.
+    /// When the next handling would be due at an even pace. Written by the consumer that runs the
+    /// key.
     pub(crate) due: AtomicU64,
     /// When the key was last handled, or inserted.
     pub(crate) last: AtomicU64,
@@ -99,8 +104,8 @@ pub(crate) struct Table<K, V, M: Mode<V>> {
     prev: *const Self,
 }
 
-// SAFETY: keys are shared and values are sent, both by the protocol of `Life` and the cells; `prev` is a table that lives
-// as long as this one.
+// SAFETY: keys are shared and values are sent, both by the protocol of `Life` and the cells; `prev`
+// is a table that lives as long as this one.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>> Sync for Table<K, V, M> {}
 // SAFETY: as above.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>> Send for Table<K, V, M> {}
@@ -118,11 +123,13 @@ impl<K, C> Entry<K, C> {
     ///
     /// # Safety
     ///
-    /// 1. The caller has a pin on the cell, or runs it, and found it with a key; and keeps that as long as the borrow.
+    /// 1. The caller has a pin on the cell, or runs it, and found it with a key; and keeps that as
+    ///    long as the borrow.
     #[inline(always)]
     pub(crate) unsafe fn key(&self) -> &K {
         self.key.with(|key| {
-            // SAFETY: by 1 the key is initialised, and is not taken out while there is a pin or a run.
+            // SAFETY: by 1 the key is initialised, and is not taken out while there is a pin or a
+            // run.
             unsafe { &*key.cast::<K>() }
         })
     }
@@ -203,7 +210,8 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
     pub(crate) fn next(&self) -> Option<&Self> {
         // Acquire: pairs with the AcqRel in grow; the table is whole. [CT7]
         let next = self.next.load(Acquire);
-        // SAFETY: a table that is linked lives until the conflator is dropped, which outlives this borrow.
+        // SAFETY: a table that is linked lives until the conflator is dropped, which outlives this
+        // borrow.
         unsafe { next.as_ref() }
     }
 
@@ -213,8 +221,8 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         unsafe { self.prev.as_ref() }
     }
 
-    /// Returns the next table, and makes it if there is none, with four cells for each key of this one: twice as large as
-    /// this one where the hash spreads, and small where keys fall together.
+    /// Returns the next table, and makes it if there is none, with four cells for each key of this
+    /// one: twice as large as this one where the hash spreads, and small where keys fall together.
     ///
     /// Lock-free: a thread that loses the exchange goes on with the winner's table.
     pub(crate) fn grow(&self, marks: Marks) -> &Self {
@@ -257,8 +265,8 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         let start = (tag >> 32) as usize;
         (0..self.window).map_while(move |step| {
             let at = (start + step) & self.mask;
-            // Relaxed: the state of the cell decides, and the insertion fences before it looks for a second cell of its
-            // key. [CT11]
+            // Relaxed: the state of the cell decides, and the insertion fences before it looks for
+            // a second cell of its key. [CT11]
             let here = self.tags[at].load(Relaxed);
             let is_used = here != 0 || self.entries[at].life.state() != State::Empty;
             is_used.then_some((at, here))
@@ -297,7 +305,8 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         }
     }
 
-    /// Drops the key of a claimed cell, and its handler. If that panics, the claim is ended and the cell is free.
+    /// Drops the key of a claimed cell, and its handler. If that panics, the claim is ended and the
+    /// cell is free.
     fn clear(&self, at: usize) {
         let entry = &self.entries[at];
         debug_assert!(!entry.value.is_full(), "a claimed cell has no value");
@@ -366,7 +375,8 @@ impl<K, V, M: Mode<V>> Drop for Table<K, V, M> {
                 State::Empty | State::Free | State::Claimed
             ) {
                 entry.key.with_mut(|key| {
-                    // SAFETY: the state says that there is a key, and by `&mut self` no other thread has the table.
+                    // SAFETY: the state says that there is a key, and by `&mut self` no other
+                    // thread has the table.
                     unsafe { key.cast::<K>().drop_in_place() };
                 });
             }

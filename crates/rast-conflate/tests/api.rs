@@ -547,7 +547,8 @@ fn in_a_pass_each_key_is_handled_once_whatever_is_put_meanwhile() {
         for handle in &handles {
             producer.put(handle, 0).unwrap();
         }
-        // Every handling puts its own key and another one again; a value is the number of handlings before its put.
+        // Every handling puts its own key and another one again; a value is the number of handlings
+        // before its put.
         let (mut handled, mut count) = ([0_u32; 700], 0);
         for round in 1..=1500 {
             let pass = consumer.pass(|key, put_at| {

@@ -1,4 +1,5 @@
-//! User code that panics, calls back or changes its mind at the worst moment: keys, clocks, wakers, values, paces.
+//! User code that panics, calls back or changes its mind at the worst moment: keys, clocks, wakers,
+//! values, paces.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 use std::cell::Cell;
@@ -234,8 +235,8 @@ fn a_value_that_cannot_be_decoded_is_counted_and_wedges_no_key() {
     balanced(&conflator);
 }
 
-/// A put is accepted while its key is removed, so a value waits in a cell without a pin; then the key comes back while
-/// another key looks for a cell.
+/// A put is accepted while its key is removed, so a value waits in a cell without a pin; then the
+/// key comes back while another key looks for a cell.
 #[test]
 fn a_value_in_a_removed_key_stays_its_keys() {
     let clock = Hook::default();
@@ -463,7 +464,8 @@ fn a_value_whose_drop_puts_again() {
     balanced(&conflator);
 }
 
-/// A handler that removes its key, drops its handle, closes, drains, and takes from a second consumer.
+/// A handler that removes its key, drops its handle, closes, drains, and takes from a second
+/// consumer.
 #[test]
 fn a_handler_that_does_everything() {
     let conflator = Conflator::<u32, u32, Newest>::new();

@@ -1,7 +1,8 @@
 //! Models of the cells, the marks, the table and the consumers, in every interleaving.
 //!
-//! In a model a table has two cells or four, a key's window one cell, and a word of marks two bits: two keys fill a small
-//! table, and the marks of the larger one have two levels. Without the private cfg the same scenarios run as a stress.
+//! In a model a table has two cells or four, a key's window one cell, and a word of marks two bits:
+//! two keys fill a small table, and the marks of the larger one have two levels. Without the
+//! private cfg the same scenarios run as a stress.
 #![cfg(feature = "std")]
 
 use std::hash::{BuildHasherDefault, Hasher};
@@ -101,7 +102,8 @@ fn balanced<V, M: Mode<V>>(of: &Shared<V, M>) {
     );
 }
 
-/// Two producers and a consumer exchange nodes: each value comes out once, whole, and none is read while it is written.
+/// Two producers and a consumer exchange nodes: each value comes out once, whole, and none is read
+/// while it is written.
 #[test]
 fn cell_node_gives_each_value_once() {
     model(|| {
@@ -174,7 +176,8 @@ fn cell_sum_publishes() {
     });
 }
 
-/// A take that overlaps a put gives no torn value, never an older one after a newer, and each value once.
+/// A take that overlaps a put gives no torn value, never an older one after a newer, and each value
+/// once.
 #[test]
 fn cell_seq_is_not_torn() {
     model(|| {
@@ -220,7 +223,8 @@ fn cell_seq_is_taken_once() {
     });
 }
 
-/// Two threads take while values are put: none of them takes an older value after a newer one was taken.
+/// Two threads take while values are put: none of them takes an older value after a newer one was
+/// taken.
 #[test]
 fn cell_seq_two_takers() {
     model(|| {
@@ -241,7 +245,8 @@ fn cell_seq_two_takers() {
     });
 }
 
-/// What the producer wrote before a put under the sequence lock is seen by the one that takes the value.
+/// What the producer wrote before a put under the sequence lock is seen by the one that takes the
+/// value.
 #[test]
 fn cell_seq_publishes() {
     model(|| {
@@ -294,7 +299,8 @@ fn cell_merged_loses_no_part() {
     });
 }
 
-/// A put tests the marks while a consumer clears them: the newest value is handled, by the consumer or a later pass.
+/// A put tests the marks while a consumer clears them: the newest value is handled, by the consumer
+/// or a later pass.
 #[test]
 fn put_meets_a_pass() {
     model(|| {
@@ -329,8 +335,9 @@ fn put_meets_a_pass_two_keys() {
     });
 }
 
-/// The same where the mark is left from a value that was taken without it, so that the consumer looks and exchanges
-/// nothing: the fence between the put's exchange and its test of the mark is all that orders the two.
+/// The same where the mark is left from a value that was taken without it, so that the consumer
+/// looks and exchanges nothing: the fence between the put's exchange and its test of the mark is
+/// all that orders the two.
 #[test]
 fn put_meets_a_mark_without_a_value() {
     model(|| {
@@ -371,7 +378,8 @@ fn two_producers_of_one_key() {
     });
 }
 
-/// The only handle of a key goes from one thread to another: the second owner's put follows the first's.
+/// The only handle of a key goes from one thread to another: the second owner's put follows the
+/// first's.
 #[test]
 fn a_sequenced_key_changes_its_owner() {
     model(|| {
@@ -390,7 +398,8 @@ fn a_sequenced_key_changes_its_owner() {
     });
 }
 
-/// Two consumers and a key that is put while it runs: its handler runs on one thread at a time, and the last value runs.
+/// Two consumers and a key that is put while it runs: its handler runs on one thread at a time, and
+/// the last value runs.
 #[test]
 fn a_key_runs_on_one_consumer() {
     model(|| {
@@ -442,7 +451,8 @@ fn a_key_is_inserted_once() {
     model(|| inserted_once(&conflator(), || ()));
 }
 
-/// Two threads insert one key while the cell before it becomes free: two cells are claimed, and one stays.
+/// Two threads insert one key while the cell before it becomes free: two cells are claimed, and one
+/// stays.
 #[test]
 fn a_key_is_inserted_once_beside_a_removal() {
     model(|| {
@@ -476,7 +486,8 @@ fn growth_loses_nothing() {
     });
 }
 
-/// A put against the close: it is refused with a value, or its value is handed out by the drain or a consumer.
+/// A put against the close: it is refused with a value, or its value is handed out by the drain or
+/// a consumer.
 #[test]
 fn close_loses_nothing() {
     model(|| {
@@ -651,8 +662,8 @@ fn a_pace_meets_a_deferral() {
     });
 }
 
-/// A put by key is under way while its key is removed and another key looks for a cell: the cell goes to the other key
-/// without the value.
+/// A put by key is under way while its key is removed and another key looks for a cell: the cell
+/// goes to the other key without the value.
 #[test]
 fn a_put_meets_a_removal_and_an_insertion() {
     model(|| {
@@ -689,8 +700,8 @@ impl Clock for Hook {
     }
 }
 
-/// A value waits in the cell of a removed key; the key comes back while another key looks for a cell. It stays in one
-/// cell, and the newer value follows the older one.
+/// A value waits in the cell of a removed key; the key comes back while another key looks for a
+/// cell. It stays in one cell, and the newer value follows the older one.
 #[test]
 fn a_removed_key_with_a_value_comes_back_once() {
     model(|| {
@@ -734,7 +745,8 @@ fn a_removal_meets_a_put() {
     });
 }
 
-/// A key is removed and its cell given to another while a producer looks for it: what it compares is whole.
+/// A key is removed and its cell given to another while a producer looks for it: what it compares
+/// is whole.
 #[test]
 fn a_search_meets_a_removal() {
     model(|| {
@@ -753,7 +765,8 @@ fn a_search_meets_a_removal() {
     });
 }
 
-/// A consumer is dropped in the middle of its lap while another one looks: what it had claimed is handled.
+/// A consumer is dropped in the middle of its lap while another one looks: what it had claimed is
+/// handled.
 #[test]
 fn a_dropped_consumer_hands_on() {
     model(|| {

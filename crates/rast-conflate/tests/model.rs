@@ -35,7 +35,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A hasher by chance, or one that gives every key the same hash: then 16 keys fill a table that grows.
+/// A hasher by chance, or one that gives every key the same hash: then 16 keys fill a table that
+/// grows.
 struct Hash(Option<RandomState>);
 
 struct Same;

@@ -31,7 +31,8 @@ struct Seen {
     last: [AtomicU64; 4],
 }
 
-/// Producers put rising values under shared keys, consumers check order and exclusion, some handlers panic.
+/// Producers put rising values under shared keys, consumers check order and exclusion, some
+/// handlers panic.
 fn newest_runs(marks: Marks, keys: u64, producers: usize, consumers: usize, room: usize) {
     let puts = 8_000 / LESS;
     let conflator = Conflator::<u64, (usize, u64)>::builder()
@@ -177,7 +178,8 @@ fn nothing_that_is_merged_is_lost() {
     all::<Merged, Count>(Count, |count| count.0);
 }
 
-/// Keys are put, removed and expire at once, with few cells: each value is handled or handed back, under its own key.
+/// Keys are put, removed and expire at once, with few cells: each value is handled or handed back,
+/// under its own key.
 #[test]
 fn removal_meets_everything() {
     let puts = 8_000 / LESS;
@@ -258,8 +260,8 @@ fn consumers_that_leave_lose_nothing() {
     balanced(&conflator);
 }
 
-/// Producers outrun the consumers: a consumer's pass still hands out each key once at most, and none that is put all the
-/// time is left out for long.
+/// Producers outrun the consumers: a consumer's pass still hands out each key once at most, and
+/// none that is put all the time is left out for long.
 #[test]
 fn above_capacity_each_key_runs_once_per_pass() {
     const KEYS: usize = 130;

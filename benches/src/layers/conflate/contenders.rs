@@ -1,7 +1,7 @@
 //! What is measured, behind one trait: the conflator, and baselines of std.
 //!
-//! A value is 24 bytes and carries its stamp; keys are numbers below the number of keys, and each producer may keep what it
-//! looked up before.
+//! A value is 24 bytes and carries its stamp; keys are numbers below the number of keys, and each
+//! producer may keep what it looked up before.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -184,13 +184,14 @@ impl Baseline for MutexPerKey {
     }
 }
 
-/// A ring like the Disruptor's, without conflation: producers claim by a counter and wait for room, each slot has a
-/// sequence.
+/// A ring like the Disruptor's, without conflation: producers claim by a counter and wait for room,
+/// each slot has a sequence.
 ///
 /// Consumers share the ring's work: a value is taken by one of them.
 pub(super) struct Ring {
     slots: Vec<Mutex<(u64, u32, Value)>>,
-    /// The sequence of each slot: its position when it may be written, one more when it may be read.
+    /// The sequence of each slot: its position when it may be written, one more when it may be
+    /// read.
     turns: Vec<AtomicU64>,
     next: AtomicU64,
     taken: AtomicU64,
@@ -239,7 +240,8 @@ impl Baseline for Ring {
     }
 }
 
-/// A watch channel per key, made of std's mutex and condition variable, and a list of the keys that changed.
+/// A watch channel per key, made of std's mutex and condition variable, and a list of the keys that
+/// changed.
 pub(super) struct WatchPerKey {
     slots: Slots,
     changed: Mutex<VecDeque<u32>>,

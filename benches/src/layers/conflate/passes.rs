@@ -37,8 +37,8 @@ fn pass(cells: usize, marks: Marks) -> impl FnMut(u64) -> Sample {
     }
 }
 
-/// Above capacity: every handling puts four keys again. Each pass handles each due key once, and no value that is handled
-/// is older than one handling of every key.
+/// Above capacity: every handling puts four keys again. Each pass handles each due key once, and no
+/// value that is handled is older than one handling of every key.
 fn fairness(ops: u64) -> Sample {
     const KEYS: u32 = 64;
     let conflator = Conflator::<u32, u32>::builder().mode::<InPlace>().build();

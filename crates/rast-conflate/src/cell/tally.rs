@@ -57,8 +57,8 @@ impl<V: Integer> Cell<V> for SumCell {
 
     #[inline(always)]
     fn put(&self, _: &mut (), value: V) -> Put<V> {
-        // Release: pairs with the AcqRel in take; the handler sees what the producers wrote before. An addition keeps
-        // the order that an earlier one began. [CT1]
+        // Release: pairs with the AcqRel in take; the handler sees what the producers wrote before.
+        // An addition keeps the order that an earlier one began. [CT1]
         let old = self.0.fetch_add(value.to_bits(), Release);
         let new = old.wrapping_add(value.to_bits());
         // Two values that cancel out are both needless, as is a zero on its own.
@@ -79,7 +79,8 @@ impl<V: Integer> Cell<V> for SumCell {
     }
 }
 
-/// The greatest word, or the least one where `LEAST`: then the words are negated, which turns their order around.
+/// The greatest word, or the least one where `LEAST`: then the words are negated, which turns their
+/// order around.
 pub struct PeakCell<const LEAST: bool>(AtomicU64);
 
 impl<const LEAST: bool> PeakCell<LEAST> {
@@ -102,7 +103,8 @@ impl<V: Word, const LEAST: bool> Cell<V> for PeakCell<LEAST> {
 
     #[inline(always)]
     fn put(&self, _: &mut (), value: V) -> Put<V> {
-        // Release: pairs with the AcqRel in take; the handler sees what the producers wrote before. [CT4]
+        // Release: pairs with the AcqRel in take; the handler sees what the producers wrote before.
+        // [CT4]
         let old = self.0.fetch_max(Self::turn(value.encode().get()), Release);
         Put::counted(u64::from(old != 0))
     }
