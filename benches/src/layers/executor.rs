@@ -1,7 +1,7 @@
 //! rast-executor: the workloads of tokio's and async-executor's own benches, on two workers and on one thread.
 //!
 //! The workers of each contender are put on processors of their own before the first run. The program's allocator is
-//! `RastAlloc` for all. CPU time stands beside each row, since a runtime may buy time with another core.
+//! `RastAlloc` for all. CPU time is printed beside each row, since a runtime may buy time with another core.
 //! `StaticExecutor` is left out: it never frees its tasks.
 
 mod rigs;
