@@ -511,15 +511,8 @@ macro_rules! web {
 
 /// The scenarios.
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    vec![
-        #[cfg(unix)]
-        web!("hyper hello-world: 1 connection", 1, false),
-        #[cfg(unix)]
-        web!("hyper hello-world: 32 connections", 32, false),
-        #[cfg(unix)]
-        web!("hyper hello-world p99: 1 connection", 1, true),
-        #[cfg(unix)]
-        web!("hyper hello-world p99: 32 connections", 32, true),
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "more are added on unix"))]
+    let mut scenarios = vec![
         Scenario::new(LAYER, "idle with 10,000 sleepers: CPU ns per s", 10_000, 10)
             .at_most(1)
             .ours("rast Runtime", idle_sleepers),
@@ -561,5 +554,13 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         row!("bytes per task: 528", 10_000, 100, bytes::<512>),
         local!("one thread: spawn_batch", 30_000, 600, local_batch),
         local!("one thread: yield_now", 90_000, 900, local_yield),
-    ]
+    ];
+    #[cfg(unix)]
+    scenarios.extend([
+        web!("hyper hello-world: 1 connection", 1, false),
+        web!("hyper hello-world: 32 connections", 32, false),
+        web!("hyper hello-world p99: 1 connection", 1, true),
+        web!("hyper hello-world p99: 32 connections", 32, true),
+    ]);
+    scenarios
 }
