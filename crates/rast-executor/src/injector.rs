@@ -9,6 +9,7 @@
 use core::ptr::{self, NonNull};
 
 use crate::chain::{Chain, next, set_next};
+use crate::latency::Sampler;
 use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
 use crate::task::{Header, Task};
 
@@ -16,6 +17,8 @@ use crate::task::{Header, Task};
 #[derive(Debug)]
 pub struct Injector {
     top: AtomicPtr<Header>,
+    /// Draws those of the wake-ups from outside that are measured.
+    pub(crate) sampler: Sampler,
 }
 
 impl Default for Injector {
@@ -30,6 +33,7 @@ impl Injector {
     pub fn new() -> Self {
         Self {
             top: AtomicPtr::new(ptr::null_mut()),
+            sampler: Sampler::default(),
         }
     }
 

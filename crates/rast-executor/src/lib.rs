@@ -66,6 +66,7 @@
 //! - `std` (default): everything but the sockets. Without it the crate is empty.
 //! - `io`: sockets; brings `mio`.
 //! - `futures-io`, `tokio`: the traits of byte streams of these crates, for the sockets.
+//! - `hyper`: the sockets are hyper's byte streams, a [`Handle`] is its executor and its timer.
 //!
 //! Runs where std has threads; the sockets where mio does.
 #![cfg(feature = "std")]
@@ -88,6 +89,7 @@ mod idle;
 
 mod budget;
 mod context;
+mod latency;
 mod metrics;
 
 mod block_on;
@@ -104,12 +106,17 @@ mod yield_now;
 #[cfg_attr(docsrs, doc(cfg(feature = "io")))]
 pub mod io;
 
+#[cfg(all(feature = "hyper", not(any(rast_loom, rast_shuttle))))]
+#[cfg_attr(docsrs, doc(cfg(feature = "hyper")))]
+pub mod hyper;
+
 #[doc(hidden)]
 pub mod parts;
 
 pub use block_on::block_on;
 pub use budget::consume_budget;
 pub use deterministic::Deterministic;
+pub use latency::ScheduleLatency;
 pub use local::{LocalExecutor, spawn_local};
 pub use metrics::{Metrics, WorkerMetrics};
 pub use priority::Priority;

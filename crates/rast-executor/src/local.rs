@@ -285,6 +285,7 @@ impl Local {
 impl Drop for Local {
     fn drop(&mut self) {
         self.shared.owned.close();
+        self.timers.close();
         for task in self.shared.owned.all() {
             if let Some(task) = task.claim() {
                 task.cancel();

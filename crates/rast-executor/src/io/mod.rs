@@ -14,16 +14,17 @@
 //! code that makes it, and may be awaited on any executor while that runtime lives.
 
 mod reactor;
+mod stream;
 mod tcp;
 mod udp;
 #[cfg(unix)]
 mod unix;
 
-#[cfg(any(feature = "futures-io", feature = "tokio"))]
+#[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
 mod traits;
 
 pub(crate) use reactor::{Reactor, Source};
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;
 #[cfg(unix)]
-pub use unix::{UnixListener, UnixStream};
+pub use unix::{UnixDatagram, UnixListener, UnixStream};

@@ -92,6 +92,7 @@ where
             join_waker: UnsafeCell::new(None),
             name: setup.name.map(Box::new),
             priority: setup.priority,
+            queued: UnsafeCell::new([0; 7]),
         },
         stage: UnsafeCell::new(Stage {
             future: ManuallyDrop::new(future),
