@@ -107,9 +107,14 @@ impl<T> Joined<T> {
         let joiner = end.joiner.take();
         drop(end);
         if let Some(joiner) = joiner {
-            drop_contained(WakeOnDrop(Some(joiner)));
+            wake_contained(joiner);
         }
     }
+}
+
+/// Wakes, and contains a panic of it.
+pub(crate) fn wake_contained(waker: Waker) {
+    drop_contained(WakeOnDrop(Some(waker)));
 }
 
 /// Wakes where the panics of a destructor are contained, because a waker is foreign code.
