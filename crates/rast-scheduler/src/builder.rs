@@ -86,6 +86,10 @@ impl Builder {
     ///
     /// A worker sleeps until a deadline by the system's time. With a clock that does not follow it, call
     /// [`Remote::look`](crate::Remote::look) after the clock was moved.
+    ///
+    /// A worker on which the clock panics goes on with its last reading, so deadlines are late until the clock answers
+    /// again; [`Stats::clock_panics`](crate::Stats::clock_panics) counts it. A time from 2^64 - 2 ns on counts as the
+    /// one before: a task without a deadline is never due.
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Box::new(clock);
         self

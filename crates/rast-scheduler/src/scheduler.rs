@@ -46,6 +46,8 @@ pub struct Stats {
     pub workers: Vec<WorkerStats>,
     /// Steps that panicked; each ended its task.
     pub panics: u64,
+    /// Readings of the clock that panicked on a worker; it went on with its reading before.
+    pub clock_panics: u64,
 }
 
 /// What one worker did. Counts may be a batch old.
@@ -233,6 +235,7 @@ impl Scheduler {
         Stats {
             workers: workers.collect(),
             panics: read(&shared.panics),
+            clock_panics: read(&shared.clock_panics),
         }
     }
 
@@ -245,8 +248,11 @@ impl Scheduler {
     /// Has all workers leave, and waits for them.
     fn halt(&self, threads: &mut Vec<JoinHandle<()>>) {
         let shared = &self.remote.0;
-        shared.crew.lock().is_running = false;
+        let mut crew = shared.crew.lock();
+        crew.is_running = false;
+        // Under the lock: a step that finds the scheduler stopping is followed by no other.
         shared.idle().stop();
+        drop(crew);
         for thread in mem::take(threads) {
             let ended = thread.join();
             assert!(ended.is_ok(), "a worker contains the panics of its tasks");

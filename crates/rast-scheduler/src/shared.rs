@@ -1,7 +1,10 @@
 //! What the threads of a scheduler, its handles and its waiting tasks share.
 
 use core::fmt;
+use core::panic::AssertUnwindSafe;
+use std::any::Any;
 use std::boxed::Box;
+use std::panic::catch_unwind;
 use std::string::String;
 use std::vec::Vec;
 
@@ -14,7 +17,7 @@ use rast_timers::{Clock, Nanos};
 
 use crate::idle::Idle;
 use crate::next::Priority;
-use crate::owned::Owned;
+use crate::owned::{NEVER, Owned, drop_contained};
 use crate::plan::{Plan, Round};
 use crate::seat::Seat;
 
@@ -75,6 +78,7 @@ pub(crate) struct Shared {
     pub(crate) left: Condvar,
     pub(crate) counts: Box<[CachePadded<Counts>]>,
     pub(crate) panics: AtomicU64,
+    pub(crate) clock_panics: AtomicU64,
     pub(crate) config: Config,
 }
 
@@ -102,6 +106,7 @@ impl Shared {
             left: Condvar::new(),
             counts,
             panics: AtomicU64::new(0),
+            clock_panics: AtomicU64::new(0),
             config,
         })
     }
@@ -111,10 +116,27 @@ impl Shared {
         &self.idle
     }
 
-    /// Reads the clock.
+    /// Reads the clock; a time at which tasks without a deadline would be due counts as the one before.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
-        self.clock.now().as_nanos()
+        self.clock.now().as_nanos().min(NEVER - 1)
+    }
+
+    /// Reads the clock for a worker: `last`, its reading before, if the clock panics. So a deadline is late then.
+    #[inline]
+    pub(crate) fn now_or(&self, last: u64) -> u64 {
+        match catch_unwind(AssertUnwindSafe(|| self.now())) {
+            Ok(now) => now,
+            Err(payload) => self.unread_slow(payload, last),
+        }
+    }
+
+    #[cold]
+    fn unread_slow(&self, payload: Box<dyn Any + Send>, last: u64) -> u64 {
+        drop_contained(payload);
+        // Relaxed: a count. [SW16]
+        self.clock_panics.fetch_add(1, Ordering::Relaxed);
+        last
     }
 
     /// Puts a task in the front queue and wakes nobody; the task back if the scheduler is closed.
