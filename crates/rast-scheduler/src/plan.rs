@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     store: CalendarStore<Address>,
     /// Entries that have a deadline.
     timed: usize,
+    /// By priority: the last round took tasks from that front queue and did not move all of them.
+    is_left: [bool; Priority::COUNT],
     /// Counts of the scheduler for tasks that will wait. Each entry of the store has one, which passes to the thread
     /// that takes the task out of waiting.
     credit: usize,
@@ -47,6 +49,7 @@ impl Plan {
         Self {
             store: CalendarStore::new(),
             timed: 0,
+            is_left: [false; Priority::COUNT],
             credit: 0,
         }
     }
@@ -75,7 +78,10 @@ impl Plan {
         self.timed -= fired;
         self.credit += claimed;
         let (mut moved, mut more) = (fired > 0, swept.more);
-        for front in fronts {
+        for (class, front) in fronts.iter().enumerate() {
+            if front.is_empty() && !self.is_left[class] {
+                continue;
+            }
             let Some(mut posted) = front.consumer() else {
                 // The queue has one consumer, and it is the role's.
                 unreachable!("the right to consume belongs to the role");
@@ -87,7 +93,8 @@ impl Plan {
                     ready(task);
                 }
             }
-            more |= !posted.is_empty();
+            self.is_left[class] = !posted.is_empty();
+            more |= self.is_left[class];
         }
         Round {
             moved,
@@ -190,6 +197,7 @@ impl Plan {
             self.take_posted(fronts, true, ready, waiting);
         }
         self.timed = 0;
+        self.is_left = [false; Priority::COUNT];
         for _ in 0..mem::take(&mut self.credit) {
             // SAFETY: one of the counts that `wait` took and no task has.
             drop(unsafe { Arc::from_raw(Arc::as_ptr(shared)) });

@@ -17,6 +17,9 @@ use crate::status::{ABORTED, SIGNALED, WOKEN};
 /// Vain searches before a worker sleeps; it lets other threads run between them.
 const SEARCHES: u32 = 4;
 
+/// Steps after which a worker compares its ready queues with another worker's, also if no time has passed.
+const LEVEL_STEPS: usize = 1024;
+
 /// A worker at work.
 pub(crate) struct Worker<'a> {
     shared: &'a Arc<Shared>,
@@ -25,6 +28,9 @@ pub(crate) struct Worker<'a> {
     limit: usize,
     /// The clock as it was last read.
     now: u64,
+    /// Steps since the ready queues were compared with another worker's, and when that was.
+    unlevelled: usize,
+    levelled_at: u64,
     steps: u64,
     rounds: u64,
     sleeps: u64,
@@ -48,6 +54,8 @@ pub(crate) fn work(shared: &Arc<Shared>, seat: Seat) {
         shared,
         limit: 1,
         now: 0,
+        unlevelled: 0,
+        levelled_at: 0,
         steps: read(&counts.steps),
         rounds: read(&counts.rounds),
         sleeps: read(&counts.sleeps),
@@ -71,7 +79,7 @@ impl<'a> Worker<'a> {
             let moved = self.round();
             if ran > 0 || moved {
                 vain = 0;
-                self.stolen += u64::from(self.seat.balance());
+                self.level(ran);
                 self.count();
             } else if let Some(task) = self.seat.steal() {
                 vain = 0;
@@ -130,6 +138,18 @@ impl<'a> Worker<'a> {
         let fitting = (ran as u64).saturating_mul(config.batch_time.as_nanos()) / took.max(1);
         let most = config.batch.min(self.limit.saturating_mul(2)) as u64;
         self.limit = fitting.clamp(1, most) as usize;
+    }
+
+    /// Compares the ready queues with those of another worker, once in the time of a batch or in many steps: the look
+    /// costs a miss of the cache for each queue.
+    #[inline]
+    fn level(&mut self, ran: usize) {
+        self.unlevelled += ran;
+        let past = self.now.saturating_sub(self.levelled_at);
+        if past >= self.shared.config.batch_time.as_nanos() || self.unlevelled >= LEVEL_STEPS {
+            (self.unlevelled, self.levelled_at) = (0, self.now);
+            self.stolen += u64::from(self.seat.balance());
+        }
     }
 
     /// Wakes a worker that sleeps if there is more than the step that comes now.
