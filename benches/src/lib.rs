@@ -14,4 +14,5 @@ pub mod report;
 #[cfg(unix)]
 pub mod signals;
 pub mod stats;
+mod usage;
 pub mod workers;

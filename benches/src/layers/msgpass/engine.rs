@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rast::msgpass::{Cx, Next, Process, Receive, graph};
 
 use crate::harness::Scenario;
+use crate::usage::memory;
 use crate::workers::Sample;
 
 use super::LAYER;
@@ -175,16 +176,6 @@ macro_rules! through {
 
 through!(through_64, 64);
 through!(through_1000, 1000);
-
-/// The memory of this process in bytes.
-fn memory() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text
-        .split(' ')
-        .nth(1)
-        .and_then(|pages| pages.parse::<f64>().ok());
-    pages.unwrap_or(f64::NAN) * 4096.0
-}
 
 /// Messages of 16 bytes from many to many, by random keys, 2 a turn.
 macro_rules! square {

@@ -12,6 +12,7 @@ use rast::sharder::{Controller, Handle, Progress, ShardId, Sharder, Static, Work
 use super::LAYER;
 use crate::harness::Scenario;
 use crate::processors::{allowed, stand_on};
+use crate::usage::processor_time;
 use crate::workers::Sample;
 
 /// What the shards 0 and 1 throw to each other; the others are busy or idle.
@@ -238,24 +239,6 @@ fn idle(_: u64) -> Sample {
         let used = processor_time() - before;
         Sample::new(1, used).judged_by(used.as_nanos() as f64 / SPAN.as_secs_f64())
     })
-}
-
-/// The processor time that this process took.
-#[cfg(unix)]
-fn processor_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the place is writable, and the clock is one that every system has.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// The processor time that this process took: not here.
-#[cfg(not(unix))]
-fn processor_time() -> Duration {
-    Duration::ZERO
 }
 
 /// The scenarios of waking.
