@@ -1,4 +1,4 @@
-//! Who sleeps, who is to be woken, and who keeps the time.
+//! Which workers sleep, which of them are notified, and which one keeps the time.
 //!
 //! | word | meaning | written by |
 //! | --- | --- | --- |
@@ -11,7 +11,7 @@
 //! 1. A worker sets its bit, executes the barrier, looks at all that could be work, and sleeps if there is none.
 //! 2. A thread that pushes looks at `asleep` after the push. Of a push and an announcement, one sees the other.
 //! 3. It wakes one sleeper: one that is not notified if there is one, and otherwise one that is, once more. So a
-//!    thread that is stopped between its mark and its wake-up delays nobody but itself.
+//!    thread that is stopped between its mark and its wake-up delays no other thread.
 //! 4. A worker takes nothing while its bit is set.
 //!
 //! `notified` is a hint: a mark that comes late, when its worker is awake again, costs a vain wake-up.
@@ -39,7 +39,7 @@ pub struct Idle {
     notified: CachePadded<AtomicU64>,
     wakes: AtomicU64,
     keeper: AtomicUsize,
-    /// The system has the barrier, so that those who push need no fence.
+    /// The system has the barrier, so that threads that push need no fence.
     cheap: bool,
     unparkers: Box<[Unparker]>,
 }
@@ -111,7 +111,7 @@ impl Idle {
             if fresh == 0 {
                 return self.unpark(asleep.trailing_zeros() as usize);
             }
-            // Who keeps the time is woken last, because another would have to take that over.
+            // The worker that keeps the time is woken last, because another would have to take that over.
             let others = fresh & !self.keeper_bit();
             let chosen = if others == 0 { fresh } else { others };
             let worker = chosen.trailing_zeros() as usize;
@@ -128,7 +128,7 @@ impl Idle {
     }
 
     fn keeper_bit(&self) -> u64 {
-        // Relaxed: a preference; who depends on it fences. [SI8]
+        // Relaxed: a preference; a thread that depends on it fences. [SI8]
         let keeper = self.keeper.load(Ordering::Relaxed);
         if keeper == 0 { 0 } else { 1 << (keeper - 1) }
     }
@@ -158,9 +158,9 @@ impl Idle {
         self.asleep.fetch_and(!(1 << worker), Ordering::Relaxed);
         // Relaxed: a hint. [SI12]
         self.notified.fetch_and(!(1 << worker), Ordering::Relaxed);
-        // Release: pairs with SI20; who counts this wake-up before its look sees the bit cleared. [SI13]
+        // Release: pairs with SI20; a thread that counts this wake-up before its look sees the bit cleared. [SI13]
         self.wakes.fetch_add(1, Ordering::Release);
-        // SeqCst: pairs with SI19; who finds what this worker takes gone sees `wakes` changed. [SI14]
+        // SeqCst: pairs with SI19; a thread that finds what this worker takes gone sees `wakes` changed. [SI14]
         fence(Ordering::SeqCst);
     }
 

@@ -370,7 +370,7 @@ impl Owned {
     /// By the role of `home`, which keeps an entry for it in its store.
     #[inline]
     pub(crate) fn wait(self, home: *const Shared) -> Option<Self> {
-        // SAFETY: the holder of the `Owned` writes; who takes the task out of waiting reads.
+        // SAFETY: the holder of the `Owned` writes; the thread that takes the task out of waiting reads.
         self.header().home.with_mut(|word| unsafe { *word = home });
         let this = ManuallyDrop::new(self);
         if header!(this.0).status.wait() {

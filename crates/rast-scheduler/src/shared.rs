@@ -43,7 +43,7 @@ pub(crate) struct Counts {
     pub(crate) stolen: AtomicU64,
 }
 
-/// Who works. Under its lock for instants, when a worker comes or goes.
+/// The seats and the threads on them. Locked for some instructions, when a worker comes or goes.
 pub(crate) struct Crew {
     pub(crate) seats: Vec<Option<Seat>>,
     /// By seat, the thread on it.
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     fronts: [Front; Priority::COUNT],
     idle: Idle,
     plan: Mutex<Plan>,
-    /// Beside the plan, for those who do not have it: no entry is due before `next`; a round left more to move; so
+    /// Copies of the plan's words, for threads without the role: no entry is due before `next`; a round left more to move; so
     /// many entries have a deadline.
     next: CachePadded<AtomicU64>,
     more: AtomicBool,
@@ -139,7 +139,7 @@ impl Shared {
         last
     }
 
-    /// Puts a task in the front queue and wakes nobody; the task back if the scheduler is closed.
+    /// Puts a task in the front queue and wakes no worker; the task back if the scheduler is closed.
     #[inline]
     pub(crate) fn push(&self, task: Owned) -> Result<(), Owned> {
         let front = &self.fronts[task.class() as usize];

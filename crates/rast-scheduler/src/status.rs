@@ -64,7 +64,7 @@ impl Status {
                 return Found::Finished;
             }
             // AcqRel: the release half pairs with ST4 and ST6: the step sees what the caller did. The
-            // acquire half pairs with ST7: who takes the right sees the task as it was put to wait. [ST2]
+            // acquire half pairs with ST7: the thread that takes the right sees the task as it was put to wait. [ST2]
             match self.0.compare_exchange_weak(
                 seen,
                 (seen | flag) & !WAITING,
@@ -149,7 +149,7 @@ impl Status {
 
     /// Sets FINISHED and keeps the references.
     pub fn finish(&self) {
-        // Release: pairs with ST5; who sees the task finished sees what it did. [ST10]
+        // Release: pairs with ST5; a thread that sees the task finished sees what it did. [ST10]
         self.0.fetch_or(FINISHED, Ordering::Release);
     }
 

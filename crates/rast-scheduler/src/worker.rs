@@ -266,7 +266,7 @@ impl<'a> Worker<'a> {
     /// Looks for a reason to stay awake. After the announcement.
     ///
     /// A role that is found free is kept: if it were only tried, two workers could find it taken by each other's trial,
-    /// again and again. Who has a role that is found taken looks at the queues after it let the role go, and sees
+    /// again and again. The holder of a role that is found taken looks at the queues after it let the role go, and sees
     /// the announcement.
     fn look(&mut self) -> Work<'a> {
         let shared = self.shared;

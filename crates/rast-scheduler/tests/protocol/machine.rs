@@ -710,7 +710,7 @@ impl Step<'_> {
             }),
             At::LookRole => {
                 if self.s.role != NONE {
-                    // Who has the role looks at the sleepers after it, and sees what is due.
+                    // The holder of the role looks at the sleepers after it, and sees what is due.
                     if self.is(Mutant::KeepBesideRole) {
                         return self.go(At::SleepNext);
                     }
