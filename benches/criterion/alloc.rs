@@ -1,7 +1,7 @@
 //! rast-alloc: pairs, batches, growth, and a heap of its own.
 //!
-//! The allocator is called by its type, so the compiler may inline it into the loop.
-//! A program that calls it as its global allocator pays for a call on top; `rast-benches alloc` measures that.
+//! The allocator is called by its type, so the compiler may inline it into the loop. A program that
+//! calls it as its global allocator pays for a call on top; `rast-benches alloc` measures that.
 
 mod settings;
 
@@ -113,7 +113,8 @@ impl<A: Allocator> Batch<A> {
             self.blocks.push(allocate(&self.allocator, layout));
         }
         for &index in &self.order {
-            // SAFETY: the block came from this allocator by this layout above, and `order` names it once.
+            // SAFETY: the block came from this allocator by this layout above, and `order` names it
+            // once.
             unsafe {
                 self.allocator
                     .deallocate(self.blocks[index], self.layouts[index]);

@@ -1,7 +1,7 @@
 //! rast-msgpass: messages between processors of one worker.
 //!
-//! Each measurement starts a graph of its own.
-//! The time runs from its first message to its last one, without the start and the end of the graph.
+//! Each measurement starts a graph of its own. The time runs from its first message to its last
+//! one, without the start and the end of the graph.
 
 mod settings;
 

@@ -48,10 +48,11 @@ const PROGRAMS: [(&str, Option<&str>); 6] = [
     ("alloc-jemalloc", Some("jemalloc")),
 ];
 
-/// The private cfg that the rivals stand behind, beside their features, so that nothing else ever builds them.
+/// The private cfg that the rivals are behind, beside their features, so that nothing else ever
+/// builds them.
 const RIVALS: &str = "--cfg rast_rivals";
-/// How the programs of the allocators are built: with loops at multiples of 64 bytes, so that those of the workloads lie
-/// alike in each. A loop of pushes across such a multiple took twice as long.
+/// How the programs of the allocators are built: with loops at multiples of 64 bytes, so that those
+/// of the workloads lie alike in each. A loop of pushes across such a multiple took twice as long.
 const APART: &str = "--cfg rast_rivals -Cllvm-args=-align-loops=64";
 
 /// Runs the bench crate.
@@ -98,10 +99,10 @@ fn needs_programs(args: &[String]) -> bool {
     !stalls && layer.is_none_or(|layer| layer == "alloc")
 }
 
-/// Builds the programs of the allocators; returns where they stand.
+/// Builds the programs of the allocators; returns where they are.
 ///
-/// They are built without link-time optimisation, which would inline an allocator that is written in Rust and no other.
-/// A rival that this machine cannot build is left out, with a word about it.
+/// They are built without link-time optimisation, which would inline an allocator that is written
+/// in Rust and no other. A rival that this machine cannot build is left out, with a word about it.
 fn build_programs(target: &Path, rivals: bool) -> Result<PathBuf> {
     let profile = if rivals { "apart" } else { "release" };
     let directory = target.join(profile);

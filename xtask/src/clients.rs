@@ -1,7 +1,7 @@
 //! The step `clients` of `verify`: public client libraries connect to the kv example with their
 //! defaults.
 //!
-//! The example is built and started once; the programs stand in `tests/clients`. Libraries that are
+//! The example is built and started once; the programs are in `tests/clients`. Libraries that are
 //! no crates are installed below the target directory, in the versions that the files there pin.
 
 use crate::cmd::Cmd;

@@ -1,6 +1,6 @@
 //! `cargo xtask layers`: who may name whom among the crates.
 //!
-//! The rules stand in docs/architecture.md; the tables below are their exact form.
+//! The rules are in docs/architecture.md; the tables below are their exact form.
 //! A new crate gets its row here in the commit that adds it, and a new outside crate its reason.
 
 use crate::Result;
@@ -8,7 +8,7 @@ use crate::metadata::{Dependency, Kind, Package, Workspace};
 use crate::source::Source;
 use std::path::Path;
 
-/// Each crate and the one directly beneath it; the first stands on nothing.
+/// Each crate and the one directly beneath it; the first is on nothing.
 const BENEATH: &[(&str, Option<&str>)] = &[
     ("rast-primitive", None),
     ("rast-alloc", Some("rast-primitive")),
@@ -232,12 +232,14 @@ pub(crate) fn check_manifests(workspace: &Workspace) -> Vec<String> {
             check_facade(package, workspace, &mut errors);
         } else if package.dir.starts_with("crates/") {
             check_crate(package, workspace, &mut errors);
-        } else if package.dir == "xtask" && !package.dependencies.is_empty() {
+        } else if package.dir == "xtask" {
             for dependency in &package.dependencies {
-                errors.push(format!(
-                    "xtask names `{}`; it builds before everything else and names nothing: write the few lines it needs",
-                    dependency.name
-                ));
+                if dependency.name != "cargo_metadata" {
+                    errors.push(format!(
+                        "xtask names `{}`; it builds before everything else and names `cargo_metadata` alone: write the few lines it needs",
+                        dependency.name
+                    ));
+                }
             }
         }
     }

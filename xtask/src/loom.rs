@@ -1,10 +1,11 @@
 //! `cargo xtask loom`: the models of every crate under the checker, with executions and bound.
 //!
-//! Each model prints `loom: NAME executions=N bound=B` when it is through; a crate with models that prints none fails.
+//! Each model prints `loom: NAME executions=N bound=B` when it is through; a crate with models that
+//! prints none fails.
 
 use crate::cmd::Cmd;
 use crate::metadata::Workspace;
-use crate::{Result, weak};
+use crate::{Result, programs, weak};
 
 /// The least number of preemptions that a model explores.
 const BOUND: usize = 2;
@@ -42,31 +43,38 @@ pub(crate) fn run(names: &[String]) -> Result {
     let bound = bound()?;
     let mut table = Vec::new();
     let mut errors = Vec::new();
-    for krate in chosen {
-        let output = cargo(&workspace, bound, &krate.name)
-            .args(["--", "--test-threads=1", "--nocapture"])
-            .tee()?;
+    let mut cargo = Cmd::cargo().args(["test", "--release", "--test", "loom"]);
+    for krate in &chosen {
+        cargo = cargo.args(["-p", &krate.name]);
+    }
+    let programs = programs::build(
+        cargo
+            .rustflags("--cfg rast_loom")
+            .env("CARGO_TARGET_DIR", workspace.target_dir.join("loom")),
+    )?;
+    let env = [("LOOM_MAX_PREEMPTIONS", bound.to_string())];
+    for output in programs::run_all(&programs, &env, &["--test-threads=1", "--nocapture"]) {
+        let krate = &output.krate;
         let explored = explored(&output.text);
         if !output.success {
-            errors.push(format!("{}: a model failed", krate.name));
+            errors.push(format!("{krate}: a model failed"));
         }
         if passed(&output.text) == 0 {
-            errors.push(format!("{}: no model ran", krate.name));
+            errors.push(format!("{krate}: no model ran"));
         } else if explored.is_empty() {
             errors.push(format!(
-                "{}: no model printed its executions; use `primitive::model`",
-                krate.name
+                "{krate}: no model printed its executions; use `primitive::model`"
             ));
         }
         for line in &explored {
             if line.bound < BOUND {
                 errors.push(format!(
                     "{}: {} explored {} preemptions; {BOUND} is the least",
-                    krate.name, line.name, line.bound
+                    krate, line.name, line.bound
                 ));
             }
         }
-        table.extend(explored.into_iter().map(|line| (krate.name.clone(), line)));
+        table.extend(explored.into_iter().map(|line| (krate.clone(), line)));
     }
     print_table(&table);
     if errors.is_empty() {
@@ -74,15 +82,6 @@ pub(crate) fn run(names: &[String]) -> Result {
     } else {
         Err(errors.join("; "))
     }
-}
-
-/// The command that builds the models of `krate`; what follows is for the test runner or Cargo.
-fn cargo(workspace: &Workspace, bound: usize, krate: &str) -> Cmd {
-    Cmd::cargo()
-        .args(["test", "--release", "--test", "loom", "-p", krate])
-        .rustflags("--cfg rast_loom")
-        .env("CARGO_TARGET_DIR", workspace.target_dir.join("loom"))
-        .env("LOOM_MAX_PREEMPTIONS", bound.to_string())
 }
 
 /// The bound from the environment, which may only raise it.

@@ -1,18 +1,18 @@
 //! The tool of the workspace: `cargo xtask COMMAND`.
 //!
-//! One file per command; each prints the commands it runs, so that a reader can repeat any of them by hand.
-//! Please add no dependencies: this crate builds before everything else, also on a machine without a network.
+//! One file per command; each prints the commands it runs, so that a reader can repeat any of them
+//! by hand. This crate builds before everything else, so its one dependency is `cargo_metadata`.
 
 mod bench;
 mod clients;
 mod cmd;
-mod json;
 mod layers;
 mod loom;
 mod metadata;
 mod orderings;
 mod outside;
 mod package;
+mod programs;
 mod shuttle;
 mod soak;
 mod source;
@@ -20,6 +20,7 @@ mod stall;
 mod tidy;
 mod tree;
 mod verify;
+mod watch;
 mod weak;
 
 use std::process::ExitCode;
@@ -30,7 +31,7 @@ usage: cargo xtask COMMAND
 commands:
   verify [--quick] [--full] [--strict] [--only STEP]
                                 run every check; --quick: fmt, clippy, layers, tidy, tests, doc tests
-                                --full: the stress of a graph takes ten minutes in place of one
+                                --full: ten minutes of stress in place of one, and all tests of the packages
                                 --strict: a step that was not run counts as failed
                                 --only: this step alone, to repeat one that failed
   layers                        check who names whom among the crates

@@ -1,7 +1,7 @@
 //! Finds the atomic operations of a file, and the labelled comment of each.
 //!
-//! An operation is a call that is handed an ordering by name.
-//! Its comment stands directly above the line of the ordering, or above a line between there and the start of the statement.
+//! An operation is a call that is handed an ordering by name. Its comment is directly above the
+//! line of the ordering, or above a line between there and the start of the statement.
 
 use crate::source::{Source, is_word};
 
@@ -29,7 +29,7 @@ pub(crate) struct Label {
     pub(crate) name: String,
     /// The first line of the comment, from zero.
     pub(crate) line: usize,
-    /// The last paragraph of the comment on one line; what stands before it is for people.
+    /// The last paragraph of the comment on one line; what is before it is for people.
     pub(crate) text: String,
 }
 

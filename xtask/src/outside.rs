@@ -55,14 +55,16 @@ pub(crate) fn miri() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The crates and tests that the address sanitizer runs: everything beneath the graph, where the unsafe code stands; of the
-/// allocator also what takes its own memory, and so the blocks that the sanitizer sees, from the system's.
+/// The crates and tests that the address sanitizer runs: everything beneath the graph, where the
+/// unsafe code stands; of the allocator also what takes its own memory, and so the blocks that the
+/// sanitizer sees, from the system's.
 const ADDRESSED: [&str; 2] = [
     "-p rast-primitive -p rast-alloc -p rast-queue -p rast-timers -p rast-conflate -p rast-sharder -p rast-scheduler --lib --test api --test model --test stores",
     "-p rast-alloc --test exchange --test refusal --test loom",
 ];
 
-/// Memory errors and leaks, as far as the address sanitizer sees them. std itself need not be built for it.
+/// Memory errors and leaks, as far as the address sanitizer sees them. std itself need not be built
+/// for it.
 pub(crate) fn address() -> Result<Outcome> {
     if let Err(reason) = nightly() {
         return Ok(Outcome::NotRun(reason));

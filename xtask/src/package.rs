@@ -1,8 +1,9 @@
 //! `cargo xtask package`: every crate builds and tests from what its package holds.
 //!
-//! The packages are made, unpacked side by side under the target directory, and each sibling is patched to its unpacked form.
-//! Only what differs from the last time is written, at the present time: an archive gives every file one old time, by which Cargo would take any build for fresh.
-//! A file that a manifest leaves out, or a path that leads out of the crate, shows here.
+//! The packages are made, unpacked side by side under the target directory, and each sibling is
+//! patched to its unpacked form. Only what differs from the last time is written, at the present
+//! time: an archive gives every file one old time, by which Cargo would take any build for fresh. A
+//! file that a manifest leaves out, or a path that leads out of the crate, shows here.
 
 use crate::Result;
 use crate::cmd::Cmd;
@@ -23,11 +24,12 @@ const HOLDS: [&str; 5] = [
 /// The command.
 pub(crate) fn command(args: &[String]) -> Result<bool> {
     crate::no_more(args)?;
-    run().map(|()| true)
+    run(true).map(|()| true)
 }
 
-/// Makes, unpacks, builds and tests every package.
-pub(crate) fn run() -> Result {
+/// Makes, unpacks and builds every package; runs all of its tests if `full`, else those of
+/// `tests/api.rs` and of the docs.
+pub(crate) fn run(full: bool) -> Result {
     let root = crate::tree::root();
     let workspace = Workspace::load(root)?;
     let crates: Vec<&Package> = workspace.crates().filter(|krate| krate.publish).collect();
@@ -77,14 +79,27 @@ pub(crate) fn run() -> Result {
 
     let mut errors = Vec::new();
     for krate in &crates {
-        let test = Cmd::cargo()
-            .dir(&tree)
-            .args(["test", "--quiet", "-p", &krate.name])
-            .env("CARGO_TARGET_DIR", check.join("target"))
-            // The tests are the same without, and built in less time.
-            .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            .run();
-        if let Err(error) = test {
+        let test = || {
+            Cmd::cargo()
+                .dir(&tree)
+                .args(["test", "--quiet", "-p", &krate.name])
+                .env("CARGO_TARGET_DIR", check.join("target"))
+                // The tests are the same without, and built in less time.
+                .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        };
+        // The step `tests` has run them all; here they have to build from what the package holds,
+        // and to find their files.
+        let mut result = match full {
+            true => test().run(),
+            false => test().arg("--no-run").run(),
+        };
+        if !full && krate.has_target("test", "api") {
+            result = result.and_then(|()| test().args(["--test", "api"]).run());
+        }
+        if !full {
+            result = result.and_then(|()| test().arg("--doc").run());
+        }
+        if let Err(error) = result {
             errors.push(format!("{}: {error}", krate.name));
         }
     }

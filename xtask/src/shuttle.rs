@@ -1,12 +1,14 @@
-//! `cargo xtask shuttle`: the scenarios of every crate in random schedules, with their number and seed.
+//! `cargo xtask shuttle`: the scenarios of every crate in random schedules, with their number and
+//! seed.
 //!
-//! What runs: `tests/loom.rs`, the same scenarios as under loom, and `tests/shuttle.rs`, which are too long for it.
-//! Each scenario prints `shuttle: NAME schedules=N seed=S` when it is through; a crate whose scenarios print none fails.
+//! What runs: `tests/loom.rs`, the same scenarios as under loom, and `tests/shuttle.rs`, which are
+//! too long for it. Each scenario prints `shuttle: NAME schedules=N seed=S` when it is through; a
+//! crate whose scenarios print none fails.
 
 use crate::cmd::Cmd;
 use crate::loom::passed;
 use crate::metadata::{Package, Workspace};
-use crate::{Result, tree};
+use crate::{Result, programs, tree};
 
 /// The tests that hold scenarios.
 const TARGETS: [&str; 2] = ["loom", "shuttle"];
@@ -40,35 +42,40 @@ pub(crate) fn run(names: &[String]) -> Result {
     }
     let mut lines = Vec::new();
     let mut errors = Vec::new();
-    for (krate, targets) in chosen {
-        let mut cmd = Cmd::cargo().args(["test", "-p", &krate.name, "--all-features"]);
-        for target in targets {
-            cmd = cmd.args(["--test", target]);
+    let mut cargo = Cmd::cargo().args(["test", "--all-features"]);
+    for (krate, _) in &chosen {
+        cargo = cargo.args(["-p", &krate.name]);
+    }
+    for target in TARGETS {
+        if chosen.iter().any(|(_, targets)| targets.contains(&target)) {
+            cargo = cargo.args(["--test", target]);
         }
-        let output = cmd
+    }
+    let programs = programs::build(
+        cargo
             .rustflags("--cfg rast_shuttle")
             .env("CARGO_TARGET_DIR", workspace.target_dir.join("shuttle"))
-            // Debug assertions are looked at too; without optimisation the scheduler itself is slow.
+            // Debug assertions are looked at too; without optimisation the scheduler itself is
+            // slow.
             .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
-            .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            .args(["--no-fail-fast", "--", "--show-output"])
-            .tee()?;
+            .env("CARGO_PROFILE_DEV_DEBUG", "0"),
+    )?;
+    for output in programs::run_all(&programs, &[], &["--show-output", "--test-threads=1"]) {
+        let krate = &output.krate;
         let ran = ran(&output.text);
         if !output.success {
-            errors.push(format!("{}: a scenario failed", krate.name));
+            errors.push(format!("{krate}: a scenario failed"));
         }
         if passed(&output.text) == 0 {
-            errors.push(format!("{}: no scenario ran", krate.name));
+            errors.push(format!("{krate}: no scenario ran"));
         } else if ran.is_empty() {
             errors.push(format!(
-                "{}: no scenario printed its schedules; use `primitive::model`",
-                krate.name
+                "{krate}: no scenario printed its schedules; use `primitive::model`"
             ));
         }
         let schedules: u64 = ran.iter().map(|line| line.schedules).sum();
         lines.push(format!(
-            "{:<16} {:>4} models {schedules:>10} schedules",
-            krate.name,
+            "{krate:<16} {:>4} models {schedules:>10} schedules",
             ran.len()
         ));
     }

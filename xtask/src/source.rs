@@ -1,7 +1,8 @@
 //! A Rust file split into code and comments, by a lexer that knows just enough.
 //!
-//! `code` has the same bytes at the same places as the file, with comments and the insides of strings blanked.
-//! Thus a search in it finds words of the program alone, and an offset in it is an offset in the file.
+//! `code` has the same bytes at the same places as the file, with comments and the insides of
+//! strings blanked. Thus a search in it finds words of the program alone, and an offset in it is an
+//! offset in the file.
 
 /// One Rust file.
 pub(crate) struct Source<'a> {
@@ -246,7 +247,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Whether `byte` may stand in an identifier.
+/// Whether `byte` may be in an identifier.
 pub(crate) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }

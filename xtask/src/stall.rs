@@ -12,7 +12,8 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
     run().map(|()| true)
 }
 
-/// Runs `tests/stall.rs` of rast-queue; it prints each step and how many tries it took to come there.
+/// Runs `tests/stall.rs` of rast-queue; it prints each step and how many tries it took to come
+/// there.
 pub(crate) fn run() -> Result {
     let workspace = Workspace::load(tree::root())?;
     Cmd::cargo()

@@ -1,7 +1,7 @@
 //! `cargo xtask verify`: every check, in the order in which a fault is cheapest to find.
 //!
-//! It goes on after a failed step, so that one run shows all that is wrong.
-//! Only the steps marked `outside` may be reported as not run; any other that does not run counts as failed.
+//! It goes on after a failed step, so that one run shows all that is wrong. Only the steps marked
+//! `outside` may be reported as not run; any other that does not run counts as failed.
 
 use crate::cmd::Cmd;
 use crate::metadata::{Package, Workspace};
@@ -67,7 +67,8 @@ const STEPS: &[Step] = &[
     quick("layers", || checked("layers", layers::command(&[]))),
     quick("tidy", || checked("tidy", tidy::command(&[]))),
     quick("tests", tests),
-    // The step `doc tests` turns the hardening on with all features; the other tests of the plain build are in `tests`.
+    // The step `doc tests` turns the hardening on with all features; the other tests of the plain
+    // build are in `tests`.
     step("plain doc tests", || {
         cargo("test -p rast-alloc --no-fail-fast --doc")
     }),
@@ -98,12 +99,15 @@ const STEPS: &[Step] = &[
     step("bench smoke", || {
         done(bench::run(&["--smoke".to_string()], false))
     }),
-    // Each criterion bench once, on what the steps above built. The option belongs to criterion alone: a library or program
-    // without `bench = false` fails here, as it would fail `cargo bench -- --save-baseline NAME`.
+    // Each criterion bench once, on what the steps above built. The option belongs to criterion
+    // alone: a library or program without `bench = false` fails here, as it would fail `cargo bench
+    // -- --save-baseline NAME`.
     step("criterion", || {
         cargo("test --workspace --all-features --no-fail-fast --benches -- --noplot")
     }),
-    step("package", || done(package::run())),
+    step("package", || {
+        done(package::run(IS_FULL.load(Ordering::Relaxed)))
+    }),
     outside("deny", outside::deny),
     outside("miri", outside::miri),
     outside("address", outside::address),
@@ -210,16 +214,17 @@ fn checked(name: &str, result: Result<bool>) -> Result<Outcome> {
     if result? {
         Ok(Outcome::Passed)
     } else {
-        Err(format!("{name} found faults; they stand above"))
+        Err(format!("{name} found faults; they are listed above"))
     }
 }
 
-/// Unit and integration tests; some of the latter start an example, so the examples are built before.
+/// Unit and integration tests; some of the latter start an example, so the examples are built
+/// before.
 fn tests() -> Result<Outcome> {
     cargo("build --workspace --all-features --examples")?;
     let all = cargo("test --workspace --all-features --no-fail-fast --lib --bins --tests");
-    // With all features the allocator is hardened: it keeps no mappings then, and has no blocks of 8 bytes. So the plain one
-    // is tested too, whatever came of the others.
+    // With all features the allocator is hardened: it keeps no mappings then, and has no blocks of
+    // 8 bytes. So the plain one is tested too, whatever came of the others.
     let plain = cargo("test -p rast-alloc --no-fail-fast --lib --tests");
     match (all, plain) {
         (Err(all), Err(plain)) => Err(format!("{all}; {plain}")),
@@ -283,7 +288,6 @@ fn features() -> Result<Outcome> {
     })
 }
 
-/// Each crate with its tests and no other beside it, so that none leans on a neighbour's features.
 /// Whether searches take minutes.
 static IS_FULL: AtomicBool = AtomicBool::new(false);
 
@@ -302,6 +306,8 @@ fn stress() -> Result<Outcome> {
     )
 }
 
+/// Each crate with its tests and no other beside it, so that none depends on a neighbour's
+/// features.
 fn alone() -> Result<Outcome> {
     each_crate(|krate| {
         Cmd::cargo()
@@ -323,7 +329,8 @@ fn each_crate(run: impl Fn(&Package) -> Result) -> Result<Outcome> {
     }
 }
 
-/// The program without std links what lies below and runs; alone, so that no neighbour turns std on.
+/// The program without std links what lies below and runs; alone, so that no neighbour turns std
+/// on.
 fn no_std() -> Result<Outcome> {
     let workspace = Workspace::load(tree::root())?;
     // It takes its entry point from the C library by that library's name on Linux.

@@ -1,23 +1,22 @@
 //! `cargo xtask loom --weak LABEL`: is an ordering tested?
 //!
-//! The tree is copied; in the copy each asked-for ordering becomes a choice at run time between itself and `Relaxed` (a fence, between itself and nothing), so that one build serves all labels.
-//! With `RAST_WEAK=LABEL` that one alone is weak, and the model named in docs/verification.md must fail.
-//! The model first passes with none weak, and the copy must build, so that a broken test counts for nothing.
-//! A run that has to be stopped at the time limit counts for nothing either.
+//! The tree is copied; in the copy each asked-for ordering becomes a choice at run time between
+//! itself and `Relaxed` (a fence, between itself and nothing), so that one build serves all labels.
+//! With `RAST_WEAK=LABEL` that one alone is weak, and the model named in docs/verification.md must
+//! fail. The model first passes with none weak, and the copy must build, so that a broken test
+//! counts for nothing. A run that has to be stopped at the time limit counts for nothing either.
 
 use crate::Result;
 use crate::cmd::Cmd;
-use crate::json::Json;
 use crate::orderings::{Operation, operations};
+use crate::programs::{self, each};
 use crate::source::{Source, is_word, item_end};
 use crate::tidy::{Row, is_library, rows};
 use crate::tree;
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZero;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long one run of one model may take.
@@ -40,7 +39,7 @@ pub(crate) fn command(label: &str) -> Result<bool> {
     let labels: Vec<String> = if label == "all" {
         rows(&table)
             .into_iter()
-            .filter(|row| row.model.is_some() && !row.ordering.starts_with("Relaxed"))
+            .filter(|row| row.model.is_some())
             .map(|row| row.label)
             .collect()
     } else {
@@ -55,7 +54,9 @@ pub(crate) fn run(labels: &[String]) -> Result<bool> {
     let mut chosen = Vec::new();
     for label in labels {
         let row = table.iter().find(|row| row.label == *label);
-        chosen.push(row.ok_or(format!("{label} has no row in docs/verification.md"))?);
+        chosen.push(row.ok_or(format!(
+            "{label} has no row in docs/verification.md; Relaxed ones need none"
+        ))?);
     }
     let found = find(labels)?;
     let workspace = crate::metadata::Workspace::load(tree::root())?;
@@ -104,31 +105,6 @@ pub(crate) fn run(labels: &[String]) -> Result<bool> {
 
 /// A crate and one of its models.
 type Model<'a> = (&'a str, &'a str);
-
-/// Calls `run` for each of `items`, as many at once as there are cores; the results are in their order.
-fn each<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let work = || {
-        let mut done = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(at) else {
-                return done;
-            };
-            done.push((at, run(item)));
-        }
-    };
-    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined
-            .flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    });
-    results.sort_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, result)| result).collect()
-}
 
 /// Runs the model of one label; gives what was weakened.
 fn one(
@@ -200,7 +176,7 @@ fn find(labels: &[String]) -> Result<Found> {
     Ok(found)
 }
 
-/// One place of a file, what stands there in the copy, and what that weakens in words.
+/// One place of a file, what is there in the copy, and what that weakens in words.
 #[derive(Debug)]
 struct Edit {
     place: Range<usize>,
@@ -220,7 +196,7 @@ fn edited(text: &str, mut edits: Vec<Edit>) -> String {
 
 /// The choice that stands for the operation of `label`.
 fn weaken(source: &Source<'_>, operation: &Operation, label: &str) -> Result<Edit> {
-    // Whole in itself, so that it is in scope wherever it stands.
+    // Whole in itself, so that it is in scope wherever it is.
     let is_weak = format!(
         "{{ static WEAK: ::std::sync::LazyLock<bool> = ::std::sync::LazyLock::new(\
          || ::std::env::var(\"{VARIABLE}\").is_ok_and(|label| label == \"{label}\")); *WEAK }}"
@@ -300,35 +276,16 @@ impl Copy {
         if krates.is_empty() {
             return Ok(runners);
         }
-        let mut command = Cmd::cargo().dir(&self.tree).args([
-            "test",
-            "--quiet",
-            "--release",
-            "--no-run",
-            "--message-format=json-render-diagnostics",
-            "--test",
-            "loom",
-        ]);
+        let mut command = Cmd::cargo().dir(&self.tree);
+        command = command.args(["test", "--quiet", "--release", "--test", "loom"]);
         for krate in krates {
             command = command.args(["-p", krate]);
         }
-        let output = command
+        let command = command
             .rustflags("--cfg rast_loom")
-            .env("CARGO_TARGET_DIR", &self.target)
-            .read()?;
-        if !output.success {
-            return Err("the copy does not build".into());
-        }
-        for line in output.text.lines() {
-            let message = Json::parse(line)?;
-            let is_runner = message
-                .get("target")
-                .is_some_and(|target| target.text("name") == Ok("loom"));
-            if let (true, Some(path)) = (is_runner, message.text_or_null("executable")) {
-                let dir = Path::new(message.text("manifest_path")?).parent();
-                let krate = dir.and_then(Path::file_name).unwrap_or_default();
-                runners.insert(krate.to_string_lossy().into_owned(), PathBuf::from(path));
-            }
+            .env("CARGO_TARGET_DIR", &self.target);
+        for program in programs::build(command)? {
+            runners.insert(program.krate, program.path);
         }
         Ok(runners)
     }
@@ -364,7 +321,8 @@ fn run_limited(command: &mut Command, log: &Path) -> Result<Verdict> {
             Err("the model did not run".into())
         };
     }
-    // A model that panics twice ends by a signal and without the runner's summary; it has begun, though.
+    // A model that panics twice ends by a signal and without the runner's summary; it has begun,
+    // though.
     let ran = text.contains("running 1 test");
     if ran {
         Ok(Verdict::Failed)

@@ -385,7 +385,10 @@ mod with_std {
             });
         }))
         .unwrap_err();
-        assert!(event.wait_timeout(next.unwrap(), SHORT), "somebody looks");
+        assert!(
+            event.wait_timeout(next.unwrap(), SHORT),
+            "some thread looks"
+        );
         event.check_invariants();
     }
 

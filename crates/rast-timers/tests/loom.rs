@@ -195,7 +195,7 @@ fn a_longer_rest_misses_no_timer() {
     });
 }
 
-/// Whoever sleeps in another way after a rest is woken as if there had been
+/// The thread that sleeps in another way after a rest is woken as if there had been
 /// none.
 #[test]
 fn a_sleep_after_a_rest_misses_no_timer() {
@@ -292,7 +292,7 @@ fn arm_and_cancel_against_a_sweep() {
         match cancelled {
             Ok(()) => assert_eq!(fired, [2]),
             Err(remote::TooLate::Fired) => assert_eq!(fired, [1, 2]),
-            Err(remote::TooLate::AlreadyGone) => panic!("nobody else cancels"),
+            Err(remote::TooLate::AlreadyGone) => panic!("nothing else cancels"),
         }
         assert!(owner.is_empty());
     });

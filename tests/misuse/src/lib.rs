@@ -2,7 +2,7 @@
 //!
 //! `tests/bounds.rs` says which types are Send and Sync, and, what no positive test can show,
 //! which are not; `tests/ui.rs` compiles small programs that must be refused, each for the reason
-//! that stands beside it in a `.stderr` file.
+//! that is beside it in a `.stderr` file.
 //! What `graph!` says of a wrong graph is tested in `rast-msgpass` itself.
 
 /// Fails to compile unless the type implements every one of the traits.

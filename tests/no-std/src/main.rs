@@ -3,13 +3,13 @@
 //! Under `cfg(rast_no_std)` this file is `no_std` and `no_main`: it brings its own panic handler
 //! and its own allocator over a static buffer, and takes from the C library only the entry point
 //! and `abort`.
-//! If any layer pulled std in, two panic handlers would stand in one program and rustc would
+//! If any layer pulled std in, two panic handlers would be in one program and rustc would
 //! refuse it (E0152); so that it links is the proof, and that it ends with 0 shows that the code
 //! also works.
 //!
 //! Without the cfg it is an ordinary program, so that a build of the whole workspace, whose other
 //! members turn the std features on, is not disturbed.
-//! The command stands in the README beside this crate.
+//! The command is in the README beside this crate.
 #![cfg_attr(rast_no_std, no_std, no_main)]
 
 #[cfg(not(rast_no_std))]

@@ -5,7 +5,8 @@
 #[global_allocator]
 static ALLOC: rast_alloc::RastAlloc = rast_alloc::RastAlloc;
 
-/// Takes so many bytes in blocks of many sizes, writes to them and frees them; returns their number.
+/// Takes so many bytes in blocks of many sizes, writes to them and frees them; returns their
+/// number.
 #[unsafe(no_mangle)]
 pub extern "C" fn work(bytes: usize) -> usize {
     let (mut blocks, mut left) = (Vec::new(), bytes);

@@ -1,4 +1,5 @@
-//! Programs as they are written, with `RastAlloc` as their allocator: a document, a set of expressions, a sort, a server.
+//! Programs as they are written, with `RastAlloc` as their allocator: a document, a set of
+//! expressions, a sort, a server.
 //!
 //! Each checks its own results, then that its memory came back when it had ended.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
@@ -125,7 +126,7 @@ fn a_set_of_expressions_is_compiled_and_shared() {
                 }
             })
         });
-        // The set is dropped by whoever comes last.
+        // The set is dropped by the thread that comes last.
         drop(set);
         for worker in workers {
             worker.join().unwrap();
@@ -133,7 +134,8 @@ fn a_set_of_expressions_is_compiled_and_shared() {
     });
 }
 
-/// Sorts by halves on two threads each, down to short parts; the halves move into new vectors and back.
+/// Sorts by halves on two threads each, down to short parts; the halves move into new vectors and
+/// back.
 fn sorted(mut words: Vec<String>, depth: u32) -> Vec<String> {
     if depth == 0 {
         words.sort();
@@ -178,7 +180,8 @@ fn framed(bytes: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// One connection of the server: each frame is a length and that many bytes; the answer has them reversed, and twice.
+/// One connection of the server: each frame is a length and that many bytes; the answer has them
+/// reversed, and twice.
 async fn serve(mut stream: TcpStream) -> std::io::Result<()> {
     loop {
         let Ok(length) = stream.read_u32().await else {

@@ -1,4 +1,5 @@
-//! A library with `RastAlloc` as its global allocator is unloaded while threads that used it live on.
+//! A library with `RastAlloc` as its global allocator is unloaded while threads that used it live
+//! on.
 #![cfg(all(target_os = "linux", not(any(rast_loom, rast_shuttle, miri))))]
 
 use std::ffi::{CString, c_char, c_int, c_void};

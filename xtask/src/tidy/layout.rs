@@ -1,9 +1,10 @@
-//! The skeleton of crates and pages: files that must stand, manifests, links, and sources of the lock file.
+//! The skeleton of crates and pages: files that must stand, manifests, links, and sources of the
+//! lock file.
 
 use super::{File, find};
 use std::path::Path;
 
-/// The page whose code map must name only what stands.
+/// The page whose code map must name only what is there.
 const MAPS: [&str; 3] = ["docs/architecture.md", "README.md", "CONTRIBUTING.md"];
 
 /// Files of every crate, or of many, which pages name from the crate rather than from the root.

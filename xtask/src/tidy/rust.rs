@@ -1,10 +1,12 @@
-//! Rules for Rust files: the opening comment, forbidden names, safety comments, and calls that hide trouble.
+//! Rules for Rust files: the opening comment, forbidden names, safety comments, and calls that hide
+//! trouble.
 
 use super::{File, is_library, text};
 use crate::orderings::operations;
 use crate::source::{Source, item_end};
 
-/// What only `rust-primitive`'s place in the tower may name, as path prefixes, and what to take instead.
+/// What only `rust-primitive`'s place in the tower may name, as path prefixes, and what to take
+/// instead.
 const PRIMITIVE_PATHS: &[(&str, &str)] = &[
     ("loom", "the switch of rast-primitive"),
     ("shuttle", "the switch of rast-primitive"),
@@ -28,7 +30,7 @@ const PRIMITIVE_PATHS: &[(&str, &str)] = &[
     ("std::sync::mpsc", "a queue of rast-queue"),
 ];
 
-/// Calls that leave work undone or tests untrusted, wherever they stand.
+/// Calls that leave work undone or tests untrusted, wherever they are.
 const NOWHERE: &[(&str, &str)] = &[
     (concat!("to", "do!"), "do it, or give an error value"),
     (

@@ -20,6 +20,22 @@ const UNDONE: [&str; 2] = [concat!("TO", "DO"), concat!("FIX", "ME")];
 /// The most lines of a Rust file.
 const LINES: usize = 800;
 
+/// The most columns of a comment. A table, a drawing and an address cannot be wrapped.
+const COLUMNS: usize = 100;
+
+/// Words for a thread or a caller that do not name it, with what to write.
+const HABITS: [(&str, &str); 6] = [
+    ("nobody", "`no thread`, `nothing`"),
+    ("Nobody", "`No thread`, `Nothing`"),
+    ("somebody", "`some thread`, `another thread`"),
+    ("Somebody", "`Some thread`, `Another thread`"),
+    ("whoever", "`the thread that`"),
+    ("Whoever", "`The thread that`"),
+];
+
+/// Pages with the most words that each may have.
+const PAGES: [(&str, usize); 1] = [("docs/performance.md", 4000)];
+
 pub(super) fn check(file: &File) -> Vec<String> {
     let mut faults = Vec::new();
     let path = &file.path;
@@ -53,12 +69,29 @@ pub(super) fn check(file: &File) -> Vec<String> {
                 faults.push(format!("{at}: `{word}`; do it, or open an issue"));
             }
         }
+        if !path.ends_with("tidy/text.rs") && !path.ends_with("CHANGELOG.md") {
+            for (word, instead) in HABITS {
+                if has_word(line, word) {
+                    faults.push(format!("{at}: `{word}`; write {instead}"));
+                }
+            }
+        }
+        if has_extension(path, "rs") && is_wide_comment(line) {
+            faults.push(format!("{at}: a comment wider than {COLUMNS} columns"));
+        }
     }
     if !file.text.is_empty() && !file.text.ends_with('\n') {
         faults.push(format!("{path}: no line feed at the end"));
     }
     if file.text.ends_with("\n\n") {
         faults.push(format!("{path}: an empty line at the end"));
+    }
+    for (page, most) in PAGES {
+        let is_word = |word: &&str| word.contains(char::is_alphanumeric);
+        let words = file.text.split_whitespace().filter(is_word).count();
+        if path == page && words > most {
+            faults.push(format!("{path}: {words} words; it may have {most}"));
+        }
     }
     let lines = file.text.lines().count();
     if has_extension(path, "rs") && lines > LINES {
@@ -68,6 +101,18 @@ pub(super) fn check(file: &File) -> Vec<String> {
         ));
     }
     faults
+}
+
+/// Whether `line` is a comment that should be wrapped.
+fn is_wide_comment(line: &str) -> bool {
+    let trimmed = line.trim_start();
+    let text = trimmed.trim_start_matches(['/', '!']).trim_start();
+    let is_drawing = |c: char| ('\u{2500}'..='\u{25ff}').contains(&c);
+    trimmed.starts_with("//")
+        && line.chars().count() > COLUMNS
+        && !text.starts_with('|')
+        && !text.contains(is_drawing)
+        && !text.contains("://")
 }
 
 /// Whether `line` names the absolute directory `dir` or something below it.
@@ -81,7 +126,7 @@ fn names_path(line: &str, dir: &str) -> bool {
     })
 }
 
-/// Whether `word` stands in `line` on its own.
+/// Whether `word` is in `line` on its own.
 pub(super) fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let part = |c: char| c.is_alphanumeric() || c == '_';
@@ -135,6 +180,19 @@ mod tests {
             &format!("{OUTSIDE}/x\n"),
             "outside of the repository",
         );
+    }
+
+    #[test]
+    fn habits_and_lengths() {
+        assert_one("a.md", "a value that nobody reads\n", "no thread");
+        assert!(faults("a.rs", "const NOBODY: u8 = 0;\n").is_empty());
+        let long = "x ".repeat(60);
+        assert_one("a.rs", &format!("// {}\n", long.trim()), "wider than");
+        for fine in ["/// | ", "//! ─ ", "// see http://host.example/ "] {
+            assert!(faults("a.rs", &format!("{fine}{}\n", long.trim())).is_empty());
+        }
+        assert_one("docs/performance.md", &"word\n".repeat(4001), "4001 words");
+        assert!(faults("docs/performance.md", &"word | -\n".repeat(4000)).is_empty());
     }
 
     #[test]

@@ -79,8 +79,8 @@ impl Heap {
         let is_taken = self.mailbox.claim() || is_fenced && unsafe { self.hold.take(ask) };
         if is_taken {
             self.add(1);
-            let has_letters = self.mailbox.release();
-            assert!(!has_letters, "nobody delivers");
+            let has_messages = self.mailbox.release();
+            assert!(!has_messages, "no thread delivers");
         }
         is_taken
     }
@@ -124,7 +124,8 @@ impl Heap {
     }
 }
 
-/// A thread calls while another one takes its heap: each is alone with the heap, and sees what the other did.
+/// A thread calls while another one takes its heap: each is alone with the heap, and sees what the
+/// other did.
 #[test]
 fn hold_a_heap_is_taken_between_two_calls() {
     model(|| {
@@ -140,8 +141,8 @@ fn hold_a_heap_is_taken_between_two_calls() {
     });
 }
 
-/// Two threads ask for the heap of a third, which calls meanwhile: an ask that the owner took off takes nothing, even if
-/// another one was made since.
+/// Two threads ask for the heap of a third, which calls meanwhile: an ask that the owner took off
+/// takes nothing, even if another one was made since.
 #[test]
 fn hold_no_ask_takes_for_another() {
     model(|| {
@@ -161,8 +162,8 @@ fn hold_no_ask_takes_for_another() {
     });
 }
 
-/// A thread ends while another one takes its heap, or adopts it and calls, and a third takes it from that: each is alone with
-/// it.
+/// A thread ends while another one takes its heap, or adopts it and calls, and a third takes it
+/// from that: each is alone with it.
 #[test]
 fn hold_a_heap_is_taken_as_its_thread_ends() {
     model(|| {
@@ -173,7 +174,7 @@ fn hold_a_heap_is_taken_as_its_thread_ends() {
                 return 0;
             }
             if !theirs.hold.is_abandoned() {
-                assert!(!theirs.mailbox.release(), "nobody delivers");
+                assert!(!theirs.mailbox.release(), "no thread delivers");
                 return 0;
             }
             let _ = theirs.hold.take_up();
@@ -188,7 +189,7 @@ fn hold_a_heap_is_taken_as_its_thread_ends() {
             heap.hold.abandon();
             heap.add(1);
             called = 1;
-            assert!(!heap.mailbox.release(), "nobody delivers");
+            assert!(!heap.mailbox.release(), "no thread delivers");
         }
         let others = adopter.join().unwrap() + revoker.join().unwrap();
         assert_eq!(heap.count(), called + others);
@@ -210,8 +211,8 @@ fn hold_a_wish_reaches_the_thread_that_tends() {
     });
 }
 
-/// A thread wishes a purge while the owner parks the heap and comes back: one of the two purges, at the owner's next call at
-/// the latest.
+/// A thread wishes a purge while the owner parks the heap and comes back: one of the two purges, at
+/// the owner's next call at the latest.
 #[test]
 fn hold_a_wish_reaches_the_thread_that_comes_back() {
     model(|| {

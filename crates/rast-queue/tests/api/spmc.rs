@@ -102,14 +102,15 @@ fn pending_items_are_seen_at_once_or_not_at_all() {
     }
 }
 
-/// What was pushed without a publication of its own has told nobody, so the next publication tells of it too.
+/// What was pushed without a publication of its own has told no thread, so the next publication
+/// tells of it too.
 #[test]
 fn a_publication_tells_of_the_pushes_before_it() {
     let (mut producer, mut consumer) = with_block_slots(2);
     assert_eq!(consumer.pop(), None, "and it sleeps");
     producer.push(0);
     producer.push_pending(1);
-    assert!(producer.publish(), "nobody was told of the first");
+    assert!(producer.publish(), "no thread was told of the first");
     producer.push(2);
     assert!(!producer.publish(), "older items stand, of which it told");
     assert_eq!(consumer.pop_batch(3, drop), 3);
@@ -427,7 +428,8 @@ enum Taking {
     Into,
 }
 
-/// Sends `count` payloads to `consumers` threads, and checks each one's order, and that none is lost or seen twice.
+/// Sends `count` payloads to `consumers` threads, and checks each one's order, and that none is
+/// lost or seen twice.
 fn stream(slots: usize, count: u64, batch: u64, consumers: usize, taking: Taking) {
     let (ledger, alloc) = (Ledger::default(), Counting::default());
     let (mut producer, first) = with_block_slots_in(slots, alloc.clone());

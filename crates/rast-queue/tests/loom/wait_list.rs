@@ -55,7 +55,7 @@ fn wait_list_a_woken_waiter_sees_its_waker() {
         let (again, _) = shared.waiters.enter();
         let woken = usize::from(was_woken) + usize::from(shared.waiters.leave(again));
         assert_eq!(woken, usize::from(other.join().unwrap()));
-        assert!(!shared.waiters.take(), "nobody is left");
+        assert!(!shared.waiters.take(), "no thread is left");
     });
 }
 
@@ -90,7 +90,8 @@ fn wait_list_one_of_two_waiters_is_woken() {
     });
 }
 
-/// A waiter that is settled sets the flag after a thread has cleared it, and two threads clear it one after the other.
+/// A waiter that is settled sets the flag after a thread has cleared it, and two threads clear it
+/// one after the other.
 #[test]
 fn wait_list_a_settled_waiter_comes_after_the_clearing() {
     model(|| {

@@ -46,7 +46,7 @@ proptest! {
         let (producer, mut consumer) = mpsc::queue_in(alloc.clone());
         let mut producers = vec![producer];
         let mut oracle = VecDeque::new();
-        // What stands since the last take.
+        // What is queued since the last take.
         let (mut next, mut closed, mut refuses, mut fresh) = (0, false, false, 0);
         let mut taken = 0;
         for op in ops {
@@ -169,7 +169,7 @@ proptest! {
                     next = end;
                 }
                 Op::Pop(count) => {
-                    let mut consumer = queue.consumer().expect("nobody else consumes");
+                    let mut consumer = queue.consumer().expect("nothing else consumes");
                     for _ in 0..count {
                         let value = consumer.pop().map(|node| node.item.value);
                         prop_assert_eq!(value, oracle.pop_front());
@@ -177,13 +177,13 @@ proptest! {
                     prop_assert_eq!(consumer.is_empty(), oracle.is_empty());
                 }
                 Op::TakeAll(count) => {
-                    let batch = queue.consumer().expect("nobody else consumes").take_all();
+                    let batch = queue.consumer().expect("nothing else consumes").take_all();
                     let values: Vec<_> = batch.take(count).map(|node| node.item.value).collect();
                     let expected: Vec<_> = oracle.drain(..).take(count).collect();
                     prop_assert_eq!(values, expected);
                 }
                 Op::Close => {
-                    prop_assert_eq!(queue.consumer().expect("nobody else consumes").close(), !closed);
+                    prop_assert_eq!(queue.consumer().expect("nothing else consumes").close(), !closed);
                     closed = true;
                 }
                 Op::Clone | Op::Leave(_) | Op::Refuse(_) => {}
