@@ -1,9 +1,10 @@
 //! Futures as tasks, and what an `async` body waits for by itself.
 //!
-//! A poll is a step, and the waker is a handle of the task. What an [`AsyncCx`] hands out is entered in a ledger beside the
-//! body, with the waker that it was polled with: at the start of each step those whose time or signal has come are woken,
-//! and at its end the earliest deadline is that of the task. So it does not matter by which combinator, or on which
-//! thread, such a future is polled. When the task ends, the ledger is closed and all its wakers are woken.
+//! A poll is a step, and the waker is a handle of the task. What an [`AsyncCx`] hands out is
+//! entered in a ledger beside the body, with the waker that it was polled with: at the start of
+//! each step those whose time or signal has come are woken, and at its end the earliest deadline is
+//! that of the task. So it does not matter by which combinator, or on which thread, such a future
+//! is polled. When the task ends, the ledger is closed and all its wakers are woken.
 
 use core::fmt;
 use core::future::Future;
@@ -67,7 +68,8 @@ unsafe fn release(raw: *const ()) {
 /// Calls `poll` with the waker of the task whose step this is.
 fn with_waker<R>(cx: &Cx<'_>, poll: impl FnOnce(&Waker) -> R) -> R {
     let raw = ManuallyDrop::into_inner(cx.reference()).into_raw();
-    // SAFETY: the functions keep the contract of a waker; the reference is lent by the step, and not given back.
+    // SAFETY: the functions keep the contract of a waker; the reference is lent by the step, and
+    // not given back.
     let waker = ManuallyDrop::new(unsafe { Waker::from_raw(RawWaker::new(raw, &WAKER)) });
     poll(&waker)
 }
@@ -138,7 +140,8 @@ impl Ledger {
         self.last
     }
 
-    /// The task, if it has to take a step to learn of what was entered just now; none is needed in its own step.
+    /// The task, if it has to take a step to learn of what was entered just now; none is needed in
+    /// its own step.
     fn step_needed(&self) -> Option<TaskHandle> {
         let is_step = self.stepping == Some(thread::current_id());
         self.task.clone().filter(|_| !is_step)
@@ -178,7 +181,8 @@ pub(crate) struct Async<F> {
 }
 
 impl<F> Drop for Async<F> {
-    /// Closes the ledger and wakes what waits by it: futures that were given to another task learn of the end.
+    /// Closes the ledger and wakes what waits by it: futures that were given to another task learn
+    /// of the end.
     fn drop(&mut self) {
         let mut ledger = self.ledger.lock();
         ledger.is_closed = true;
@@ -284,11 +288,13 @@ where
 
 /// The scheduler as an `async` body sees it; [`Remote::spawn_async`] makes it.
 ///
-/// The futures that it gives may be used with any combinator, sent to other tasks, and cancelled by dropping them.
-/// Each poll takes a lock that only this task uses; what waits is kept in a list, in the order of the first polls.
+/// The futures that it gives may be used with any combinator, sent to other tasks, and cancelled by
+/// dropping them. Each poll takes a lock that only this task uses; what waits is kept in a list, in
+/// the order of the first polls.
 ///
-/// A clone may outlive its task. The end of the task wakes what waits by a clone, and a future that can no longer come
-/// true then panics when it is polled: there is no task to sleep, to be signalled or to hop.
+/// A clone may outlive its task. The end of the task wakes what waits by a clone, and a future that
+/// can no longer come true then panics when it is polled: there is no task to sleep, to be
+/// signalled or to hop.
 #[derive(Clone)]
 pub struct AsyncCx {
     ledger: Shelf,
@@ -362,8 +368,9 @@ impl AsyncCx {
     /// Goes on by a worker of another scheduler.
     ///
     /// The answer is [`Closed`] if that was dropped; the task stays where it is then.
-    /// A hop begins at the end of the step that polled it. One that is dropped before that does not take place; one
-    /// that has begun does. Of several at once each takes place, in the order of their first polls.
+    /// A hop begins at the end of the step that polled it. One that is dropped before that does not
+    /// take place; one that has begun does. Of several at once each takes place, in the order
+    /// of their first polls.
     ///
     /// # Panics
     ///
@@ -481,7 +488,8 @@ impl Future for Signaled {
             return Poll::Ready(());
         }
         ledger.check_open();
-        // A signal that comes after the look at the status brings a step, which waits for this lock.
+        // A signal that comes after the look at the status brings a step, which waits for this
+        // lock.
         ledger.signals.push((self.number, cx.waker().clone()));
         leave(ledger, old, None);
         Poll::Pending

@@ -205,7 +205,8 @@ impl<T: Send + 'static> JoinHandle<T> {
         unsafe { self.task.joint().cast().as_ref() }
     }
 
-    /// Waits for the end of the task. Blocking: not for a step, whose worker would run nothing meanwhile.
+    /// Waits for the end of the task. Blocking: not for a step, whose worker would run nothing
+    /// meanwhile.
     ///
     /// # Errors
     ///
@@ -227,7 +228,8 @@ impl<T: Send + 'static> JoinHandle<T> {
         TaskHandle(self.task.clone())
     }
 
-    /// Ends the task before its next step; the result is [`JoinError::Cancelled`] unless a running step is the last.
+    /// Ends the task before its next step; the result is [`JoinError::Cancelled`] unless a running
+    /// step is the last.
     pub fn abort(&self) {
         // A task that is finished has its result.
         let _ = self.handle().abort();

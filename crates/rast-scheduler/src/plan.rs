@@ -1,7 +1,8 @@
 //! What the role protects: the wait store, and the right to take from the front queues.
 //!
-//! One worker at a time has the role, for one bounded round, by a lock that is only ever tried. Another worker that
-//! needs it and finds it taken goes on without it: the holder looks at the queues after it let the role go.
+//! One worker at a time has the role, for one bounded round, by a lock that is only ever tried.
+//! Another worker that needs it and finds it taken goes on without it: the holder looks at the
+//! queues after it let the role go.
 
 use core::fmt;
 use core::mem;
@@ -27,8 +28,8 @@ pub(crate) struct Plan {
     timed: usize,
     /// By priority: the last round took tasks from that front queue and did not move all of them.
     is_left: [bool; Priority::COUNT],
-    /// Counts of the scheduler for tasks that will wait. Each entry of the store has one, which passes to the thread
-    /// that takes the task out of waiting.
+    /// Counts of the scheduler for tasks that will wait. Each entry of the store has one, which
+    /// passes to the thread that takes the task out of waiting.
     credit: usize,
 }
 
@@ -54,7 +55,8 @@ impl Plan {
         }
     }
 
-    /// Moves what is due at `now` and what was posted, a bounded number; `ready` is handed what a worker may run.
+    /// Moves what is due at `now` and what was posted, a bounded number; `ready` is handed what a
+    /// worker may run.
     pub(crate) fn round(
         &mut self,
         shared: &Arc<Shared>,
@@ -162,7 +164,8 @@ impl Plan {
         if let Some(task) = task.wait(Arc::as_ptr(shared)) {
             return Some(task);
         }
-        // The task may be woken already; it then waits in a front queue for this role, and is there.
+        // The task may be woken already; it then waits in a front queue for this role, and is
+        // there.
         self.credit -= 1;
         self.timed += usize::from(due != NEVER);
         let entry = self.store.insert(Instant::from_nanos(due), address);
@@ -171,7 +174,8 @@ impl Plan {
         None
     }
 
-    /// Takes all tasks out: those of the front queues into `ready`, those that wait into `waiting`, by deadline.
+    /// Takes all tasks out: those of the front queues into `ready`, those that wait into `waiting`,
+    /// by deadline.
     ///
     /// Closes the front queues if `close`, and gives up the counts of the scheduler.
     pub(crate) fn empty(
@@ -186,14 +190,16 @@ impl Plan {
         while let Some(due) = self.store.pop_due(Instant::from_nanos(NEVER)) {
             // SAFETY: the address was in the store of this role.
             unsafe { due.value.header() }.set_entry(None);
-            // SAFETY: as above. One that another thread took arrives at the front queue, or is refused there.
+            // SAFETY: as above. One that another thread took arrives at the front queue, or is
+            // refused there.
             if let Some(task) = unsafe { due.value.claim() } {
                 self.credit += 1;
                 waiting.push(task);
             }
         }
         if close {
-            // After the store: a task that is refused ends, so the store must not have its address then.
+            // After the store: a task that is refused ends, so the store must not have its address
+            // then.
             self.take_posted(fronts, true, ready, waiting);
         }
         self.timed = 0;

@@ -25,8 +25,8 @@ const LOW_EVERY: u32 = 32;
 
 /// The ready queues of a worker, one for each priority.
 enum Ready {
-    /// There is no other worker, so no other thread takes from them: a step that is repeated costs no
-    /// read-modify-write.
+    /// There is no other worker, so no other thread takes from them: a step that is repeated costs
+    /// no read-modify-write.
     Private([VecDeque<Owned>; CLASSES]),
     Stealable {
         queues: [Producer<Owned>; CLASSES],
@@ -40,8 +40,9 @@ pub(crate) struct Seat {
     pub(crate) worker: usize,
     pub(crate) parker: Parker,
     ready: Ready,
-    /// A bit per priority: set by a push, cleared when a pop finds that queue empty. Only this worker fills its
-    /// queues, so a clear bit means an empty queue; a thief may have emptied a queue whose bit is set.
+    /// A bit per priority: set by a push, cleared when a pop finds that queue empty. Only this
+    /// worker fills its queues, so a clear bit means an empty queue; a thief may have emptied
+    /// a queue whose bit is set.
     filled: u8,
     haul: Vec<Owned>,
     /// Pops so far from one of several queues.
@@ -141,8 +142,9 @@ impl Seat {
         task
     }
 
-    /// Takes half of what is ready at the first worker that has something, and returns the first of it, to be run at
-    /// once: if it were made ready here, it could be taken back and forth and never run.
+    /// Takes half of what is ready at the first worker that has something, and returns the first of
+    /// it, to be run at once: if it were made ready here, it could be taken back and forth and
+    /// never run.
     pub(crate) fn steal(&mut self) -> Option<Owned> {
         let Ready::Stealable { queues, ends } = &mut self.ready else {
             return None;
@@ -166,8 +168,8 @@ impl Seat {
         None
     }
 
-    /// Compares this worker's ready queues with those of one other, and takes half of the difference; returns
-    /// whether it took anything.
+    /// Compares this worker's ready queues with those of one other, and takes half of the
+    /// difference; returns whether it took anything.
     pub(crate) fn balance(&mut self) -> bool {
         let Ready::Stealable { queues, ends } = &mut self.ready else {
             return false;

@@ -65,8 +65,8 @@ pub(crate) struct Shared {
     fronts: [Front; Priority::COUNT],
     idle: Idle,
     plan: Mutex<Plan>,
-    /// Copies of the plan's words, for threads without the role: no entry is due before `next`; a round left more to move; so
-    /// many entries have a deadline.
+    /// Copies of the plan's words, for threads without the role: no entry is due before `next`; a
+    /// round left more to move; so many entries have a deadline.
     next: CachePadded<AtomicU64>,
     more: AtomicBool,
     timed: AtomicUsize,
@@ -116,13 +116,15 @@ impl Shared {
         &self.idle
     }
 
-    /// Reads the clock; a time at which tasks without a deadline would be due counts as the one before.
+    /// Reads the clock; a time at which tasks without a deadline would be due counts as the one
+    /// before.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         self.clock.now().as_nanos().min(NEVER - 1)
     }
 
-    /// Reads the clock for a worker: `last`, its reading before, if the clock panics. So a deadline is late then.
+    /// Reads the clock for a worker: `last`, its reading before, if the clock panics. So a deadline
+    /// is late then.
     #[inline]
     pub(crate) fn now_or(&self, last: u64) -> u64 {
         match catch_unwind(AssertUnwindSafe(|| self.now())) {
@@ -139,7 +141,8 @@ impl Shared {
         last
     }
 
-    /// Puts a task in the front queue and wakes no worker; the task back if the scheduler is closed.
+    /// Puts a task in the front queue and wakes no worker; the task back if the scheduler is
+    /// closed.
     #[inline]
     pub(crate) fn push(&self, task: Owned) -> Result<(), Owned> {
         let front = &self.fronts[task.class() as usize];
@@ -157,7 +160,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Puts tasks of one priority in the front queue with one exchange; those that were refused back.
+    /// Puts tasks of one priority in the front queue with one exchange; those that were refused
+    /// back.
     pub(crate) fn push_many(
         &self,
         class: Priority,
@@ -204,7 +208,8 @@ impl Shared {
     ) -> Round {
         let before = this.next_due();
         let round = plan.round(this, &this.fronts, now, ready);
-        // Relaxed: written by the role alone; the fences of the idle words order it for sleepers. [SW3]
+        // Relaxed: written by the role alone; the fences of the idle words order it for sleepers.
+        // [SW3]
         this.next.store(round.next, Ordering::Relaxed);
         // Relaxed: as SW3. [SW4]
         this.more.store(round.more, Ordering::Relaxed);

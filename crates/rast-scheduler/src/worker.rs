@@ -17,7 +17,8 @@ use crate::status::{ABORTED, SIGNALED, WOKEN};
 /// Vain searches before a worker sleeps; it lets other threads run between them.
 const SEARCHES: u32 = 4;
 
-/// Steps after which a worker compares its ready queues with another worker's, also if no time has passed.
+/// Steps after which a worker compares its ready queues with another worker's, also if no time has
+/// passed.
 const LEVEL_STEPS: usize = 1024;
 
 /// A worker at work.
@@ -140,8 +141,8 @@ impl<'a> Worker<'a> {
         self.limit = fitting.clamp(1, most) as usize;
     }
 
-    /// Compares the ready queues with those of another worker, once in the time of a batch or in many steps: the look
-    /// costs a miss of the cache for each queue.
+    /// Compares the ready queues with those of another worker, once in the time of a batch or in
+    /// many steps: the look costs a miss of the cache for each queue.
     #[inline]
     fn level(&mut self, ran: usize) {
         self.unlevelled += ran;
@@ -208,12 +209,13 @@ impl<'a> Worker<'a> {
             task.set_expired(false);
             return self.seat.push(task);
         }
-        // This worker looks at the front queue before it sleeps, and wakes another before it runs a step.
-        // A scheduler is closed when its workers have left, so it takes the task.
+        // This worker looks at the front queue before it sleeps, and wakes another before it runs a
+        // step. A scheduler is closed when its workers have left, so it takes the task.
         let _ = self.shared.push(task);
     }
 
-    /// Takes the role for a round if there is something to move; returns whether something was moved.
+    /// Takes the role for a round if there is something to move; returns whether something was
+    /// moved.
     fn round(&mut self) -> bool {
         if !self.shared.has_posted() && self.now < self.shared.next_due() {
             return false;
@@ -246,8 +248,8 @@ impl<'a> Worker<'a> {
                 self.sleeps += 1;
                 self.count();
                 shared.calm.notify_all();
-                // Beside a role that is taken no deadline is kept: one that is due would end the sleep at once, again
-                // and again, until its holder goes on.
+                // Beside a role that is taken no deadline is kept: one that is due would end the
+                // sleep at once, again and again, until its holder goes on.
                 let keeps = !is_role_taken && shared.next_due() != u64::MAX && idle.keep(worker);
                 // Read after the name of the keeper is written: see `Idle::hasten`.
                 let limit = keeps.then(|| {
@@ -265,9 +267,9 @@ impl<'a> Worker<'a> {
 
     /// Looks for a reason to stay awake. After the announcement.
     ///
-    /// A role that is found free is kept: if it were only tried, two workers could find it taken by each other's trial,
-    /// again and again. The holder of a role that is found taken looks at the queues after it let the role go, and sees
-    /// the announcement.
+    /// A role that is found free is kept: if it were only tried, two workers could find it taken by
+    /// each other's trial, again and again. The holder of a role that is found taken looks at
+    /// the queues after it let the role go, and sees the announcement.
     fn look(&mut self) -> Work<'a> {
         let shared = self.shared;
         if shared.idle().is_stopping() || self.seat.others_have_ready() {

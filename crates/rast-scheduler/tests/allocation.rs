@@ -33,8 +33,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Tasks that own their node are posted, run, waited for, woken and signalled without an allocation, once the wait store
-/// and the ready queues are as large as they get.
+/// Tasks that own their node are posted, run, waited for, woken and signalled without an
+/// allocation, once the wait store and the ready queues are as large as they get.
 #[test]
 fn a_task_is_allocated_once() {
     const TASKS: usize = 100;

@@ -108,7 +108,8 @@ fn a_signal_publishes() {
     });
 }
 
-/// A task that waits is moved by one thread, which sees it as it was put to wait; a wake-up is not lost.
+/// A task that waits is moved by one thread, which sees it as it was put to wait; a wake-up is not
+/// lost.
 #[test]
 fn a_waiting_task_is_taken_once() {
     model(|| {
@@ -244,7 +245,8 @@ fn no_wake_up_is_lost_without_the_barrier() {
     model(|| loses_no_wake_up(false));
 }
 
-/// Of two threads that push, one may stop between its mark and its wake-up: the other wakes the worker.
+/// Of two threads that push, one may stop between its mark and its wake-up: the other wakes the
+/// worker.
 #[test]
 fn a_second_push_wakes_too() {
     model(|| {

@@ -1,19 +1,22 @@
-//! The workload for which the task scheduler was made: saved games behind a remote store that answers late.
+//! The workload for which the task scheduler was made: saved games behind a remote store that
+//! answers late.
 //!
-//! Each player locks a profile, fetches a blob, changes it, stores it and unlocks the profile; each of these but the
-//! change is a request that the remote answers after a delay. Then the player rests. A visit to a player costs
-//! processor time, whether or not there is anything to do.
+//! Each player locks a profile, fetches a blob, changes it, stores it and unlocks the profile; each
+//! of these but the change is a request that the remote answers after a delay. Then the player
+//! rests. A visit to a player costs processor time, whether or not there is anything to do.
 //!
-//! The scheduler visits a player when its answer or its time has come. The updater, which is how such a service is
-//! often begun, visits all players once in a period. Each runs for the same time with the same load, one after the
-//! other: the scheduler once, the updater with each of five periods, or with the one that is given.
+//! The scheduler visits a player when its answer or its time has come. The updater, which is how
+//! such a service is often begun, visits all players once in a period. Each runs for the same time
+//! with the same load, one after the other: the scheduler once, the updater with each of five
+//! periods, or with the one that is given.
 //!
-//! `cargo run --release --example savegames -- --players 10000 --delay-us 5000 --visit-us 10 --rest-ms 1000 \
-//! --period-ms 5 --workers 2 --seconds 3`
+//! `cargo run --release --example savegames -- --players 10000 --delay-us 5000 --visit-us 10
+//! --rest-ms 1000 \ --period-ms 5 --workers 2 --seconds 3`
 //!
-//! The parameters bound how many more saves the scheduler gets out of a second of processor time. It visits a player
-//! five times for a save. The updater visits each player in each pass, and a pass takes the period, or the visits of all
-//! players if those take longer: see [`Load::visits_of_updater`].
+//! The parameters bound how many more saves the scheduler gets out of a second of processor time.
+//! It visits a player five times for a save. The updater visits each player in each pass, and a
+//! pass takes the period, or the visits of all players if those take longer: see
+//! [`Load::visits_of_updater`].
 
 use std::collections::VecDeque;
 use std::env;
@@ -82,11 +85,13 @@ const PERIODS: [Duration; 5] = [
     Duration::from_millis(20),
 ];
 
-/// Visits to a player for a save, by the scheduler: one after the rest and one after each of four answers.
+/// Visits to a player for a save, by the scheduler: one after the rest and one after each of four
+/// answers.
 const VISITS: f64 = 5.0;
 
 impl Load {
-    /// Visits to a player for a save, by the updater: so many passes as four answers and a rest take.
+    /// Visits to a player for a save, by the updater: so many passes as four answers and a rest
+    /// take.
     fn visits_of_updater(&self, period: Duration) -> f64 {
         let visits = self
             .visit
@@ -144,7 +149,7 @@ enum Stage {
     Unlocks,
 }
 
-/// The steps of one player, whoever visits it.
+/// The steps of one player, by either program.
 struct Player {
     stage: Stage,
     began: Instant,

@@ -17,7 +17,8 @@ use crate::processors;
 pub(super) enum Load {
     /// Adds one.
     Nano,
-    /// A hundred times a random truth value, stored with sequential consistency: the source's load of this name.
+    /// A hundred times a random truth value, stored with sequential consistency: the source's load
+    /// of this name.
     Micro,
 }
 
@@ -45,7 +46,8 @@ thread_local! {
     static RANDOM: RefCell<Twister> = RefCell::new(Twister::new(5489));
 }
 
-/// The Mersenne twister of 32 bits (Matsumoto and Nishimura, 1998), which the source draws its truth values from.
+/// The Mersenne twister of 32 bits (Matsumoto and Nishimura, 1998), which the source draws its
+/// truth values from.
 struct Twister {
     state: [u32; Self::N],
     at: usize,
@@ -90,8 +92,8 @@ impl Twister {
 
 type Cell = CachePadded<AtomicU64>;
 
-/// How many tasks have ended: a word per thread, so that no contender pays for a shared one. The words of a run are
-/// leaked, so that a task that captures this has nothing to drop.
+/// How many tasks have ended: a word per thread, so that no contender pays for a shared one. The
+/// words of a run are leaked, so that a task that captures this has nothing to drop.
 #[derive(Clone, Copy)]
 pub(super) struct Ends(&'static Mutex<Vec<&'static Cell>>);
 

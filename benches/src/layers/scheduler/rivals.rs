@@ -1,4 +1,5 @@
-//! tokio's multi-threaded runtime and async-executor, with the same steps as futures that yield between them.
+//! tokio's multi-threaded runtime and async-executor, with the same steps as futures that yield
+//! between them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};

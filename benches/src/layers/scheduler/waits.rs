@@ -20,7 +20,8 @@ use crate::workers::Sample;
 /// Time between two posts to an idle scheduler.
 const PAUSE: Duration = Duration::from_micros(300);
 
-/// Judges by the median of what `post` brings about: it is given the instant of the post and a word for the delay.
+/// Judges by the median of what `post` brings about: it is given the instant of the post and a word
+/// for the delay.
 fn idle(workers: usize, ops: u64, mut post: impl FnMut(Instant, Arc<AtomicU64>) + Send) -> Sample {
     aside(workers, move || {
         let mut histogram = Histogram::new();
@@ -294,8 +295,9 @@ fn signals_trivial(ops: u64) -> Sample {
     Sample::new(count * SIGNALS, elapsed)
 }
 
-/// A scheduler in which so many tasks wait for an hour: processor time in a second, and bytes for each task. The first
-/// scenario of a program alone tells the bytes, because memory that was freed before is used again.
+/// A scheduler in which so many tasks wait for an hour: processor time in a second, and bytes for
+/// each task. The first scenario of a program alone tells the bytes, because memory that was freed
+/// before is used again.
 fn far_deadlines(count: u64) -> Sample {
     let span = Duration::from_secs(if count < 1_000_000 { 1 } else { 10 });
     let ours = Ours::new(1);

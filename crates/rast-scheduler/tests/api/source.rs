@@ -145,7 +145,8 @@ fn expiration() {
     }
 }
 
-/// A task goes back and forth between two schedulers, woken and signalled while it is posted nowhere.
+/// A task goes back and forth between two schedulers, woken and signalled while it is posted
+/// nowhere.
 #[test]
 fn reschedule() {
     let (one, two) = (Scheduler::new(1).unwrap(), Scheduler::new(1).unwrap());
@@ -242,7 +243,8 @@ fn timeouts_that_are_all_woken() {
     assert_eq!(ran.get(), 5000);
 }
 
-/// Tasks each receive so many signals from several threads; every signal that finds the flag clear is received.
+/// Tasks each receive so many signals from several threads; every signal that finds the flag clear
+/// is received.
 #[test]
 fn a_stress_of_signals() {
     let scheduler = Scheduler::new(3).unwrap();
@@ -273,7 +275,8 @@ fn a_stress_of_signals() {
     assert_eq!(scheduler.stop().unwrap().len(), 200);
 }
 
-/// Many steps of many tasks over five workers: posts, delays, and wake-ups and signals to tasks at random.
+/// Many steps of many tasks over five workers: posts, delays, and wake-ups and signals to tasks at
+/// random.
 #[test]
 fn a_heavy_batch() {
     const TASKS: usize = 300;

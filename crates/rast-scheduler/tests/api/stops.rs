@@ -215,7 +215,8 @@ fn idle_is_told_when_it_is_true_and_not_before() {
     assert!(!busy.wait_idle(Duration::from_millis(1)));
 }
 
-/// A task whose wake-up is refused ends while the store is emptied; its memory may be another task's then.
+/// A task whose wake-up is refused ends while the store is emptied; its memory may be another
+/// task's then.
 #[test]
 fn a_drop_while_waking_touches_no_task_that_ended() {
     const TASKS: usize = 20_000;

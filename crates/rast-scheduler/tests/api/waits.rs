@@ -211,7 +211,8 @@ fn a_deadline_is_only_adjusted_to_be_earlier() {
     assert_eq!(task.deadline(), Some(Instant::ORIGIN));
 }
 
-/// A task without a deadline is never due, whatever the clock says; the last deadline that counts is the one before.
+/// A task without a deadline is never due, whatever the clock says; the last deadline that counts
+/// is the one before.
 #[test]
 fn a_clock_at_its_end_fires_no_wait() {
     for end in [u64::MAX - 1, u64::MAX] {

@@ -171,7 +171,8 @@ fn idle_workers_sleep() {
             .map(|worker| worker.sleeps)
             .sum::<u64>()
     };
-    // Until the counts do not change for as many looks as a worker that polled would need to move them.
+    // Until the counts do not change for as many looks as a worker that polled would need to move
+    // them.
     let (mut last, mut same) = (sleeps(), 0);
     crate::support::until("the workers to sleep", || {
         let now = sleeps();

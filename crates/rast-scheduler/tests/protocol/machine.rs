@@ -1,7 +1,8 @@
 //! The protocol as a machine: one call, one thread, one access to what is shared.
 //!
-//! Threads are numbered: the workers, the threads of the user, the clock, and one that stops the first thread of the
-//! user for ever at some step. There is one priority, and a round takes all that was posted.
+//! Threads are numbered: the workers, the threads of the user, the clock, and one that stops the
+//! first thread of the user for ever at some step. There is one priority, and a round takes all
+//! that was posted.
 
 use rast_scheduler::primitive::explore::Machine;
 
@@ -43,7 +44,8 @@ pub(crate) struct Model {
     pub(crate) tasks: &'static [&'static [Answer]],
     /// The last time.
     pub(crate) clock: u8,
-    /// Whether the first thread of the user may be stopped; only the tasks above the first count then.
+    /// Whether the first thread of the user may be stopped; only the tasks above the first count
+    /// then.
     pub(crate) freezes: bool,
     pub(crate) mutant: Mutant,
 }
@@ -488,7 +490,8 @@ impl Step<'_> {
         }
     }
 
-    /// What becomes of a push that a closed queue refuses: a post gives the task back, a wake-up ends it.
+    /// What becomes of a push that a closed queue refuses: a post gives the task back, a wake-up
+    /// ends it.
     fn refuse(&mut self, task: u8) -> Outcome {
         let user = self.thread - self.model.workers;
         let operation = usize::from(self.s.users[user].operation);

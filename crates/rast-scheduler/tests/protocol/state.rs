@@ -1,4 +1,5 @@
-//! What a state of the model holds: the scheduler's words and queues, and each thread's place and locals.
+//! What a state of the model holds: the scheduler's words and queues, and each thread's place and
+//! locals.
 
 /// Tasks, workers and threads of the user that a state has room for, and places of a queue.
 pub(crate) const TASKS: usize = 3;
@@ -109,7 +110,8 @@ pub(crate) enum At {
     Unpark,
     StopUnpark,
     StopWait,
-    /// The close, after a stop: what was posted, what is stored, the front queue, and the end of all tasks.
+    /// The close, after a stop: what was posted, what is stored, the front queue, and the end of
+    /// all tasks.
     CloseTake,
     CloseStore,
     CloseFront,
