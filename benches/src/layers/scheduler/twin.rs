@@ -1,5 +1,5 @@
-//! The trivial twin: one list under a mutex, a condition variable that is notified only if a worker waits, and a heap of
-//! deadlines whose entries are dropped lazily.
+//! The trivial twin: one list under a mutex, a condition variable that is notified only if a worker
+//! waits, and a heap of deadlines whose entries are dropped lazily.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
