@@ -85,7 +85,7 @@ fn on_two(turns: u64) -> (Duration, Duration) {
             let processor = processors.get(index).copied();
             scope.spawn(move || {
                 if let Some(processor) = processor {
-                    processors::stand_on(processor);
+                    processors::pin_to(processor);
                 }
                 awaited.fetch_sub(1, Ordering::AcqRel);
                 while awaited.load(Ordering::Acquire) != 0 {

@@ -37,7 +37,7 @@ pub(super) fn pin<R: Rig>(rig: R) -> R {
             barrier.wait();
             let processors = processors::allowed();
             if !processors.is_empty() {
-                processors::stand_on(processors[worker % processors.len()]);
+                processors::pin_to(processors[worker % processors.len()]);
             }
         });
     }

@@ -157,7 +157,7 @@ impl Ours {
                 let processor = (!allowed.is_empty()).then(|| allowed[worker % allowed.len()]);
                 thread::spawn(move || {
                     if let Some(processor) = processor {
-                        processors::stand_on(processor);
+                        processors::pin_to(processor);
                     }
                     rast::primitive::thread::set_timer_slack(1);
                     remote.work().expect("there is a seat for each");
@@ -192,7 +192,7 @@ pub(super) fn aside<R: Send>(workers: usize, work: impl FnOnce() -> R + Send) ->
     thread::scope(|scope| {
         let poster = scope.spawn(move || {
             if !allowed.is_empty() {
-                processors::stand_on(allowed[workers % allowed.len()]);
+                processors::pin_to(allowed[workers % allowed.len()]);
             }
             work()
         });

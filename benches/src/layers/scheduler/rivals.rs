@@ -26,7 +26,7 @@ async fn body(load: Load, executions: u64, ends: Ends) {
 fn pin(worker: usize) {
     let allowed = processors::allowed();
     if !allowed.is_empty() {
-        processors::stand_on(allowed[worker % allowed.len()]);
+        processors::pin_to(allowed[worker % allowed.len()]);
     }
 }
 

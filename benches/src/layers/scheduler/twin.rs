@@ -69,7 +69,7 @@ impl Twin {
                 let processor = (!allowed.is_empty()).then(|| allowed[worker % allowed.len()]);
                 thread::spawn(move || {
                     if let Some(processor) = processor {
-                        processors::stand_on(processor);
+                        processors::pin_to(processor);
                     }
                     shared.work();
                 })
