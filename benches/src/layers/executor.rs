@@ -1,8 +1,9 @@
-//! rast-executor: the workloads of tokio's and async-executor's own benches, on two workers and on one thread.
+//! rast-executor: the workloads of tokio's and async-executor's own benches, on two workers and on
+//! one thread.
 //!
-//! The workers of each contender are put on processors of their own before the first run. The program's allocator is
-//! `RastAlloc` for all. CPU time is printed beside each row, since a runtime may buy time with another core.
-//! `StaticExecutor` is left out: it never frees its tasks.
+//! The workers of each contender are put on processors of their own before the first run. The
+//! program's allocator is `RastAlloc` for all. CPU time is printed beside each row, since a runtime
+//! may buy time with another core. `StaticExecutor` is left out: it never frees its tasks.
 
 mod rigs;
 #[cfg(all(rast_rivals, feature = "rivals"))]
@@ -312,7 +313,8 @@ fn yield_now<R: Rig>(rig: &R, ops: u64) -> Sample {
     yields(rig, 300, ops)
 }
 
-/// The CPU time in a second of a runtime whose 10,000 tasks sleep for an hour, over so many milliseconds.
+/// The CPU time in a second of a runtime whose 10,000 tasks sleep for an hour, over so many
+/// milliseconds.
 fn idle_sleepers(millis: u64) -> Sample {
     let runtime = Runtime::builder().workers(2).build();
     let runtime = runtime.expect("the system gives threads");
@@ -341,7 +343,8 @@ fn idle_sleepers(millis: u64) -> Sample {
     Sample::new(millis, span).judged_by((cpu / span.as_secs_f64()).max(1.0))
 }
 
-/// The time from a spawn outside to its first poll, while four tasks compute 100 us and yield; judged by the p99.
+/// The time from a spawn outside to its first poll, while four tasks compute 100 us and yield;
+/// judged by the p99.
 fn latency<R: Rig>(rig: &R, ops: u64) -> Sample {
     let stop = Arc::new(AtomicBool::new(false));
     for _ in 0..4 {

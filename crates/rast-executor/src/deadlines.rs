@@ -81,8 +81,8 @@ impl Timers {
         self.clock.now()
     }
 
-    /// Has `waker` woken at `at`, from the store `shard` modulo their number. `None` if the executor
-    /// has ended.
+    /// Has `waker` woken at `at`, from the store `shard` modulo their number. `None` if the
+    /// executor has ended.
     pub(crate) fn arm(&self, shard: usize, at: Instant, waker: Waker) -> Option<Armed> {
         // The stores take the last instant as never, and `close` is to find every waker.
         let at = at.min(Instant::from_nanos(NEVER - 1));
@@ -133,8 +133,8 @@ impl Timers {
 
     /// Has the holder of the driver look at the clock, which was moved by hand.
     pub(crate) fn clock_moved(&self) {
-        // SeqCst: pairs with XT6; either the look at the holder below finds the worker that is about
-        // to sleep, or its reading of the clock sees the move. [XT14]
+        // SeqCst: pairs with XT6; either the look at the holder below finds the worker that is
+        // about to sleep, or its reading of the clock sees the move. [XT14]
         fence(Ordering::SeqCst);
         self.driver.interrupt();
     }
@@ -174,8 +174,8 @@ impl Timers {
         (next != NEVER).then(|| Instant::from_nanos(next))
     }
 
-    /// Wakes all that is due; returns whether there was something. Cost where nothing is due: a load
-    /// for each store, and a reading of the clock if there is a deadline.
+    /// Wakes all that is due; returns whether there was something. Cost where nothing is due: a
+    /// load for each store, and a reading of the clock if there is a deadline.
     pub(crate) fn fire(&self) -> bool {
         let Some(next) = self.next() else {
             return false;

@@ -18,10 +18,10 @@
 //!
 //! The source's lemmas, for this form:
 //!
-//! - **A** (a sleeper is woken while another is active): not kept on purpose. A sleeper is woken only
-//!   when there is a task for it.
-//! - **B** (a new epoch reaches a worker at S5): N4 is either before the worker's lock at S5, and the
-//!   worker sees the new epoch; or after it, and N5 sees the worker in the list.
+//! - **A** (a sleeper is woken while another is active): not kept on purpose. A sleeper is woken
+//!   only when there is a task for it.
+//! - **B** (a new epoch reaches a worker at S5): N4 is either before the worker's lock at S5, and
+//!   the worker sees the new epoch; or after it, and N5 sees the worker in the list.
 //! - **C** (a queued task is seen): by the fences N2 and S3 either N3 sees that the worker is not
 //!   active, and B holds; or S4 sees the task. If N3 returns because a worker searches, that worker
 //!   is going to find the task, or to make S2 to S4 itself; the last that ends its search with
@@ -137,8 +137,8 @@ impl Idle {
         self.word.fetch_add(ACTIVE + SEARCHING, Ordering::Relaxed);
     }
 
-    /// S5: enters the list of sleepers; `false` if a task was queued since [`prepare`](Self::prepare)
-    /// and the worker searches again.
+    /// S5: enters the list of sleepers; `false` if a task was queued since
+    /// [`prepare`](Self::prepare) and the worker searches again.
     #[must_use = "false: the worker must not sleep"]
     pub fn enlist(&self, worker: usize, epoch: Epoch) -> bool {
         let mut sleepers = self.sleepers.lock();

@@ -1,8 +1,9 @@
 //! The way into a runtime for threads that are none of its workers: a stack that is taken whole.
 //!
-//! Each worker looks at it before each poll, with one load, and moves what it finds to a list of its
-//! queue that goes before the others, at most 8 times in a row. So a task that comes from outside
-//! waits for the poll at hand and at most one more, and that decides the tail of the latency.
+//! Each worker looks at it before each poll, with one load, and moves what it finds to a list of
+//! its queue that goes before the others, at most 8 times in a row. So a task that comes from
+//! outside waits for the poll at hand and at most one more, and that decides the tail of the
+//! latency.
 //!
 //! A pusher that finds the stack empty wakes a worker; the others rely on that pusher.
 
@@ -40,7 +41,7 @@ impl Injector {
     /// Pushes a task; returns whether the stack was empty.
     pub fn push(&self, task: Task) -> bool {
         let raw = task.into_raw();
-        // Relaxed: the exchange below checks it, and nobody follows it. [XI1]
+        // Relaxed: the exchange below checks it, and no thread follows it. [XI1]
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
             // SAFETY: the right to run the task is this call's until the exchange succeeds.

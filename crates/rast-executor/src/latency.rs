@@ -1,9 +1,9 @@
 //! How long tasks wait from their wake-up to their poll, always on.
 //!
 //! Two readings of the clock for each wake-up would cost more than the wake-up. So one of 64 on
-//! average is measured: the thread that queues the task reads the runtime's clock and notes the time
-//! in the task, and the worker that polls it reads the clock again. Which one is drawn by chance, so
-//! that no load can keep in step with it.
+//! average is measured: the thread that queues the task reads the runtime's clock and notes the
+//! time in the task, and the worker that polls it reads the clock again. Which one is drawn by
+//! chance, so that no load can keep in step with it.
 //!
 //! A histogram has four parts for each doubling, from a nanosecond to 18 minutes: a figure is at
 //! most a quarter too high. Each worker has its own, written by it alone.
@@ -47,8 +47,8 @@ const fn longest(bucket: usize) -> u64 {
     ((PARTS + bucket % PARTS + 1) << shift) - 1
 }
 
-/// Draws the wake-ups that are measured. Threads that share one may lose a count to each other, which
-/// moves a draw and nothing else.
+/// Draws the wake-ups that are measured. Threads that share one may lose a count to each other,
+/// which moves a draw and nothing else.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler {
     left: AtomicU64,
@@ -92,8 +92,8 @@ impl Latencies {
     }
 }
 
-/// How long tasks waited from their wake-up, or their spawn, to their poll: a sample of one in 64 on
-/// average, drawn by chance. A task that yields is not measured.
+/// How long tasks waited from their wake-up, or their spawn, to their poll: a sample of one in 64
+/// on average, drawn by chance. A task that yields is not measured.
 ///
 /// ```
 /// use rast_executor::Runtime;
@@ -128,8 +128,9 @@ impl ScheduleLatency {
         self.0.iter().sum()
     }
 
-    /// Returns the time that so many parts in a hundred of the waits did not exceed, at most a quarter
-    /// too high; zero while nothing has been measured. Waits of more than 18 minutes count as that.
+    /// Returns the time that so many parts in a hundred of the waits did not exceed, at most a
+    /// quarter too high; zero while nothing has been measured. Waits of more than 18 minutes count
+    /// as that.
     ///
     /// ```
     /// let none = rast_executor::ScheduleLatency::default();

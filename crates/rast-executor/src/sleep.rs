@@ -220,8 +220,8 @@ impl fmt::Debug for Sleep {
     }
 }
 
-/// The time of a [`timeout`] was up before its future was ready; the future was dropped, or is still
-/// the caller's.
+/// The time of a [`timeout`] was up before its future was ready; the future was dropped, or is
+/// still the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -235,8 +235,8 @@ impl core::error::Error for Elapsed {}
 
 /// Awaits `future` for at most `span`.
 ///
-/// The future is polled first, so one that is ready wins over a time of zero. To keep a future whose
-/// time is up, pass a pinned reference.
+/// The future is polled first, so one that is ready wins over a time of zero. To keep a future
+/// whose time is up, pass a pinned reference.
 ///
 /// # Errors
 ///

@@ -181,7 +181,7 @@ fn panics_in_destructors_are_contained() {
         Some(&"in the poll")
     );
 
-    // An output that nobody takes panics while it is dropped; so does the payload of a panic.
+    // An output that no thread takes panics while it is dropped; so does the payload of a panic.
     runtime.spawn(poll_fn(|_| Poll::Ready(Bomb))).detach();
     runtime
         .spawn(async { std::panic::panic_any(Payload) })

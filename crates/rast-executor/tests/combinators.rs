@@ -1,5 +1,5 @@
-//! The combinators, streams, channels and locks of `futures` on each executor: they wrap wakers, poll
-//! many futures by one waker, wake from destructors, and poll in orders of their own.
+//! The combinators, streams, channels and locks of `futures` on each executor: they wrap wakers,
+//! poll many futures by one waker, wake from destructors, and poll in orders of their own.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 use std::future::{Future, pending, poll_fn, ready};

@@ -239,8 +239,8 @@ by_traits!(
 
 #[test]
 fn an_end_that_was_reported_with_the_last_bytes_is_found() {
-    // One edge may tell of both. The read that takes the bytes takes fewer than it could, after which
-    // the next read waits for an edge, unless the end was reported.
+    // One edge may tell of both. The read that takes the bytes takes fewer than it could, after
+    // which the next read waits for an edge, unless the end was reported.
     let runtime = runtime(1);
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,5 @@
-//! `http-hello`: a web server that answers each request with a greeting, by hyper on `rast::executor`.
+//! `http-hello`: a web server that answers each request with a greeting, by hyper on
+//! `rast::executor`.
 //!
 //! ```console
 //! cargo run --release --example http-hello --features executor,hyper -- 127.0.0.1:8080
@@ -32,7 +33,8 @@ async fn hello(request: Request<Incoming>) -> Result<Response<String>, Infallibl
     Ok(Response::new(greeting))
 }
 
-/// Serves one connection until its end. An error is the client's: it left, was silent, or sent no HTTP.
+/// Serves one connection until its end. An error is the client's: it left, was silent, or sent no
+/// HTTP.
 async fn serve(stream: TcpStream, patience: Duration, timer: Handle) {
     let _ = stream.set_nodelay(true);
     let mut http = http1::Builder::new();

@@ -28,7 +28,8 @@ pub(super) trait Rig: Clone + Send + Sync + 'static {
     fn yield_now() -> impl Future<Output = ()> + Send;
 }
 
-/// Puts each of the two workers on a processor of its own: each gets one of two tasks that wait for each other.
+/// Puts each of the two workers on a processor of its own: each gets one of two tasks that wait for
+/// each other.
 pub(super) fn pin<R: Rig>(rig: R) -> R {
     let barrier = Arc::new(Barrier::new(3));
     for worker in 0..2 {

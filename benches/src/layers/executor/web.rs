@@ -1,7 +1,7 @@
 //! hyper's hello-world on each runtime, under clients that keep their connections.
 //!
-//! One thread drives all connections: it sends a request on each, waits for any answer, and sends the next
-//! one there. So there are as many requests under way as connections.
+//! One thread drives all connections: it sends a request on each, waits for any answer, and sends
+//! the next one there. So there are as many requests under way as connections.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -10,8 +10,8 @@
 //! block; then the task waits for the next edge. The tick counts edges, so that an edge between the
 //! operation and the wait is not lost.
 //!
-//! Everything here needs a [`Runtime`](crate::Runtime): a socket belongs to the runtime that runs the
-//! code that makes it, and may be awaited on any executor while that runtime lives.
+//! Everything here needs a [`Runtime`](crate::Runtime): a socket belongs to the runtime that runs
+//! the code that makes it, and may be awaited on any executor while that runtime lives.
 
 mod reactor;
 mod stream;

@@ -329,8 +329,8 @@ impl<S: mio::event::Source> Source<S> {
         self.poll_until(direction, cx, operation, |_| false)
     }
 
-    /// As [`poll`](Self::poll). If `is_last` of the result, the next operation would block, and waits
-    /// without being tried.
+    /// As [`poll`](Self::poll). If `is_last` of the result, the next operation would block, and
+    /// waits without being tried.
     pub(super) fn poll_until<T>(
         &self,
         direction: Direction,
@@ -407,8 +407,8 @@ impl<S: mio::event::Source> Source<S> {
     }
 }
 
-/// A future that waits: takes its waker back if it is given up, so that a socket without events does
-/// not keep the tasks that once waited for it.
+/// A future that waits: takes its waker back if it is given up, so that a socket without events
+/// does not keep the tasks that once waited for it.
 struct Waits<'a> {
     readiness: &'a Readiness,
     direction: Direction,

@@ -107,7 +107,8 @@ macro_rules! stream {
                 self.0.read_exact(bytes).await
             }
 
-            /// Writes at least one byte, and returns how many. A dropped future has written nothing.
+            /// Writes at least one byte, and returns how many. A dropped future has written
+            /// nothing.
             ///
             /// # Errors
             ///

@@ -1,7 +1,7 @@
 //! What tasks know of their runtime: the queues and a list of owned tasks.
 //!
-//! Each worker has a lane, and the threads outside share one. A task holds a reference to the lane of
-//! the worker that spawned it, so that spawning counts on a line of that worker's own.
+//! Each worker has a lane, and the threads outside share one. A task holds a reference to the lane
+//! of the worker that spawned it, so that spawning counts on a line of that worker's own.
 
 use core::fmt;
 use core::time::Duration;

@@ -36,8 +36,8 @@ use crate::task::{FUTURE_MAX, JoinHandle, Setup, make, unmake};
 
 /// A runtime: worker threads that run tasks, share them evenly, and sleep when there are none.
 ///
-/// Dropping it is [`shutdown`](Self::shutdown) without a grace, which waits for a poll at hand for up
-/// to a second. A [`Handle`] spawns from anywhere.
+/// Dropping it is [`shutdown`](Self::shutdown) without a grace, which waits for a poll at hand for
+/// up to a second. A [`Handle`] spawns from anywhere.
 ///
 /// # Examples
 ///
@@ -60,7 +60,8 @@ pub struct Runtime {
     handle: Handle,
 }
 
-/// Spawns on a [`Runtime`] from any thread; clones are cheap, and stay valid after the runtime ended.
+/// Spawns on a [`Runtime`] from any thread; clones are cheap, and stay valid after the runtime
+/// ended.
 #[derive(Clone)]
 pub struct Handle {
     /// The lane of the threads outside.
@@ -174,9 +175,9 @@ impl Handle {
     /// Spawns a task, which begins at once on one of the workers.
     ///
     /// A future of at most 2 KiB lies in its task, which is one allocation; a longer one is boxed
-    /// apart. On a runtime that is shut down the future is dropped, and the handle returns an error.
-    /// Cost from a worker: an allocation, and some ten read-modify-writes on lines of that worker;
-    /// from another thread one more, on a line that all share.
+    /// apart. On a runtime that is shut down the future is dropped, and the handle returns an
+    /// error. Cost from a worker: an allocation, and some ten read-modify-writes on lines of that
+    /// worker; from another thread one more, on a line that all share.
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -287,15 +288,15 @@ impl Handle {
     /// Runs `call` on a thread for calls that block, and returns what it returns.
     ///
     /// Threads start as they are needed, up to the number that the builder sets, and end when they
-    /// had nothing to do for ten seconds. An abort prevents a call that has not begun; one that runs
-    /// runs on.
+    /// had nothing to do for ten seconds. An abort prevents a call that has not begun; one that
+    /// runs runs on.
     ///
     /// ```
     /// use rast_executor::Runtime;
     ///
     /// let runtime = Runtime::new().unwrap();
-    /// let lines = runtime.spawn_blocking(|| std::fs::read_to_string("Cargo.toml").map(|t| t.len()));
-    /// assert!(runtime.block_on(lines).unwrap().unwrap() > 0);
+    /// let text = runtime.spawn_blocking(|| std::fs::read_to_string("Cargo.toml"));
+    /// assert!(!runtime.block_on(text).unwrap().unwrap().is_empty());
     /// ```
     pub fn spawn_blocking<T, F>(&self, call: F) -> JoinHandle<T>
     where

@@ -50,8 +50,8 @@ impl Shutdown {
 }
 
 impl Runtime {
-    /// Ends the runtime: refuses new tasks, gives those that are there `grace` to end by themselves,
-    /// cancels the others, and returns what did not end. Blocking until then.
+    /// Ends the runtime: refuses new tasks, gives those that are there `grace` to end by
+    /// themselves, cancels the others, and returns what did not end. Blocking until then.
     ///
     /// The grace decides how long polls are waited for too: a worker that stays in one poll for ten
     /// milliseconds after it counts as blocked, and is reported. Destructors of cancelled tasks run

@@ -302,7 +302,8 @@ impl Worker {
         self.wakers.replace(wakers);
     }
 
-    /// Takes the newest task of a worker that is still in the poll in which it was at the last look.
+    /// Takes the newest task of a worker that is still in the poll in which it was at the last
+    /// look.
     fn watch(&self) -> Option<Task> {
         let mut taken = None;
         for (victim, queue) in self.shared.queues.iter().enumerate() {
