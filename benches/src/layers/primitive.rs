@@ -219,9 +219,14 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         token,
         hand_over,
-        Scenario::new(LAYER, "publish and notify, no thread waits", 20_000_000, 1000)
-            .ours("rast EventCount", notify_event_count)
-            .rival("std Mutex and Condvar", notify_condvar),
+        Scenario::new(
+            LAYER,
+            "publish and notify, no thread waits",
+            20_000_000,
+            1000,
+        )
+        .ours("rast EventCount", notify_event_count)
+        .rival("std Mutex and Condvar", notify_condvar),
         Scenario::new(
             LAYER,
             "read a shared snapshot of 64 bytes",

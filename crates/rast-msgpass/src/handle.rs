@@ -35,7 +35,7 @@ struct Ending {
 ///
 /// `Send` and `Sync`. Dropping it stops the graph and waits for its threads.
 /// Dropped, or asked to end the graph, by a handler of the same graph, it stops
-/// the graph and waits for nobody: the handler has to return first.
+/// the graph and waits for no other thread: the handler has to return first.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
@@ -154,7 +154,7 @@ impl Run {
                     .faults
                     .push(format!("the graph's thread: {}", text(payload))),
             }
-            // Nobody can ask for these receivers any more.
+            // No thread can ask for these receivers any more.
             for (edge, lanes) in self.receivers.lock().drain(..).enumerate() {
                 let waiting = lanes.iter().flatten().map(|parts| parts.waiting());
                 self.shared.count_undelivered(edge, waiting.sum());
@@ -389,7 +389,7 @@ impl<G: Graph> Handle<G> {
         self.run.sharder.reshard();
     }
 
-    /// Reads the counts. Costs one load per count; stops nobody.
+    /// Reads the counts. Costs one load per count; stops no other thread.
     pub fn metrics(&self) -> Metrics {
         self.run.metrics()
     }
@@ -425,7 +425,7 @@ impl<G: Graph> Handle<G> {
     /// # Errors
     ///
     /// [`DrainError`] when messages were lost because the deadline, or a stop by
-    /// somebody else, came first; the report in it says which.
+    /// another thread, came first; the report in it says which.
     pub fn drain(mut self, deadline: Duration) -> Result<Report, DrainError> {
         let settled = self.run.settle(Instant::now().checked_add(deadline));
         self.run.stop();

@@ -157,7 +157,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The graph was stopped before it came to rest: by the deadline, or by somebody else.
+/// The graph was stopped before it came to rest: by the deadline, or by another thread.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DrainError {
