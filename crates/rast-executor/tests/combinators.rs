@@ -96,11 +96,13 @@ fn a_failed_join_drops_the_others() {
 #[test]
 fn selects_return_the_first_and_keep_the_others() {
     everywhere(|| async {
-        let slow = sleep(Duration::from_millis(20)).map(|()| "slow").boxed();
+        let (tell, told) = oneshot::channel();
+        let slow = told.map(|told| told.expect("it is told")).boxed();
         let quick = sleep(Duration::from_millis(1)).map(|()| "quick").boxed();
         let Either::Right((first, slow)) = select(slow, quick).await else {
-            panic!("the one that sleeps longer was first");
+            panic!("the one that is not told yet was first");
         };
+        tell.send("slow").expect("it waits");
         assert_eq!((first, slow.await), ("quick", "slow"));
         let mut left: Vec<_> = (0..20).map(|n| spawn(after(n))).collect();
         let mut seen = Vec::new();
@@ -316,8 +318,8 @@ fn timers_under_select_are_armed_and_dropped() {
         let mut end = sleep(Duration::from_millis(5)).fuse();
         loop {
             futures::select_biased! {
-                () = end => break,
                 _ = ticks.tick().fuse() => ticked += 1,
+                () = end => break,
             }
         }
         assert!(ticked > 0 && now().saturating_since(start).as_nanos() >= 5_000_000);
