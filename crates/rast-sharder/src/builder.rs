@@ -71,6 +71,7 @@ pub struct Builder<C: Controller> {
     park: Box<dyn FnMut(WorkerId) -> Box<dyn Park> + Send>,
     polls: bool,
     clock: Box<dyn Clock + Send + Sync>,
+    thread_clock: Option<Box<dyn Clock + Send + Sync>>,
     assignment: Option<Assignment>,
     pins: Vec<(ShardId, WorkerId)>,
     on_worker_start: Box<dyn Fn(WorkerId) + Send + Sync>,
@@ -91,6 +92,7 @@ impl<C: Controller> Builder<C> {
             park: Box::new(|_| Box::new(ThreadPark::new())),
             polls: false,
             clock: Box::new(MonotonicClock::new()),
+            thread_clock: thread_clock(),
             assignment: None,
             pins: Vec::new(),
             on_worker_start: Box::new(|_| {}),
@@ -196,9 +198,23 @@ impl<C: Controller> Builder<C> {
     /// Sets the clock. Sleeps are in real time, whatever the clock says: with
     /// one that stands still a worker wakes and finds nothing due. Default:
     /// [`MonotonicClock`].
+    ///
+    /// Another clock has nothing to do with the system's [`thread_clock`](Self::thread_clock),
+    /// so there is none then, unless it is set after this.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Box::new(clock);
+        self.thread_clock = None;
+        self
+    }
+
+    /// Sets the clock that tells how long the calling thread has run, at the pace of
+    /// [`clock`](Self::clock): it is read twice in a window, so that time in which the system
+    /// ran another thread does not count as load. Default: `ThreadClock` of
+    /// [`timers`](crate::timers), where the system has it.
+    #[must_use]
+    pub fn thread_clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
+        self.thread_clock = Some(Box::new(clock));
         self
     }
 
@@ -228,7 +244,7 @@ impl<C: Controller> Builder<C> {
         let slots = Slots::new(&self.controller, self.shards);
         let sleeps = self.wait != WaitStrategy::Spin;
         let (baton, members) = Baton::with_parks(assignment.clone(), sleeps, self.park);
-        let core = Arc::new(Core::new(baton, self.clock, assignment));
+        let core = Arc::new(Core::new(baton, self.clock, self.thread_clock, assignment));
         let desk = Desk::new(self.balancer, workers, shards, self.pins, core.clone());
         Ok(Sharder {
             shared: Shared {
@@ -298,6 +314,15 @@ impl<C: Controller> Builder<C> {
             .unwrap_or_else(thread::available_parallelism)
             .min(self.shards.len())
     }
+}
+
+/// Returns the system's clock of the calling thread, where it has one.
+fn thread_clock() -> Option<Box<dyn Clock + Send + Sync>> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    if let Some(clock) = crate::timers::ThreadClock::new() {
+        return Some(Box::new(clock));
+    }
+    None
 }
 
 impl<C: Controller> fmt::Debug for Builder<C> {

@@ -19,6 +19,7 @@ use crate::core_state::Core;
 use crate::cx::{Local, WorkerCx};
 use crate::ids::{ShardId, WorkerId};
 use crate::lead::{Desk, Lead, Slice, publish};
+use crate::meter::Meter;
 use crate::panics::{Hook, contain, discard, message};
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::Arc;
@@ -99,6 +100,13 @@ pub(crate) struct Shared<C: Controller> {
 // Sync by themselves.
 unsafe impl<C: Controller> Sync for Shared<C> {}
 
+impl<C: Controller> Shared<C> {
+    /// How long the calling thread has run, where that is known.
+    fn ran(&self) -> Option<Instant> {
+        self.core.thread_clock.as_ref().map(|clock| clock.now())
+    }
+}
+
 /// Runs one worker to its end. A panic of this crate's own code stops all.
 pub(crate) fn run_worker<C: Controller>(shared: Arc<Shared<C>>, member: Member) {
     let worker = member.worker();
@@ -126,6 +134,8 @@ struct Worker<'s, C: Controller> {
     /// Whether a shard worked in this window. A worker without work does not ask for a
     /// resharding, so idle machines sleep.
     is_used: bool,
+    /// How it spends the window.
+    meter: Meter,
     lead: Option<Lead>,
     calls_before_turn: bool,
     /// Looks for work since there was some.
@@ -155,6 +165,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             turns: TURNS,
             window_end: shared.settings.window_end(now),
             is_used: false,
+            meter: Meter::new(now, shared.ran()),
             lead: None,
             calls_before_turn: true,
             looks: 0,
@@ -169,9 +180,11 @@ impl<'s, C: Controller> Worker<'s, C> {
             let progressed = self.round();
             self.tally().rounds.bump();
             if progressed {
+                self.meter.work(self.local.now);
                 self.looks = 0;
                 self.is_rested = false;
             } else {
+                self.meter.rest(self.local.now);
                 self.rest();
             }
         }
@@ -282,6 +295,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             // SAFETY: `shard` is held, because nothing was released since the note was
             // written, and no other borrow of its slot is live.
             let slot = unsafe { shared.slots.slot(shard) };
+            slot.ready_since.get_or_insert(self.local.now);
             if slot.retired.is_none() {
                 let state = &mut slot.state;
                 let told = contain(|| shared.controller.on_wake(shard, state, note));
@@ -309,7 +323,10 @@ impl<'s, C: Controller> Worker<'s, C> {
             // live.
             let slot = unsafe { self.shared.slots.slot(shard) };
             let is_due = self.ready.ring(shard, &mut slot.alarm, self.local.now);
-            rung += u32::from(is_due);
+            if is_due {
+                slot.ready_since.get_or_insert(self.local.now);
+                rung += 1;
+            }
         }
     }
 
@@ -319,6 +336,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         self.read_clock();
         self.release_leaving();
         self.window_end = self.shared.settings.window_end(self.local.now);
+        self.meter.restart(self.local.now, self.shared.ran());
         self.is_used = false;
         for at in 0..self.local.member.held().len() {
             self.restart_load(self.local.member.held()[at]);
@@ -348,6 +366,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             // SAFETY: the shard is held, and no other borrow of its slot is live.
             let slot = unsafe { self.shared.slots.slot(shard) };
             slot.is_fresh = true;
+            slot.ready_since = Some(self.local.now);
             self.ready.push(shard);
         }
         self.count_shards();
@@ -362,6 +381,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             // is live.
             let slot = unsafe { self.shared.slots.slot(shard) };
             self.ready.remove(shard, &mut slot.alarm);
+            slot.ready_since = None;
             self.local.member.release_next();
         }
         self.count_shards();
@@ -396,6 +416,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             measure.mute();
             return;
         }
+        slot.ready_since = slot.ready_since.map(|_| now);
         let load = &mut measure.load;
         if let Err(payload) = contain(|| shared.controller.restart_load(shard, load)) {
             self.panicked(shard, Hook::RestartLoad, payload);
@@ -426,11 +447,13 @@ impl<'s, C: Controller> Worker<'s, C> {
         // of its slot is live: user code has no way here.
         let slot = unsafe { shared.slots.slot(shard) };
         if slot.retired.is_some() {
+            slot.ready_since = None;
             return;
         }
         self.is_used |= !core::mem::take(&mut slot.is_fresh);
         slot.alarm.clear();
-        let load = match self.local.member.is_open() {
+        let is_open = self.local.member.is_open();
+        let load = match is_open {
             true => {
                 // SAFETY: `shard` is held and this worker has not promised; no
                 // other borrow of the measure is live.
@@ -450,9 +473,19 @@ impl<'s, C: Controller> Worker<'s, C> {
                         self.is_used = true;
                         self.ready.push(shard);
                     }
-                    Progress::Idle => {}
                     Progress::At(at) if at <= self.local.now => self.ready.push(shard),
-                    Progress::At(at) => self.ready.set_alarm(shard, &mut slot.alarm, at),
+                    Progress::Idle | Progress::At(_) => {
+                        if let Some(since) = slot.ready_since.take()
+                            && is_open
+                        {
+                            // SAFETY: as above; the borrow by the call has ended.
+                            let measure = unsafe { shared.slots.measure(shard) };
+                            measure.add_ready(since, self.local.now);
+                        }
+                        if let Progress::At(at) = progress {
+                            self.ready.set_alarm(shard, &mut slot.alarm, at);
+                        }
+                    }
                 }
             }
             Err(payload) => self.turn_panicked(shard, payload),
@@ -473,6 +506,7 @@ impl<'s, C: Controller> Worker<'s, C> {
                 let pause = PAUSE.as_nanos() << doublings.min(PAUSE_DOUBLINGS);
                 let at = self.local.now.saturating_add(Nanos::from_nanos(pause));
                 self.ready.set_alarm(shard, &mut slot.alarm, at);
+                slot.ready_since = None;
             }
         }
         slot.panics_in_row = slot.panics_in_row.saturating_add(1);
@@ -555,11 +589,18 @@ impl<'s, C: Controller> Worker<'s, C> {
     #[cold]
     fn promise(&mut self) {
         self.read_clock();
+        let now = self.local.now;
+        let spent = self.meter.spent(now, self.shared.ran());
         for &shard in self.local.member.held() {
             // SAFETY: `shard` is held and the promise is still to come; no other
             // borrow of the measure is live.
             let measure = unsafe { self.shared.slots.measure(shard) };
-            measure.close(self.local.now);
+            // SAFETY: `shard` is held, and no other borrow of its slot is live.
+            let slot = unsafe { self.shared.slots.slot(shard) };
+            if let Some(since) = slot.ready_since {
+                measure.add_ready(since, now);
+            }
+            measure.close(now, spent);
         }
         if let Promise::Lead(leader) = self.local.member.promise() {
             self.lead = Some(Lead::new(leader, &self.shared.core));
@@ -664,13 +705,15 @@ impl<'s, C: Controller> Worker<'s, C> {
             park.park(limit, &mut |shard| came.push(shard));
             limit
         });
+        let before = self.local.now;
+        self.read_clock();
+        self.meter.slept(self.local.now.saturating_since(before));
         self.wake_all(came);
         // A sleep of `LONG` that nothing ended.
         if let Some((Some(limit), false)) = slept {
             self.is_rested |= limit >= LONG;
         }
         self.looks = 0;
-        self.read_clock();
     }
 
     /// How long to sleep at most; `None` is no limit.
