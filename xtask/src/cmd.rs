@@ -1,10 +1,10 @@
 //! Runs outside commands and prints each before it starts.
 
-use crate::Result;
+use crate::{Result, watch};
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead, BufReader};
+use std::io::IsTerminal;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 /// A command that is printed as a shell line before it runs.
 pub(crate) struct Cmd {
@@ -124,17 +124,12 @@ impl Cmd {
         }
     }
 
-    /// Runs it with its output shown; a non-zero exit is an error.
-    pub(crate) fn run(mut self) -> Result {
-        self.announce();
-        let status = self
-            .inner
-            .status()
-            .map_err(|error| format!("{}: {error}", self.program))?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("`{}` failed: {status}", self.line()))
+    /// Runs it with its output shown; a non-zero exit is an error, and so is a hang.
+    pub(crate) fn run(self) -> Result {
+        let line = self.line();
+        match self.stream()? {
+            (status, _) if status.success() => Ok(()),
+            (status, _) => Err(format!("`{line}` failed: {status}")),
         }
     }
 
@@ -157,36 +152,30 @@ impl Cmd {
         })
     }
 
-    /// Runs it with standard error shown and standard output both shown and kept.
-    pub(crate) fn tee(mut self) -> Result<Output> {
-        self.announce();
-        self.inner.stdout(Stdio::piped());
-        let mut child = self
-            .inner
-            .spawn()
-            .map_err(|error| format!("{}: {error}", self.program))?;
-        let mut text = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            let mut reader = BufReader::new(stdout);
-            let mut line = Vec::new();
-            while reader
-                .read_until(b'\n', &mut line)
-                .map_err(|error| error.to_string())?
-                > 0
-            {
-                let shown = String::from_utf8_lossy(&line);
-                print!("{shown}");
-                text += &shown;
-                line.clear();
-            }
-        }
-        let status = child
-            .wait()
-            .map_err(|error| format!("{}: {error}", self.program))?;
+    /// As `run`, but keeps what it printed to standard output, and leaves the exit status to the caller.
+    pub(crate) fn tee(self) -> Result<Output> {
+        let (status, text) = self.stream()?;
         Ok(Output {
             success: status.success(),
             text,
         })
+    }
+
+    /// Runs it under [`watch`].
+    fn stream(mut self) -> Result<(ExitStatus, String)> {
+        self.announce();
+        if std::io::stdout().is_terminal() {
+            self.inner.env("CARGO_TERM_COLOR", "always");
+        }
+        let line = self.line();
+        watch::run(&mut self.inner, watch::SILENCE)
+            .map_err(|error| format!("{}: {error}", self.program))?
+            .map_err(|tests| {
+                format!(
+                    "`{line}` printed nothing for {} s and was ended{tests}",
+                    watch::SILENCE.as_secs()
+                )
+            })
     }
 
     /// The command itself, for callers that need more than the above; prints it.

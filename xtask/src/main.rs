@@ -20,6 +20,7 @@ mod stall;
 mod tidy;
 mod tree;
 mod verify;
+mod watch;
 mod weak;
 
 use std::process::ExitCode;

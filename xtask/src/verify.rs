@@ -210,7 +210,7 @@ fn checked(name: &str, result: Result<bool>) -> Result<Outcome> {
     if result? {
         Ok(Outcome::Passed)
     } else {
-        Err(format!("{name} found faults; they stand above"))
+        Err(format!("{name} found faults; they are listed above"))
     }
 }
 
@@ -283,7 +283,6 @@ fn features() -> Result<Outcome> {
     })
 }
 
-/// Each crate with its tests and no other beside it, so that none leans on a neighbour's features.
 /// Whether searches take minutes.
 static IS_FULL: AtomicBool = AtomicBool::new(false);
 
@@ -302,6 +301,7 @@ fn stress() -> Result<Outcome> {
     )
 }
 
+/// Each crate with its tests and no other beside it, so that none depends on a neighbour's features.
 fn alone() -> Result<Outcome> {
     each_crate(|krate| {
         Cmd::cargo()

@@ -1,11 +1,13 @@
-//! How much memory a program holds that replaces values of random sizes for a while, over what it has asked for.
+//! How much memory a program holds that replaces values of random sizes for a while, over what it
+//! has asked for.
 //!
 //! ```sh
 //! cargo run --release -p rast-alloc --example random_sizes -- 300
 //! ```
 //!
-//! Two threads keep 64 MiB of values each, of 16 bytes to 64 KiB, each doubling as likely. They replace values at random
-//! for so many seconds, 10 if none are given. One line is printed for each tenth of the time.
+//! Two threads keep 64 MiB of values each, of 16 bytes to 64 KiB, each doubling as likely. They
+//! replace values at random for so many seconds, 10 if none are given. One line is printed for each
+//! tenth of the time.
 
 use std::error::Error;
 use std::thread;

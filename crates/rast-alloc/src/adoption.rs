@@ -4,19 +4,24 @@
 //!   top │ heap, count │ ─► heap ─► heap ─► null
 //! ```
 //!
-//! A Treiber stack, so that the search for a heap does not pass those that are held. Heaps are never unmapped, so a link
-//! may be read of a heap that another thread just took; the count, which every change advances, refuses the exchange then.
+//! A Treiber stack, so that the search for a heap does not pass those that are held. Heaps are
+//! never unmapped, so a link may be read of a heap that another thread just took; the count, which
+//! every change advances, refuses the exchange then.
 //!
-//! A heap on the stack is an offer and no more: the thread that takes it has to claim its mailbox. So a heap that a
-//! thread holds may be offered. But each heap that no thread holds must be offered:
+//! A heap on the stack is an offer and no more: the thread that takes it has to claim its mailbox.
+//! So a heap that a thread holds may be offered. But each heap that no thread holds must be
+//! offered:
 //!
-//! 1. A heap is on the stack once at most: `is_offered` is set before it is put there, and cleared after it was taken.
-//! 2. A thread that gives a heap up first releases it, then offers it; a thread that takes an offer first clears the flag,
-//!    then tries to claim the heap. Both change the flag by a swap. If the offer's swap is the first of the two, the taker
-//!    sees that the heap was released; if it is the second, it finds the flag cleared and puts the heap on the stack.
-//! 3. A heap that is parked for its thread is not offered. A thread that ends the parking says so, then offers the heap. A
-//!    taker that finds such a heap held by another thread forgets the offer; that other thread sees, by the fences, that the
-//!    parking has ended, and offers the heap when it gives it up.
+//! 1. A heap is on the stack once at most: `is_offered` is set before it is put there, and cleared
+//!    after it was taken.
+//! 2. A thread that gives a heap up first releases it, then offers it; a thread that takes an offer
+//!    first clears the flag, then tries to claim the heap. Both change the flag by a swap. If the
+//!    offer's swap is the first of the two, the taker sees that the heap was released; if it is the
+//!    second, it finds the flag cleared and puts the heap on the stack.
+//! 3. A heap that is parked for its thread is not offered. A thread that ends the parking says so,
+//!    then offers the heap. A taker that finds such a heap held by another thread forgets the
+//!    offer; that other thread sees, by the fences, that the parking has ended, and offers the heap
+//!    when it gives it up.
 
 use core::ptr;
 
@@ -71,8 +76,8 @@ impl<T: Offered> Stack<T> {
     /// 1. `value` lives as long as the stack.
     pub unsafe fn offer(&self, value: &T) {
         let place = value.place();
-        // Release: pairs with the Acquire in `take`; what the caller did before, its release of the value among that, is
-        // seen by the thread that clears the flag after. [AO1]
+        // Release: pairs with the Acquire in `take`; what the caller did before, its release of the
+        // value among that, is seen by the thread that clears the flag after. [AO1]
         if place.is_offered.swap(true, Ordering::Release) {
             return;
         }
@@ -94,14 +99,17 @@ impl<T: Offered> Stack<T> {
         }
     }
 
-    /// Takes the value that was put on last; lock-free. The caller has to find out whether it may be used.
+    /// Takes the value that was put on last; lock-free. The caller has to find out whether it may
+    /// be used.
     pub fn take(&self) -> Option<&T> {
         loop {
-            // Acquire: pairs with the Release in `offer`; later exchanges continue its release. [AO5]
+            // Acquire: pairs with the Release in `offer`; later exchanges continue its release.
+            // [AO5]
             let top = self.top.load(Ordering::Acquire);
             // SAFETY: values live as long as the stack, and are whole: see above.
             let value = unsafe { top.ptr().as_ref() }?;
-            // Relaxed: if the value was taken meanwhile this may be a later link, and the count refuses the exchange. [AO6]
+            // Relaxed: if the value was taken meanwhile this may be a later link, and the count
+            // refuses the exchange. [AO6]
             let next = value.place().next.load(Ordering::Relaxed);
             let rest = WideTaggedPtr::new(next, top.count().wrapping_add(1));
             // Relaxed: nothing was written, and what is read was acquired above. [AO7]
@@ -111,8 +119,9 @@ impl<T: Offered> Stack<T> {
             if taken.is_ok() {
                 // Relaxed: the fence below acquires what an offer released that came first. [AO8]
                 value.place().is_offered.swap(false, Ordering::Relaxed);
-                // SeqCst: pairs with the fence in `Mailbox::release`: either the caller sees that the value was
-                // released, or the thread that released it sees what this one did, or acquired, before. [AO9]
+                // SeqCst: pairs with the fence in `Mailbox::release`: either the caller sees that
+                // the value was released, or the thread that released it sees what this one did, or
+                // acquired, before. [AO9]
                 fence(Ordering::SeqCst);
                 return Some(value);
             }

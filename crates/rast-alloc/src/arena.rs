@@ -8,14 +8,15 @@
 //!   beside    large     a mapping for each block, and a few kept for the next                      [large, kept]
 //! ```
 //!
-//! Allocation pops from its class's list, and freeing pushes there: the size that Rust passes names the class, so no
-//! header and no slab is touched.
-//! An empty list takes the spare one, then what a slab has; a full list becomes the spare one if there is none, and beneath
-//! two full lists a block goes to its slab by itself.
+//! Allocation pops from its class's list, and freeing pushes there: the size that Rust passes names
+//! the class, so no header and no slab is touched. An empty list takes the spare one, then what a
+//! slab has; a full list becomes the spare one if there is none, and beneath two full lists a block
+//! goes to its slab by itself.
 //!
-//! The length of a list is not kept: it follows from the sums that the figures need anyway (see [`Slot`]).
+//! The length of a list is not kept: it follows from the sums that the figures need anyway (see
+//! [`Slot`]).
 //!
-//! An arena knows no threads: its fields are cells, and whoever has it is alone with it.
+//! An arena knows no threads: its fields are cells, and the thread that has it is alone with it.
 //! Only the sums ([`Tally`]) are read from elsewhere.
 
 use core::cell::Cell;
@@ -66,9 +67,9 @@ pub(crate) const SLOTS: usize = CLASSES + 2;
 
 /// A class's list and sums.
 ///
-/// Blocks in the list = `given` − `taken` + what the slow paths brought in, less what they carried off.
-/// The slow paths keep that difference folded into `bound`, so the list is full when `given` − `taken` reaches `bound`,
-/// and the fast paths count nothing but what the figures show.
+/// Blocks in the list = `given` − `taken` + what the slow paths brought in, less what they carried
+/// off. The slow paths keep that difference folded into `bound`, so the list is full when `given` −
+/// `taken` reaches `bound`, and the fast paths count nothing but what the figures show.
 #[repr(C)]
 pub(crate) struct Slot {
     head: Cell<*mut Block>,
@@ -83,7 +84,7 @@ pub(crate) struct Slot {
 struct Spare {
     head: Cell<*mut Block>,
     count: Cell<usize>,
-    /// How many blocks of the class were taken and given at the last look for what nobody needs.
+    /// How many blocks of the class were taken and given at the last look for what no thread needs.
     calls: Cell<u64>,
 }
 
@@ -93,7 +94,8 @@ pub(crate) struct Arena {
     slots: [Slot; SLOTS],
     /// Bytes asked for by the owner, since the beginning.
     pub(crate) bytes_taken: Tally,
-    /// Bytes asked for with the blocks that the owner gave back, whosever they were, since the beginning.
+    /// Bytes asked for with the blocks that the owner gave back, whosever they were, since the
+    /// beginning.
     pub(crate) bytes_given: Tally,
     /// Blocks that changed their size.
     pub(crate) reallocations: Tally,
@@ -179,7 +181,8 @@ impl Slot {
 }
 
 impl Arena {
-    /// An arena without segments; it must not be moved once it has one, nor used before it knows its owner.
+    /// An arena without segments; it must not be moved once it has one, nor used before it knows
+    /// its owner.
     pub(crate) const fn new(larges: Larges) -> Self {
         let mut slots = [const { Slot::new(0) }; SLOTS];
         let mut class = 0;
@@ -252,7 +255,8 @@ impl Arena {
         unsafe { self.segments.mark_of(block) }
     }
 
-    /// Whether a block is known to be this arena's without a look at its header, in a hardened build.
+    /// Whether a block is known to be this arena's without a look at its header, in a hardened
+    /// build.
     #[inline]
     pub(crate) fn is_known(&self, block: *mut u8) -> bool {
         self.has_near(block) || self.number.is_at(block.addr())
@@ -283,7 +287,8 @@ impl Arena {
     #[inline(always)]
     pub(crate) fn slot(&self, class: usize) -> &Slot {
         debug_assert!(class < SLOTS);
-        // SAFETY: classes come from `class_of` and the slabs, all below `CLASSES`, or are one of the two constants.
+        // SAFETY: classes come from `class_of` and the slabs, all below `CLASSES`, or are one of
+        // the two constants.
         unsafe { self.slots.get_unchecked(class) }
     }
 
@@ -304,7 +309,8 @@ impl Arena {
         self.has_first(class) || self.spares[class].count.get() > 0
     }
 
-    /// Takes a block of `class` from its list, null if there is none, for a request of `size` bytes.
+    /// Takes a block of `class` from its list, null if there is none, for a request of `size`
+    /// bytes.
     #[inline(always)]
     pub(crate) fn pop(&self, class: usize, size: usize) -> *mut u8 {
         let slot = self.slot(class);
@@ -312,7 +318,8 @@ impl Arena {
         if block.is_null() {
             return ptr::null_mut();
         }
-        // SAFETY: blocks in a list are free and this arena's, their links written when they were pushed.
+        // SAFETY: blocks in a list are free and this arena's, their links written when they were
+        // pushed.
         let next = unsafe { Block::next_by(block, &self.keys) };
         // SAFETY: as above, and links of lists are written twice.
         if HARDENED && !unsafe { hardened::take(block, class, &self.keys) } {
@@ -362,7 +369,8 @@ impl Arena {
         unsafe { self.push_free(class, block, size) };
     }
 
-    /// As [`push`](Self::push), where the caller has the slow path; false, and nothing has changed, if it is due.
+    /// As [`push`](Self::push), where the caller has the slow path; false, and nothing has changed,
+    /// if it is due.
     ///
     /// # Safety
     ///
@@ -385,7 +393,8 @@ impl Arena {
         true
     }
 
-    /// As [`try_push`](Self::try_push), in a hardened build, with the block's mark; false too if that is another.
+    /// As [`try_push`](Self::try_push), in a hardened build, with the block's mark; false too if
+    /// that is another.
     ///
     /// # Safety
     ///
@@ -439,8 +448,9 @@ impl Arena {
         self.bytes_given.add(size as u64);
     }
 
-    /// Puts a block back that is not in use: ends the process, and says why. That the call could return keeps the fast
-    /// path, which it ends, free of a frame, and that the block comes first spares that an instruction.
+    /// Puts a block back that is not in use: ends the process, and says why. That the call could
+    /// return keeps the fast path, which it ends, free of a frame, and that the block comes first
+    /// spares that an instruction.
     ///
     /// # Safety
     ///
@@ -453,7 +463,8 @@ impl Arena {
         unsafe { arena.push(class, block, size) };
     }
 
-    /// Takes a block of `class` from the levels beneath its empty list; null if the system has no memory.
+    /// Takes a block of `class` from the levels beneath its empty list; null if the system has no
+    /// memory.
     #[cold]
     #[inline(never)]
     pub(crate) fn pop_slow(&self, class: usize, size: usize) -> *mut u8 {
@@ -467,7 +478,8 @@ impl Arena {
         self.pop(class, size)
     }
 
-    /// Ends the process if the list of `class` has a first block, since the fast path did not take it.
+    /// Ends the process if the list of `class` has a first block, since the fast path did not take
+    /// it.
     #[inline]
     fn check_first(&self, class: usize) {
         let first = self.slot(class).head.get();
@@ -521,9 +533,9 @@ impl Arena {
 
     /// Puts a block of `class` back beneath its full list.
     ///
-    /// The block goes to its slab by itself: it was used just now, while those of the lists were not, and would have to
-    /// be fetched to be put back.
-    /// The block is the first argument, as it is that of the fast path, which has to move it else.
+    /// The block goes to its slab by itself: it was used just now, while those of the lists were
+    /// not, and would have to be fetched to be put back. The block is the first argument, as it is
+    /// that of the fast path, which has to move it else.
     ///
     /// # Safety
     ///
@@ -540,7 +552,8 @@ impl Arena {
         arena.bytes_given.add(size as u64);
     }
 
-    /// Puts a free block into the list of its class, which may be full, without counting it as given.
+    /// Puts a free block into the list of its class, which may be full, without counting it as
+    /// given.
     ///
     /// # Safety
     ///
@@ -559,7 +572,8 @@ impl Arena {
         slot.brought(1);
     }
 
-    /// Makes the full list of `class` the spare one, unless there is one; returns whether the list is empty now.
+    /// Makes the full list of `class` the spare one, unless there is one; returns whether the list
+    /// is empty now.
     #[cold]
     fn make_room(&self, class: usize) -> bool {
         let (slot, spare) = (self.slot(class), &self.spares[class]);
@@ -628,11 +642,13 @@ impl Arena {
         self.reserved.subtract(bytes as u64);
     }
 
-    /// Begins to give a large block back, from any thread; returns its head, as a block that may be linked.
+    /// Begins to give a large block back, from any thread; returns its head, as a block that may be
+    /// linked.
     ///
     /// # Safety
     ///
-    /// 1. `block` is a large block of this arena, which tracks them, with this layout, and the caller gives it up.
+    /// 1. `block` is a large block of this arena, which tracks them, with this layout, and the
+    ///    caller gives it up.
     pub(crate) unsafe fn give_up_large(&self, block: NonNull<u8>, layout: Layout) -> *mut Block {
         // SAFETY: obligation 1.
         unsafe { self.larges.give_up(block, layout) }
@@ -701,7 +717,7 @@ impl Arena {
         Some(())
     }
 
-    /// Gives a span back, and its segment too once nobody needs it.
+    /// Gives a span back, and its segment too once no thread needs it.
     fn give_span(&self, span: Span) {
         let joined = self.spans.give(span);
         if joined.is_whole() {
@@ -714,8 +730,8 @@ impl Drop for Arena {
     /// Gives all segments and large mappings back, with whatever blocks are still in use.
     fn drop(&mut self) {
         while let Some(segment) = self.segments.pop() {
-            // SAFETY: the segment was mapped and is linked nowhere now; nobody uses its blocks, as whoever drops an arena
-            // has to see to.
+            // SAFETY: the segment was mapped and is linked nowhere now; no thread uses its blocks,
+            // as the thread that drops an arena has to see to.
             unsafe { Segment::unmap(segment) };
         }
         self.larges.clear();

@@ -8,7 +8,8 @@ use crate::Layout;
 use crate::hardened::link::Keys;
 use crate::primitive::cell::UnsafeCell;
 
-/// The first word of a block that is nobody's; under loom a value of its own, so that each access is checked.
+/// The first word of a block that is no thread's; under loom a value of its own, so that each
+/// access is checked.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Block {
@@ -40,15 +41,16 @@ impl Block {
     pub unsafe fn next(this: *mut Self) -> *mut Self {
         // SAFETY: obligation 1; the reference ends before the block is anything else.
         let block = unsafe { &*this };
-        // SAFETY: nobody writes the link while the caller alone has the block, obligation 1.
+        // SAFETY: no thread writes the link while the caller alone has the block, obligation 1.
         mix(block.next.with(|next| unsafe { *next }))
     }
 
-    /// Writes the link, whatever stood there before.
+    /// Writes the link, whatever was there before.
     ///
     /// # Safety
     ///
-    /// 1. `this` is at least a word of writable memory, aligned to a word, and the caller alone has it.
+    /// 1. `this` is at least a word of writable memory, aligned to a word, and the caller alone has
+    ///    it.
     #[inline(always)]
     pub unsafe fn set_next(this: *mut Self, next: *mut Self) {
         let next = mix(next);
@@ -70,7 +72,7 @@ impl Block {
 /// Links of the lists of an owner; those of letters are written once.
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 impl Block {
-    /// Writes the link of a block that is put into a list, whatever stood there before.
+    /// Writes the link of a block that is put into a list, whatever was there before.
     ///
     /// # Safety
     ///
@@ -114,7 +116,7 @@ impl Block {
     }
 }
 
-/// A link as it stands in a block, or back: in a hardened build it is encoded.
+/// A link as it is in a block, or back: in a hardened build it is encoded.
 #[inline(always)]
 fn mix(link: *mut Block) -> *mut Block {
     #[cfg(not(any(rast_loom, rast_shuttle)))]

@@ -5,7 +5,8 @@ use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 
 /// A bound, what is used of it, and the most that was.
 ///
-/// Without a bound nothing is counted, so that threads share no word; the most is what [`Budget::seen`] was told then.
+/// Without a bound nothing is counted, so that threads share no word; the most is what
+/// [`Budget::seen`] was told then.
 #[derive(Debug)]
 pub struct Budget {
     bound: usize,
@@ -72,7 +73,8 @@ impl Budget {
     /// Says that so many bytes were in use at once; returns the most that ever were.
     #[inline]
     pub fn seen(&self, bytes: usize) -> usize {
-        // Relaxed: the peak only rises, so by an old value the call below may be made in vain, never left out. [AB4]
+        // Relaxed: the peak only rises, so by an old value the call below may be made in vain,
+        // never left out. [AB4]
         let peak = self.peak.load(Ordering::Relaxed);
         if peak >= bytes {
             return peak;

@@ -1,10 +1,10 @@
-//! How long memory stands unused before it goes back to the system by itself.
+//! How long memory is unused before it goes back to the system by itself.
 
 use core::time::Duration;
 
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
-/// What stands for never.
+/// Means never.
 const NEVER: u64 = u64::MAX;
 
 /// The delay of all threads' heaps.

@@ -1,4 +1,5 @@
-//! What the faces share: a change of a block's layout, which may have another alignment, or no size.
+//! What the faces share: a change of a block's layout, which may have another alignment, or no
+//! size.
 
 use core::ptr::NonNull;
 
@@ -14,7 +15,8 @@ pub(crate) trait Face: Allocator + Copy {
     ///
     /// # Safety
     ///
-    /// 1. `block` is a block of this allocator with the layout `old`; the caller gives it up if the call succeeds.
+    /// 1. `block` is a block of this allocator with the layout `old`; the caller gives it up if the
+    ///    call succeeds.
     /// 2. Both layouts have a size.
     unsafe fn resize(
         self,

@@ -1,4 +1,5 @@
-//! Hardening, behind the feature of that name: misuse is seen when it happens, or when the block is next used, and named.
+//! Hardening, behind the feature of that name: misuse is seen when it happens, or when the block is
+//! next used, and named.
 //!
 //! | what | how it is seen |
 //! | --- | --- |
@@ -7,32 +8,37 @@
 //! | a block of another heap | its segment has another number, or names another owner |
 //! | a layout of another class or length | the mark, or the slab, says which class the block is of; spans know their length |
 //! | a large block freed twice, or not a block, or of another length | the register of mappings ([`register`]) |
-//! | a free block written to | its link stands there twice, and the two differ ([`link`]) |
+//! | a free block written to | its link is there twice, and the two differ ([`link`]) |
 //! | a block written to while it is on its way | its seal is not that of what it says ([`crate::parcel`], [`link`]) |
-//! | a write past a segment or a large block, into a header, or to a large block that is kept | pages nobody may touch |
+//! | a write past a segment or a large block, into a header, or to a large block that is kept | pages no thread may touch |
 //!
-//! Links and seals see what was written where they stand: in the first words of a block that its owner has, or that
-//! carries others to him. All else is exact, within the following rules.
+//! Links and seals see what was written where they are: in the first words of a block that its
+//! owner has, or that carries others to him. All else is exact, within the following rules.
 //!
-//! 1. A mark is a byte for each 16 bytes of a segment, in its header: what begins there. A block of a slab has its mark
-//!    changed by its owner alone, so the line that it stands on stays with one processor.
-//! 2. The owner looks at the mark of a block that he frees, and of one that arrives, and makes it "freed" before the block
-//!    goes into a list; he makes it "in use" when he gives the block out. So a block stands in one list at most, once,
-//!    whoever frees it how often. A second free is named, his own at the call, another thread's when it arrives, unless the
-//!    block was given out between the two: then it frees what is in use there, unseen, and whoever uses that is named by
-//!    his own free, unless the block was given out once more.
-//! 3. Another thread that frees a block of a slab asks the segment's header for the class that the slot serves, and whether
-//!    a block of it starts there ([`may_post`]): lines that hardly change. It looks at the mark as well ([`post`]) on slow
-//!    paths, as when it opens a parcel, and everywhere if debug assertions are on: what it finds to be freed, or not given
-//!    out yet, is named at the call, else when it arrives.
-//!    What it frees twice may be its carrier, which it writes to, whoever has the block then; where the segment is unmapped
-//!    that faults, there or when the letter arrives. Else the letter is named when it arrives, or the links that it damaged
-//!    are.
-//! 4. Who frees a span of another owner changes its mark by an exchange: a span that comes back is joined at once.
-//! 5. What the checks of a fast path do not like is left to the slow one, which looks again and says why.
-//! 6. A heap knows its own blocks by the addresses of its segments ([`units::Near`]), those of others by the segments whose
-//!    blocks lie in its parcels ([`units::Afar`]), and what comes home goes by the class in its mark: fast paths ask
-//!    no slab.
+//! 1. A mark is a byte for each 16 bytes of a segment, in its header: what begins there. A block of
+//!    a slab has its mark changed by its owner alone, so the line that it is on stays with one
+//!    processor.
+//! 2. The owner looks at the mark of a block that he frees, and of one that arrives, and makes it
+//!    "freed" before the block goes into a list; he makes it "in use" when he gives the block out.
+//!    So a block is in one list at most, once, the thread that frees it how often. A second free is
+//!    named, his own at the call, another thread's when it arrives, unless the block was given out
+//!    between the two: then it frees what is in use there, unseen, and the thread that uses that is
+//!    named by his own free, unless the block was given out once more.
+//! 3. Another thread that frees a block of a slab asks the segment's header for the class that the
+//!    slot serves, and whether a block of it starts there ([`may_post`]): lines that hardly change.
+//!    It looks at the mark as well ([`post`]) on slow paths, as when it opens a parcel, and
+//!    everywhere if debug assertions are on: what it finds to be freed, or not given out yet, is
+//!    named at the call, else when it arrives. What it frees twice may be its carrier, which it
+//!    writes to, no matter which thread has the block then; where the segment is unmapped that
+//!    faults, there or when the letter arrives. Else the letter is named when it arrives, or the
+//!    links that it damaged are.
+//! 4. Who frees a span of another owner changes its mark by an exchange: a span that comes back is
+//!    joined at once.
+//! 5. What the checks of a fast path do not like is left to the slow one, which looks again and
+//!    says why.
+//! 6. A heap knows its own blocks by the addresses of its segments ([`units::Near`]), those of
+//!    others by the segments whose blocks lie in its parcels ([`units::Afar`]), and what comes home
+//!    goes by the class in its mark: fast paths ask no slab.
 //! 7. Nothing here allocates, waits or takes a lock.
 //!
 //! Without the feature the tables have no length and the checks are not compiled.
@@ -116,7 +122,8 @@ pub(crate) fn is_used(block: *mut u8, slot: usize) -> bool {
 fn check_length(block: *mut u8, size: usize) {
     // SAFETY: blocks are never null.
     let start = unsafe { NonNull::new_unchecked(block) };
-    // SAFETY: the mark says that a span in use starts there; its length changes only when its user asks for it.
+    // SAFETY: the mark says that a span in use starts there; its length changes only when its user
+    // asks for it.
     if unsafe { Span::at_start(start) }.bytes() != bytes_for(size) {
         end(block, SPANS, size);
     }
@@ -134,8 +141,8 @@ pub(crate) fn revive(block: *mut u8, slot: usize) {
     Mark::of(block).write(live(slot));
 }
 
-/// A block of a list is given out; `false`, and nothing has changed, if its two links differ. Its links are no links then,
-/// wherever a damaged link leads to it.
+/// A block of a list is given out; `false`, and nothing has changed, if its two links differ. Its
+/// links are no links then, wherever a damaged link leads to it.
 ///
 /// # Safety
 ///
@@ -168,13 +175,14 @@ pub(crate) unsafe fn check_listed(block: *mut Block, next: *mut Block) {
     }
 }
 
-/// A block that was never in use, or not as this one, is about to stand in a list.
+/// A block that was never in use, or not as this one, is about to be in a list.
 #[inline]
 pub(crate) fn prepare(block: *mut Block) {
     Mark::of(block).write(FREED);
 }
 
-/// A block of another heap is given back: ends the process unless it is in use. Its memory is not touched.
+/// A block of another heap is given back: ends the process unless it is in use. Its memory is not
+/// touched.
 #[inline]
 pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
     let mark = Mark::of(block);
@@ -194,8 +202,8 @@ pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
     }
 }
 
-/// Whether a block of another owner may go into a parcel: its segment says that a block of the class starts there. The mark
-/// is not read, unless debug assertions are on.
+/// Whether a block of another owner may go into a parcel: its segment says that a block of the
+/// class starts there. The mark is not read, unless debug assertions are on.
 ///
 /// # Safety
 ///
@@ -215,7 +223,8 @@ fn check_home(arena: &Arena, block: *mut Block) {
     }
 }
 
-/// Ends the process unless a block that arrived may be on its way, and is this arena's; returns its slot.
+/// Ends the process unless a block that arrived may be on its way, and is this arena's; returns its
+/// slot.
 #[inline]
 pub(crate) fn check_arrived(arena: &Arena, block: *mut Block) -> usize {
     check_home(arena, block);
@@ -226,8 +235,8 @@ pub(crate) fn check_arrived(arena: &Arena, block: *mut Block) -> usize {
     slot
 }
 
-/// The slot of a block that arrives, by its mark: that of a block in use where a slab serves it, else that of a posted one.
-/// Of other marks at least [`SLOTS`].
+/// The slot of a block that arrives, by its mark: that of a block in use where a slab serves it,
+/// else that of a posted one. Of other marks at least [`SLOTS`].
 #[inline]
 fn slot_arrived(mark: u8) -> usize {
     match usize::from(mark) {
@@ -236,7 +245,8 @@ fn slot_arrived(mark: u8) -> usize {
     }
 }
 
-/// As [`check_arrived`], of a letter that carries nothing: ends the process unless it has its seal, too.
+/// As [`check_arrived`], of a letter that carries nothing: ends the process unless it has its seal,
+/// too.
 ///
 /// # Safety
 ///
@@ -257,12 +267,13 @@ pub(crate) fn check_head(head: *mut Block) {
     }
 }
 
-/// A block that arrived becomes a free one; returns its slot. Ends the process unless it may be on its way, and is this
-/// arena's.
+/// A block that arrived becomes a free one; returns its slot. Ends the process unless it may be on
+/// its way, and is this arena's.
 ///
 /// # Safety
 ///
-/// 1. `around` is of a block that this arena has meanwhile; or of none, and `block` lies in a segment.
+/// 1. `around` is of a block that this arena has meanwhile; or of none, and `block` lies in a
+///    segment.
 #[inline(always)]
 pub(crate) unsafe fn accept(arena: &Arena, around: Around, block: *mut Block) -> usize {
     // SAFETY: obligation 1.
@@ -275,7 +286,8 @@ pub(crate) unsafe fn accept(arena: &Arena, around: Around, block: *mut Block) ->
     slot
 }
 
-/// The mark of a block that arrived; ends the process unless it lies where one of this arena may start.
+/// The mark of a block that arrived; ends the process unless it lies where one of this arena may
+/// start.
 #[inline]
 fn find(arena: &Arena, block: *mut Block) -> Mark<'_> {
     if arena.has_near(block.cast()) {
@@ -286,7 +298,8 @@ fn find(arena: &Arena, block: *mut Block) -> Mark<'_> {
     Mark::of(block)
 }
 
-/// The slot of a block that arrived and whose mark is none of a slab's block in use; ends the process unless it is posted.
+/// The slot of a block that arrived and whose mark is none of a slab's block in use; ends the
+/// process unless it is posted.
 #[inline(never)]
 fn accept_posted(block: *mut Block, mark: Mark) -> usize {
     let slot = slot_arrived(mark.read());
@@ -371,7 +384,8 @@ impl fmt::Display for Called {
     }
 }
 
-/// Ends the process because `block` is none that could be given back with a layout of this slot and size; says why.
+/// Ends the process because `block` is none that could be given back with a layout of this slot and
+/// size; says why.
 #[cold]
 #[inline(never)]
 pub(crate) fn end(block: *mut u8, slot: usize, size: usize) -> ! {

@@ -14,15 +14,16 @@ use crate::stats::{Stats, Sums};
 use crate::thread_heap::ThreadHeap;
 use crate::{AllocError, Allocator, Layout};
 
-/// A heap of its own, apart from all others: containers take memory from it by reference, and dropping it gives all of it
-/// back at once.
+/// A heap of its own, apart from all others: containers take memory from it by reference, and
+/// dropping it gives all of it back at once.
 ///
-/// A heap may be sent to another thread but not shared, so all that is done with it is done by one thread at a time, and
-/// costs no synchronisation: the levels are those of a thread's heap, without the parts for other threads.
+/// A heap may be sent to another thread but not shared, so all that is done with it is done by one
+/// thread at a time, and costs no synchronisation: the levels are those of a thread's heap, without
+/// the parts for other threads.
 ///
 /// Memory comes in segments of 4 MiB of address space, touched as it is needed.
 ///
-/// Progress: wait-free but for the system's calls.
+/// Progress: wait-free except for the system's calls.
 ///
 /// ```
 /// use rast_alloc::{Heap, vec::Vec};
@@ -71,7 +72,8 @@ use crate::{AllocError, Allocator, Layout};
 /// });
 /// ```
 pub struct Heap {
-    /// The arena, in a mapping of its own, since its segments name it; none until the first block is taken.
+    /// The arena, in a mapping of its own, since its segments name it; none until the first block
+    /// is taken.
     arena: Cell<Option<NonNull<Arena>>>,
     bound: usize,
     peak: Cell<usize>,
@@ -90,11 +92,12 @@ impl Heap {
         Self::bounded(usize::MAX)
     }
 
-    /// A heap that refuses a block if with it more than `bytes_max` bytes were asked for and not given back.
+    /// A heap that refuses a block if with it more than `bytes_max` bytes were asked for and not
+    /// given back.
     ///
-    /// What rounding adds is not counted: the address space may be more, as [`Stats::bytes_reserved`] tells.
-    /// Nor is a block counted twice that moves to change its size or alignment: it is refused only if the new one does not
-    /// fit in place of the old one.
+    /// What rounding adds is not counted: the address space may be more, as
+    /// [`Stats::bytes_reserved`] tells. Nor is a block counted twice that moves to change its size
+    /// or alignment: it is refused only if the new one does not fit in place of the old one.
     #[must_use]
     pub const fn bounded(bytes_max: usize) -> Self {
         Self {
@@ -131,7 +134,7 @@ impl Heap {
     }
 
     fn arena(&self) -> Option<&Arena> {
-        // SAFETY: the arena stands in its mapping until this value is dropped.
+        // SAFETY: the arena is in its mapping until this value is dropped.
         self.arena.get().map(|arena| unsafe { arena.as_ref() })
     }
 
@@ -176,8 +179,8 @@ impl Heap {
         }
     }
 
-    /// Calls `ask` again after what this heap does not need, and what heaps of threads that nobody holds do not need, went
-    /// back to the system, if it gave null.
+    /// Calls `ask` again after what this heap does not need, and what heaps of threads that no
+    /// thread holds do not need, went back to the system, if it gave null.
     fn ask(&self, arena: &Arena, layout: Layout, ask: impl Fn() -> *mut u8) -> *mut u8 {
         let block = ask();
         if !block.is_null() || layout.size() > os::ADDRESSES {
@@ -244,8 +247,8 @@ const ARENA: usize = size_of::<Arena>().next_multiple_of(os::PAGE);
 impl Drop for Heap {
     fn drop(&mut self) {
         if let Some(arena) = self.arena.take() {
-            // SAFETY: the arena was written by `arena_slow`; containers borrow the heap, so none has a block of it now,
-            // but for those that were leaked.
+            // SAFETY: the arena was written by `arena_slow`; containers borrow the heap, so none
+            // has a block of it now, except for those that were leaked.
             unsafe { ptr::drop_in_place(arena.as_ptr()) };
             // SAFETY: the mapping was made by `arena_slow` and is not used any more.
             unsafe { os::unmap(arena.cast(), ARENA, os::PAGE) };
@@ -268,9 +271,9 @@ impl fmt::Debug for Heap {
     }
 }
 
-// SAFETY: the arena keeps the contract (blocks apart, as long and aligned as asked, refused without a change); copies of
-// the reference are the same heap, and a block stays until it is freed or the heap, which the reference borrows, is
-// dropped: moving the heap moves no arena.
+// SAFETY: the arena keeps the contract (blocks apart, as long and aligned as asked, refused without
+// a change); copies of the reference are the same heap, and a block stays until it is freed or the
+// heap, which the reference borrows, is dropped: moving the heap moves no arena.
 unsafe impl Allocator for &Heap {
     #[inline]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
@@ -289,7 +292,8 @@ unsafe impl Allocator for &Heap {
                     if HARDENED {
                         hardened::check_own(arena, block.as_ptr(), layout);
                     }
-                    // SAFETY: the caller's obligations: the block is this arena's and has this layout.
+                    // SAFETY: the caller's obligations: the block is this arena's and has this
+                    // layout.
                     unsafe { arena.deallocate(block, layout) };
                 }
                 None if HARDENED => {

@@ -17,28 +17,33 @@
 //!
 //! The lowest bit of an ask, of parked and of abandoned is set while a purge is wished.
 //!
-//! 1. The two fences are the pair of [`asymmetric::order`] and [`asymmetric::barrier`]: of the two threads at least one sees
-//!    what the other stored. If the owner entered before, the other thread sees `is_inside` and leaves the heap alone. If
-//!    it enters after, it sees the ask, and the call becomes a slow one.
-//! 2. The slow call takes the ask off by a compare-and-exchange; the other thread ends it by one too. So one of the two
-//!    has the heap.
-//! 3. No two asks are equal. So a thread that was stopped between its look at `is_inside` and its exchange takes the heap
-//!    only if nothing happened to it meanwhile.
-//! 4. While the state is in use or an ask, the mailbox counts as held. The thread that took the heap is its holder, and
-//!    releases it as any holder does ([`crate::mailbox`]); the owner then claims it like a heap that it parked itself.
-//! 5. An ask says what the owner shall do for the thread that asked, if it comes first: look for unneeded memory, or purge.
-//!    Where the system has no barrier this is all that an ask does. An ask that follows another one keeps the greater wish.
-//! 6. A wish to purge passes from state to state until a thread takes it off, and that thread purges. The owner takes it
-//!    off at its next call, the holder of the mailbox before it releases that ([`Hold::take_purge_wish`]).
-//! 7. No wish stays where no thread holds the mailbox: a thread that wishes tries to claim it after that
-//!    ([`Mailbox::claim_anew`]), and a thread that releases it looks for a wish after that ([`Mailbox::release_unless`]). As
-//!    with letters, at least one of the two sees what the other did.
+//! 1. The two fences are the pair of [`asymmetric::order`] and [`asymmetric::barrier`]: of the two
+//!    threads at least one sees what the other stored. If the owner entered before, the other
+//!    thread sees `is_inside` and leaves the heap alone. If it enters after, it sees the ask, and
+//!    the call becomes a slow one.
+//! 2. The slow call takes the ask off by a compare-and-exchange; the other thread ends it by one
+//!    too. So one of the two has the heap.
+//! 3. No two asks are equal. So a thread that was stopped between its look at `is_inside` and its
+//!    exchange takes the heap only if nothing happened to it meanwhile.
+//! 4. While the state is in use or an ask, the mailbox counts as held. The thread that took the
+//!    heap is its holder, and releases it as any holder does ([`crate::mailbox`]); the owner then
+//!    claims it like a heap that it parked itself.
+//! 5. An ask says what the owner shall do for the thread that asked, if it comes first: look for
+//!    unneeded memory, or purge. Where the system has no barrier this is all that an ask does. An
+//!    ask that follows another one keeps the greater wish.
+//! 6. A wish to purge passes from state to state until a thread takes it off, and that thread
+//!    purges. The owner takes it off at its next call, the holder of the mailbox before it releases
+//!    that ([`Hold::take_purge_wish`]).
+//! 7. No wish stays where no thread holds the mailbox: a thread that wishes tries to claim it after
+//!    that ([`Mailbox::claim_anew`]), and a thread that releases it looks for a wish after that
+//!    ([`Mailbox::release_unless`]). As with letters, at least one of the two sees what the other
+//!    did.
 //!
 //! [`Mailbox::claim_anew`]: crate::mailbox::Mailbox::claim_anew
 //! [`Mailbox::release_unless`]: crate::mailbox::Mailbox::release_unless
 //!
-//! Neither side waits for the other: an ask that the owner does not take off stays, and an owner that does not get its
-//! heap back takes another one.
+//! Neither side waits for the other: an ask that the owner does not take off stays, and an owner
+//! that does not get its heap back takes another one.
 
 use crate::constructor::constructor;
 use crate::primitive::asymmetric;
@@ -135,7 +140,8 @@ impl Hold {
         }
     }
 
-    /// Begins a call of the heap's thread; false if the call has to find out why it may not ([`Hold::enter_slow`]).
+    /// Begins a call of the heap's thread; false if the call has to find out why it may not
+    /// ([`Hold::enter_slow`]).
     ///
     /// Wait-free; two stores with [`exit`](Self::exit), a load and a branch.
     #[inline(always)]
@@ -144,25 +150,28 @@ impl Hold {
         // Relaxed: the fence orders it before the load. [AD2]
         self.is_inside.store(true, Ordering::Relaxed);
         asymmetric::order();
-        // Relaxed: as above; what others did to the heap is acquired by the claim of its mailbox. [AD3]
+        // Relaxed: as above; what others did to the heap is acquired by the claim of its mailbox.
+        // [AD3]
         self.state.load(Ordering::Relaxed) == IN_USE
     }
 
     /// Ends a call.
     #[inline(always)]
     pub fn exit(&self) {
-        // Release: pairs with the Acquire in `take`; a thread that takes the heap sees what the call did. [AD4]
+        // Release: pairs with the Acquire in `take`; a thread that takes the heap sees what the
+        // call did. [AD4]
         self.is_inside.store(false, Ordering::Release);
     }
 
-    /// Begins a call that [`enter`](Self::enter) refused; lock-free. Only the heap's thread calls it, after that.
+    /// Begins a call that [`enter`](Self::enter) refused; lock-free. Only the heap's thread calls
+    /// it, after that.
     #[must_use]
     pub fn enter_slow(&self) -> Found {
         // Relaxed: guessed; the exchange decides. [AD5]
         let mut state = self.state.load(Ordering::Relaxed);
         while state >= FIRST_ASK {
-            // Relaxed: which of the two comes first is all that counts; a thread that asks after this sees `is_inside` by
-            // the fences. [AD6]
+            // Relaxed: which of the two comes first is all that counts; a thread that asks after
+            // this sees `is_inside` by the fences. [AD6]
             match self.state.compare_exchange_weak(
                 state,
                 IN_USE,
@@ -180,20 +189,21 @@ impl Hold {
         }
     }
 
-    /// Makes the heap the caller's, which is inside then; returns what other threads wish. Only the holder of the mailbox
-    /// calls it, for a heap that is parked or abandoned.
+    /// Makes the heap the caller's, which is inside then; returns what other threads wish. Only the
+    /// holder of the mailbox calls it, for a heap that is parked or abandoned.
     #[must_use]
     pub fn take_up(&self) -> Wish {
         // Relaxed: as for [AD2]. [AD7]
         self.is_inside.store(true, Ordering::Relaxed);
         asymmetric::order();
-        // Relaxed: other threads only add a wish to these states, which is not lost by the exchange; a thread that asks
-        // after this sees `is_inside` by the fences. [AD8]
+        // Relaxed: other threads only add a wish to these states, which is not lost by the
+        // exchange; a thread that asks after this sees `is_inside` by the fences. [AD8]
         wish_of(self.state.swap(IN_USE, Ordering::Relaxed))
     }
 
-    /// Says that the heap's thread leaves it but will come back. Only that thread calls it, inside, before it releases the
-    /// mailbox. An ask that was made is void then, except for its wish to purge.
+    /// Says that the heap's thread leaves it but will come back. Only that thread calls it, inside,
+    /// before it releases the mailbox. An ask that was made is void then, except for its wish to
+    /// purge.
     pub fn park(&self) {
         self.leave(PARKED);
     }
@@ -204,8 +214,8 @@ impl Hold {
     }
 
     fn leave(&self, state: u64) {
-        // Relaxed: what follows is ordered by the release of the mailbox. An exchange, so that an ask is either before it,
-        // and void, or finds this state. [AD9]
+        // Relaxed: what follows is ordered by the release of the mailbox. An exchange, so that an
+        // ask is either before it, and void, or finds this state. [AD9]
         let before = self.state.swap(state, Ordering::Relaxed);
         if wish_of(before) == Wish::Purge {
             self.wish_purge();
@@ -214,48 +224,53 @@ impl Hold {
         self.exit();
     }
 
-    /// Says that the heap's thread will not come back to the heap, which is parked. Only that thread calls it.
+    /// Says that the heap's thread will not come back to the heap, which is parked. Only that
+    /// thread calls it.
     pub fn abandon_parked(&self) {
-        // Relaxed: a heap that is taken for a parked one meanwhile is passed over, and no more. An addition keeps a wish.
-        // [AD10]
+        // Relaxed: a heap that is taken for a parked one meanwhile is passed over, and no more. An
+        // addition keeps a wish. [AD10]
         let before = self.state.fetch_add(ABANDONED - PARKED, Ordering::Relaxed);
         debug_assert_eq!(before & !PURGE, PARKED);
     }
 
     /// Wishes a purge where the heap is parked or abandoned.
     fn wish_purge(&self) {
-        // Relaxed: a wish carries no data; who sees it is settled by the fences of the mailbox. [AD19]
+        // Relaxed: a wish carries no data; who sees it is settled by the fences of the mailbox.
+        // [AD19]
         self.state.fetch_or(PURGE, Ordering::Relaxed);
     }
 
-    /// Whether a purge is wished. A thread that has released the mailbox, or uses the heap, calls it as a hint or after a
-    /// fence.
+    /// Whether a purge is wished. A thread that has released the mailbox, or uses the heap, calls
+    /// it as a hint or after a fence.
     pub fn is_purge_wished(&self) -> bool {
         // Relaxed: as for [AD19]. [AD20]
         self.state.load(Ordering::Relaxed) & PURGE != 0
     }
 
-    /// Takes the wish to purge off, if there is one; the caller purges after that. Only the thread that has the heap calls
-    /// it.
+    /// Takes the wish to purge off, if there is one; the caller purges after that. Only the thread
+    /// that has the heap calls it.
     pub fn take_purge_wish(&self) -> bool {
         // Relaxed: a wish that comes later stays. [AD21]
         self.is_purge_wished() && self.state.fetch_and(!PURGE, Ordering::Relaxed) & PURGE != 0
     }
 
-    /// Whether the heap's thread will come back to it, as far as is known. Exact for the holder of the mailbox.
+    /// Whether the heap's thread will come back to it, as far as is known. Exact for the holder of
+    /// the mailbox.
     pub fn is_parked(&self) -> bool {
         // Relaxed: as for [AD11]. [AD17]
         self.state.load(Ordering::Relaxed) & !PURGE == PARKED
     }
 
-    /// Whether any thread may adopt the heap. A hint before the mailbox is claimed, and exact after.
+    /// Whether any thread may adopt the heap. A hint before the mailbox is claimed, and exact
+    /// after.
     pub fn is_abandoned(&self) -> bool {
         // Relaxed: a hint before a claim; a claim sees what the last holder wrote. [AD11]
         self.state.load(Ordering::Relaxed) & !PURGE == ABANDONED
     }
 
-    /// Asks for a heap that is its thread's; false if it is parked or abandoned, where only a wish to purge is left. An ask
-    /// that was made before is void then, but if it was to purge, this one is.
+    /// Asks for a heap that is its thread's; false if it is parked or abandoned, where only a wish
+    /// to purge is left. An ask that was made before is void then, but if it was to purge, this one
+    /// is.
     pub fn ask(&self, ask: Ask) -> bool {
         // Relaxed: guessed; the exchange decides. [AD12]
         let mut state = self.state.load(Ordering::Relaxed);
@@ -270,8 +285,8 @@ impl Hold {
             if next == state {
                 return !is_left;
             }
-            // Relaxed: the fence in `barrier` orders it before the load in `take`, and the one in `claim_anew` before the
-            // look at the mailbox. [AD13]
+            // Relaxed: the fence in `barrier` orders it before the load in `take`, and the one in
+            // `claim_anew` before the look at the mailbox. [AD13]
             match self.state.compare_exchange_weak(
                 state,
                 next,
@@ -284,15 +299,16 @@ impl Hold {
         }
     }
 
-    /// Takes a heap that was asked for, if its thread is outside and the ask is still the last one; the caller holds its
-    /// mailbox then. A wish to purge is kept.
+    /// Takes a heap that was asked for, if its thread is outside and the ask is still the last one;
+    /// the caller holds its mailbox then. A wish to purge is kept.
     ///
     /// # Safety
     ///
     /// 1. The caller made the ask, and [`asymmetric::barrier`] returned true after that.
     #[must_use]
     pub unsafe fn take(&self, ask: Ask) -> bool {
-        // Acquire: pairs with the Release in `exit`; this thread sees what the owner's last call did. [AD14]
+        // Acquire: pairs with the Release in `exit`; this thread sees what the owner's last call
+        // did. [AD14]
         if self.is_inside.load(Ordering::Acquire) {
             return false;
         }
@@ -308,7 +324,8 @@ impl Hold {
             .is_ok()
     }
 
-    /// Whether a thread asked for the heap, whose thread has not called since and is outside, as far as is known.
+    /// Whether a thread asked for the heap, whose thread has not called since and is outside, as
+    /// far as is known.
     pub fn is_asked(&self) -> bool {
         // Relaxed: a hint. [AD22]
         let is_inside = self.is_inside.load(Ordering::Relaxed);
@@ -327,8 +344,8 @@ impl Hold {
 mod tests {
     use super::*;
 
-    /// A thread that was in a call when it was asked to purge sleeps from then on: whoever looks later gets its heap, and
-    /// purges it.
+    /// A thread that was in a call when it was asked to purge sleeps from then on: the thread that
+    /// looks later gets its heap, and purges it.
     #[test]
     fn a_look_takes_what_a_purge_left() {
         let (hold, asks) = (Hold::new(), Asks::new());
@@ -352,7 +369,8 @@ mod tests {
         assert!(!unsafe { hold.take(look) });
     }
 
-    /// A wish that finds the heap left, or that its thread did not see before it left, is taken off once.
+    /// A wish that finds the heap left, or that its thread did not see before it left, is taken off
+    /// once.
     #[test]
     fn a_wish_to_purge_stays_until_it_is_taken_off() {
         let (hold, asks) = (Hold::new(), Asks::new());

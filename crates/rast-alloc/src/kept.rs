@@ -1,24 +1,25 @@
 //! Mappings kept: address ranges with their memory, of large blocks that were freed.
 //!
-//! A page that comes from the system costs a fault and is cleared, more than most programs do with it; so a few ranges
-//! stay, and the next large block takes from them:
+//! A page that comes from the system costs a fault and is cleared, more than most programs do with
+//! it; so a few ranges stay, and the next large block takes from them:
 //!
 //! ```text
 //!   kept     │░░░░░░░░░░░░░░ 14 MiB ░░░░░░░░░░░░░░│
 //!   2 MiB    │ block │░░░░░░░░░░ 12 MiB ░░░░░░░░░░│    taken from its front
-//!   4 MiB    │     block     │░░░░░░ 10 MiB ░░░░░░│    grown where it stands: what follows it is kept
+//!   4 MiB    │     block     │░░░░░░ 10 MiB ░░░░░░│    grown in place:       what follows it is kept
 //! ```
 //!
 //! 1. Neighbours are joined, so that what a growing block gave back serves the next one whole.
-//! 2. At most [`BYTES`] in [`RANGES`] ranges are kept by an owner; what does not fit is left to all threads
-//!    ([`crate::pool`]), and goes back if that has no room either. An owner that asked for none since the last beat leaves
-//!    what it frees to all threads first.
-//! 3. In a hardened build nobody may touch a block that was freed, and one is taken with the page that guards it, its
-//!    last. Either the range is kept without access, or, from [`MOVED`] bytes on, its memory is moved to addresses that
-//!    nobody knows: that changes an entry for each 2 MiB, where rights are changed page by page. What stands at the old
-//!    addresses then has no memory and no access; as many as [`RANGES`] of these stay.
-//! 4. What stood unused between two beats of [`BEAT`] ranges put in goes back, or between two looks; at a purge and at the
-//!    end of a thread all of it does.
+//! 2. At most [`BYTES`] in [`RANGES`] ranges are kept by an owner; what does not fit is left to all
+//!    threads ([`crate::pool`]), and goes back if that has no room either. An owner that asked for
+//!    none since the last beat leaves what it frees to all threads first.
+//! 3. In a hardened build no thread may touch a block that was freed, and one is taken with the
+//!    page that guards it, its last. Either the range is kept without access, or, from [`MOVED`]
+//!    bytes on, its memory is moved to addresses that no thread knows: that changes an entry for
+//!    each 2 MiB, where rights are changed page by page. What is at the old addresses then has no
+//!    memory and no access; as many as [`RANGES`] of these stay.
+//! 4. What was unused between two beats of [`BEAT`] ranges put in goes back, or between two looks;
+//!    at a purge and at the end of a thread all of it does.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -35,11 +36,12 @@ const RANGES: usize = 8;
 /// Ranges put in between two beats.
 const BEAT: u32 = 64;
 
-/// From how many bytes on memory is moved: what one entry of the kernel's tables of pages stands for, and what these are
-/// aligned to.
+/// From how many bytes on memory is moved: what one entry of the kernel's tables of pages stands
+/// for, and what these are aligned to.
 const MOVED: usize = 2 << 20;
 
-/// Whether ranges are kept: only where a mapping may be given back in parts, and two that adjoin be used as one.
+/// Whether ranges are kept: only where a mapping may be given back in parts, and two that adjoin be
+/// used as one.
 pub(crate) const KEEPS: bool = cfg!(all(unix, not(any(miri, rast_system_segments))));
 
 /// A range; empty if it has no bytes.
@@ -96,7 +98,7 @@ impl Kept {
         }
     }
 
-    /// Takes `bytes` from the shortest range that has them; what stands in them is not known.
+    /// Takes `bytes` from the shortest range that has them; what is in them is not known.
     pub(crate) fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
         self.is_asked.set(true);
         let fits = self
@@ -113,8 +115,8 @@ impl Kept {
         Some(start)
     }
 
-    /// Takes the `bytes` that start at `start`, behind a block that was taken before and the page that guards it; false,
-    /// and nothing has changed, if they are not kept.
+    /// Takes the `bytes` that start at `start`, behind a block that was taken before and the page
+    /// that guards it; false, and nothing has changed, if they are not kept.
     pub(crate) fn take_at(&self, start: *mut u8, bytes: usize) -> bool {
         let range = self
             .ranges
@@ -123,7 +125,7 @@ impl Kept {
         match range {
             Some(range) => {
                 if HARDENED {
-                    // The block ends with what is allowed now; a guard stands behind it again.
+                    // The block ends with what is allowed now; a guard is behind it again.
                     let guard = NonNull::new(start.wrapping_sub(GUARD));
                     if !guard.is_some_and(|guard| move_guard(guard, bytes)) {
                         return false;
@@ -143,13 +145,13 @@ impl Kept {
         self.least.fell(self.bytes.get());
     }
 
-    /// Keeps a range, or gives it back; and what stood unused since the last beat, if one is due. Returns how many bytes
-    /// went back.
+    /// Keeps a range, or gives it back; and what was unused since the last beat, if one is due.
+    /// Returns how many bytes went back.
     ///
     /// # Safety
     ///
-    /// 1. The `bytes` at `start` are whole pages of mappings of [`os`] that nobody uses any more, and this owner alone may
-    ///    give them back.
+    /// 1. The `bytes` at `start` are whole pages of mappings of [`os`] that no thread uses any
+    ///    more, and this owner alone may give them back.
     pub(crate) unsafe fn put(&self, start: NonNull<u8>, bytes: usize) -> usize {
         debug_assert!(start.addr().get().is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE));
         let is_asked = self.is_asked.get();
@@ -179,7 +181,8 @@ impl Kept {
         beaten
     }
 
-    /// Sees to it that nobody touches a range that is to be kept; returns where its memory is now, `None` if it went back.
+    /// Sees to it that no thread touches a range that is to be kept; returns where its memory is
+    /// now, `None` if it went back.
     ///
     /// # Safety
     ///
@@ -201,7 +204,7 @@ impl Kept {
             return Some(to);
         }
         // The kernel's pages are smaller than `PAGE`, and it chose the place.
-        // SAFETY: whole pages of the kernel's, which nobody knows.
+        // SAFETY: whole pages of the kernel's, which no thread knows.
         unsafe { os::unmap(to, bytes, PAGE) };
         None
     }
@@ -224,7 +227,7 @@ impl Kept {
         if let Some(start) = NonNull::new(range.start.get())
             && bytes > 0
         {
-            // SAFETY: whole pages that were put in, that nobody uses, and that are noted once.
+            // SAFETY: whole pages that were put in, that no thread uses, and that are noted once.
             unsafe { os::unmap(start, bytes, PAGE) };
         }
     }
@@ -260,7 +263,7 @@ impl Kept {
         self.beat()
     }
 
-    /// Gives back what stood unused since the last beat; returns how many bytes went back.
+    /// Gives back what was unused since the last beat; returns how many bytes went back.
     #[cold]
     pub(crate) fn beat(&self) -> usize {
         self.puts.set(0);
@@ -270,7 +273,7 @@ impl Kept {
         shed
     }
 
-    /// Gives back what stood unused since the last look; returns how many bytes went back.
+    /// Gives back what was unused since the last look; returns how many bytes went back.
     pub(crate) fn look(&self) -> usize {
         let shed = self.shed(self.least.since_look());
         self.least.look(self.bytes.get());
@@ -296,7 +299,8 @@ impl Kept {
             }
             // SAFETY: a range that is not empty is not at null.
             let start = unsafe { NonNull::new_unchecked(range.cut(bytes)) };
-            // SAFETY: whole pages that this owner keeps and nobody uses, by the obligation of `put`.
+            // SAFETY: whole pages that this owner keeps and no thread uses, by the obligation of
+            // `put`.
             unsafe { os::unmap(start, bytes, PAGE) };
             left -= bytes;
         }
@@ -321,8 +325,8 @@ unsafe fn give_away(start: NonNull<u8>, bytes: usize) -> usize {
     bytes
 }
 
-/// Moves the memory of a block with its guard to addresses that nobody knows; `None`, and only the guard's rights have
-/// changed, if the system cannot.
+/// Moves the memory of a block with its guard to addresses that no thread knows; `None`, and only
+/// the guard's rights have changed, if the system cannot.
 ///
 /// # Safety
 ///
@@ -339,25 +343,25 @@ unsafe fn relocate(start: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
     unsafe { os::relocate(start, bytes, MOVED) }
 }
 
-/// Allows access to kept pages that are about to be a block's, but for the last, its guard; false if the system refuses, and
-/// some of them may be allowed then.
+/// Allows access to kept pages that are about to be a block's, except for the last, its guard;
+/// false if the system refuses, and some of them may be allowed then.
 fn allow_guarded(start: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: the range is longer than its guard.
     let guard = unsafe { start.add(bytes - GUARD) };
-    // First, so that where one call only is refused nothing has been allowed.
-    // SAFETY: whole pages of a kept range and the guard before it, which nobody uses, by the obligation of `put`.
+    // First, so that where one call only is refused nothing has been allowed. SAFETY: whole pages
+    // of a kept range and the guard before it, which no thread uses, by the obligation of `put`.
     let is_guarded = unsafe { os::protect(guard, GUARD, Access::Forbidden) };
     // SAFETY: as above.
     is_guarded && unsafe { os::protect(start, bytes - GUARD, Access::Allowed) }
 }
 
-/// Allows access to the guard of a block and to the kept pages behind it, but for their last, which guards it now; false if
-/// the system refuses, and the old guard stands.
+/// Allows access to the guard of a block and to the kept pages behind it, except for their last,
+/// which guards it now; false if the system refuses, and the old guard stays.
 fn move_guard(guard: NonNull<u8>, bytes: usize) -> bool {
     let is_moved = allow_guarded(guard, bytes + GUARD);
     if !is_moved {
-        // SAFETY: the page is no part of the block. That the system refuses this too is not to be helped: a write past the
-        // block is not seen then.
+        // SAFETY: the page is no part of the block. That the system refuses this too is not to be
+        // helped: a write past the block is not seen then.
         let _ = unsafe { os::protect(guard, GUARD, Access::Forbidden) };
     }
     is_moved
@@ -383,7 +387,7 @@ mod tests {
     fn what_was_put_in_is_taken_grown_and_joined() {
         let kept_ranges = asked();
         let start = os::map(kept(), PAGE).unwrap();
-        // SAFETY: the mapping is new, and nobody uses it.
+        // SAFETY: the mapping is new, and no thread uses it.
         assert_eq!(unsafe { kept_ranges.put(start, kept()) }, 0);
         assert!(kept_ranges.take(kept() + PAGE).is_none());
         let block = kept_ranges.take(16 * PAGE).unwrap();
@@ -392,7 +396,7 @@ mod tests {
         let behind = block.as_ptr().wrapping_add(16 * PAGE);
         assert!(kept_ranges.take_at(behind, 16 * PAGE));
         assert!(!kept_ranges.take_at(behind, 16 * PAGE));
-        // SAFETY: the range was taken above, and nobody uses it.
+        // SAFETY: the range was taken above, and no thread uses it.
         assert_eq!(unsafe { kept_ranges.put(block, 32 * PAGE) }, 0);
         // The whole again.
         assert_eq!(kept_ranges.take(kept()), Some(start));
@@ -402,8 +406,8 @@ mod tests {
         assert!(kept_ranges.take(PAGE).is_none());
     }
 
-    /// The memory of a long block is moved and comes again; what the system does not move is kept where it stands: a block
-    /// that was taken from two mappings, each with pages of its own.
+    /// The memory of a long block is moved and comes again; what the system does not move is kept
+    /// in place: a block that was taken from two mappings, each with pages of its own.
     #[cfg(target_os = "linux")]
     #[test]
     fn what_is_moved_comes_again() {
@@ -431,7 +435,7 @@ mod tests {
         // SAFETY: a page of the mapping.
         let middle = unsafe { start.add(MOVED) };
         for access in [Access::Forbidden, Access::Allowed] {
-            // SAFETY: as above; nobody uses it.
+            // SAFETY: as above; no thread uses it.
             assert!(unsafe { os::protect(middle, PAGE, access) });
             for at in [0, MOVED + PAGE] {
                 // SAFETY: inside the mapping.
@@ -440,7 +444,7 @@ mod tests {
                 unsafe { byte.write(7) };
             }
         }
-        // SAFETY: nobody uses the mapping.
+        // SAFETY: no thread uses the mapping.
         assert_eq!(unsafe { kept_ranges.put(start, bytes) }, 0);
         let again = kept_ranges.take(bytes).unwrap();
         for at in [0, MOVED + PAGE] {
@@ -449,12 +453,13 @@ mod tests {
             // SAFETY: before the guard, and written to.
             assert_eq!(unsafe { byte.read() }, 7);
         }
-        // SAFETY: nobody uses the block.
+        // SAFETY: no thread uses the block.
         unsafe { os::unmap(again, bytes, PAGE) };
         kept_ranges.shed(usize::MAX);
     }
 
-    /// A block that does not grow, as the system refuses, keeps its guard and is otherwise as it was.
+    /// A block that does not grow, as the system refuses, keeps its guard and is otherwise as it
+    /// was.
     #[test]
     fn a_guard_that_cannot_move_stays() {
         if !HARDENED {
@@ -463,7 +468,7 @@ mod tests {
         let bytes = 16 * PAGE;
         let kept_ranges = asked();
         let start = os::map(2 * bytes, PAGE).unwrap();
-        // SAFETY: the mapping is new, and nobody uses it.
+        // SAFETY: the mapping is new, and no thread uses it.
         assert_eq!(unsafe { kept_ranges.put(start, 2 * bytes) }, 0);
         let block = kept_ranges.take(bytes).unwrap();
         let behind = block.as_ptr().wrapping_add(bytes);
@@ -478,11 +483,11 @@ mod tests {
         assert!(kept_ranges.take_at(behind, bytes));
         assert!(os::is_readable(guard));
         assert!(!os::is_readable(guard.wrapping_add(bytes)));
-        // SAFETY: nobody uses the block.
+        // SAFETY: no thread uses the block.
         unsafe { os::unmap(block, 2 * bytes, PAGE) };
     }
 
-    /// What the system does not move is kept where it stands, without access.
+    /// What the system does not move is kept in place, without access.
     #[test]
     fn what_cannot_be_moved_is_kept_where_it_stands() {
         if !HARDENED {
@@ -496,7 +501,7 @@ mod tests {
         // The guard's rights are the first step, the move is the second.
         for call in [Call::Protect, Call::Relocate] {
             refusal::plan(call, 0);
-            // SAFETY: the mapping is new, or was taken, and nobody uses it.
+            // SAFETY: the mapping is new, or was taken, and no thread uses it.
             assert_eq!(unsafe { kept_ranges.put(block, bytes) }, 0);
             assert!(refusal::is_over());
             assert!(!os::is_readable(block.as_ptr()));
@@ -504,7 +509,7 @@ mod tests {
             // SAFETY: taken above; the byte was written to, and its memory was not moved.
             assert_eq!(unsafe { block.read() }, 7);
         }
-        // SAFETY: nobody uses the block.
+        // SAFETY: no thread uses the block.
         unsafe { os::unmap(block, bytes, PAGE) };
     }
 
@@ -514,11 +519,11 @@ mod tests {
         let start = os::map(3 * PAGE, PAGE).unwrap();
         let part = |index: usize| NonNull::new(start.as_ptr().wrapping_add(index * PAGE)).unwrap();
         for index in [0, 2, 1] {
-            // SAFETY: pages of the mapping, each put in once and used by nobody.
+            // SAFETY: pages of the mapping, each put in once and used by no thread.
             assert_eq!(unsafe { kept_ranges.put(part(index), PAGE) }, 0);
         }
         assert_eq!(kept_ranges.take(3 * PAGE), Some(start));
-        // SAFETY: the range was taken above, and nobody uses it.
+        // SAFETY: the range was taken above, and no thread uses it.
         unsafe { os::unmap(start, 3 * PAGE, PAGE) };
     }
 
@@ -526,7 +531,7 @@ mod tests {
     fn what_does_not_fit_and_what_stands_unused_goes_back() {
         let kept_ranges = asked();
         let start = os::map(BYTES + PAGE, PAGE).unwrap();
-        // SAFETY: the mapping is new, and nobody uses it.
+        // SAFETY: the mapping is new, and no thread uses it.
         let too_long = unsafe { kept_ranges.put(start, BYTES + PAGE) };
         assert_eq!(too_long, BYTES + PAGE);
         let mut back = 0;
@@ -535,7 +540,7 @@ mod tests {
         back += unsafe { kept_ranges.put(idle, PAGE) };
         for _ in 0..2 * BEAT {
             let block = kept_ranges.take(PAGE).unwrap();
-            // SAFETY: the range was taken just now, and nobody uses it.
+            // SAFETY: the range was taken just now, and no thread uses it.
             back += unsafe { kept_ranges.put(block, PAGE) };
         }
         assert_eq!(back, 0, "what is used stays");
@@ -547,7 +552,7 @@ mod tests {
         let kept_ranges = asked();
         let bytes = 4 * PAGE;
         let put = |start| {
-            // SAFETY: a mapping that is new, or was taken, and that nobody uses.
+            // SAFETY: a mapping that is new, or was taken, and that no thread uses.
             assert_eq!(unsafe { kept_ranges.put(start, bytes) }, 0);
         };
         put(os::map(bytes, PAGE).unwrap());

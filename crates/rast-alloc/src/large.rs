@@ -1,8 +1,8 @@
 //! Large blocks: a mapping for each.
 //!
-//! The mapping starts at the block, and its length follows from the block's layout: nothing is kept beside it, and any
-//! thread may give it back.
-//! An arena that is freed whole keeps its large blocks in a list, whose links stand in a page before each block:
+//! The mapping starts at the block, and its length follows from the block's layout: nothing is kept
+//! beside it, and any thread may give it back. An arena that is freed whole keeps its large blocks
+//! in a list, whose links are in a page before each block:
 //!
 //! ```text
 //!   untracked    │ block, whole pages            │
@@ -41,7 +41,7 @@ pub(crate) struct Larges {
 }
 
 impl Larges {
-    /// No list is kept: each block is given back by whoever has it.
+    /// No list is kept: each block is given back by the thread that has it.
     pub(crate) const fn untracked() -> Self {
         Self {
             is_tracked: false,
@@ -74,8 +74,9 @@ impl Larges {
         }
     }
 
-    /// Whether the memory of a block of this layout may be kept when it is freed, and such a block be taken from what is
-    /// kept: nothing stands before it or behind it, and its start is a page's.
+    /// Whether the memory of a block of this layout may be kept when it is freed, and such a block
+    /// be taken from what is kept: nothing is there before it or behind it, and its start is a
+    /// page's.
     pub(crate) fn keeps(&self, layout: Layout) -> bool {
         KEEPS && !self.is_tracked && layout.align() <= PAGE
     }
@@ -103,13 +104,14 @@ impl Larges {
     pub(crate) unsafe fn owner_of(block: NonNull<u8>, layout: Layout) -> *const () {
         // SAFETY: obligation 1.
         let head = unsafe { Self::head_of(block, layout) }.as_ptr();
-        // SAFETY: a tracked mapping starts with its head, whose owner is written before the block is given out; no
-        // reference is made to the head, since its links belong to the owner's holder.
+        // SAFETY: a tracked mapping starts with its head, whose owner is written before the block
+        // is given out; no reference is made to the head, since its links belong to the owner's
+        // holder.
         unsafe { (*head).owner }
     }
 
-    /// Begins to give a tracked block back, from any thread; returns its head, to be linked and passed to
-    /// [`unmap_head`](Self::unmap_head).
+    /// Begins to give a tracked block back, from any thread; returns its head, to be linked and
+    /// passed to [`unmap_head`](Self::unmap_head).
     ///
     /// # Safety
     ///
@@ -126,7 +128,8 @@ impl Larges {
     ///
     /// # Safety
     ///
-    /// 1. `head` came from [`give_up`](Self::give_up) of this value, whose lists the caller alone has.
+    /// 1. `head` came from [`give_up`](Self::give_up) of this value, whose lists the caller alone
+    ///    has.
     pub(crate) unsafe fn unmap_head(&self, head: *mut Block) -> usize {
         // SAFETY: obligation 1: blocks are never null.
         let start = unsafe { NonNull::new_unchecked(head) }.cast::<u8>();
@@ -134,7 +137,7 @@ impl Larges {
         let head = unsafe { start.cast::<Head>().as_ref() };
         let (bytes, align) = (head.bytes, head.align);
         self.unlink(start);
-        // SAFETY: the mapping is whole, and nobody uses it, obligation 1.
+        // SAFETY: the mapping is whole, and no thread uses it, obligation 1.
         unsafe { os::unmap(start, bytes + GUARD, align) };
         bytes + GUARD
     }
@@ -145,7 +148,7 @@ impl Larges {
         register::knows(block.addr(), bytes, self.register_name())
     }
 
-    /// What stands before the block.
+    /// What is before the block.
     fn offset(&self, layout: Layout) -> usize {
         if self.is_tracked {
             layout.align().max(PAGE)
@@ -175,7 +178,7 @@ impl Larges {
         let block = unsafe { start.add(self.offset(layout)) };
         if HARDENED {
             if !self.enter(block, layout) {
-                // SAFETY: the mapping was made above, and nobody knows it.
+                // SAFETY: the mapping was made above, and no thread knows it.
                 unsafe { os::unmap(start, bytes + GUARD, align) };
                 return None;
             }
@@ -189,7 +192,8 @@ impl Larges {
     ///
     /// # Safety
     ///
-    /// 1. `block` is of this owner, or of any that is untracked as this one is, has this layout, and is given up.
+    /// 1. `block` is of this owner, or of any that is untracked as this one is, has this layout,
+    ///    and is given up.
     pub(crate) unsafe fn unmap(&self, block: NonNull<u8>, layout: Layout) {
         if HARDENED {
             self.retire(block, layout);
@@ -198,11 +202,12 @@ impl Larges {
         let start = unsafe { block.sub(self.offset(layout)) };
         self.unlink(start);
         let bytes = self.bytes(layout).unwrap_or_default();
-        // SAFETY: the mapping is whole, by obligation 1, and nobody uses it.
+        // SAFETY: the mapping is whole, by obligation 1, and no thread uses it.
         unsafe { os::unmap(start, bytes + GUARD, layout.align().max(PAGE)) };
     }
 
-    /// Changes the length of a block where the system can; `None` if it cannot, and nothing has changed.
+    /// Changes the length of a block where the system can; `None` if it cannot, and nothing has
+    /// changed.
     ///
     /// # Safety
     ///
@@ -334,7 +339,8 @@ impl Larges {
                 let block = start.addr().get() + align;
                 register::take(block, bytes - align, self.register_name());
             }
-            // SAFETY: the mapping is whole; whoever clears the list sees to it that nobody uses the blocks.
+            // SAFETY: the mapping is whole; the thread that clears the list sees to it that no
+            // thread uses the blocks.
             unsafe { os::unmap(start, bytes + GUARD, align) };
         }
     }

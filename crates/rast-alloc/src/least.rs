@@ -1,8 +1,9 @@
 //! The least of a number since the last beat, and since the last look.
 //!
-//! What is taken of things kept and put back again stands above the least that there were meanwhile; so as many as that
-//! nobody needed. Beats come by the count of events and looks by the clock, so each has its own least: what a look finds
-//! stood unused since the look before, however many beats came between.
+//! What is taken of things kept and put back again is above the least that there were meanwhile; so
+//! as many as that no thread needed. Beats come by the count of events and looks by the clock, so
+//! each has its own least: what a look finds were unused since the look before, however many beats
+//! came between.
 
 use core::cell::Cell;
 
@@ -28,7 +29,7 @@ impl Least {
         }
     }
 
-    /// Says that the number fell by so much of what nobody needed.
+    /// Says that the number fell by so much of what no thread needed.
     pub(crate) fn shed(&self, by: usize) {
         for least in [&self.since_beat, &self.since_look] {
             least.set(least.get().saturating_sub(by));

@@ -1,22 +1,22 @@
-//! The allocator layer: [`RastAlloc`], an allocator for the whole program with a heap for each thread; [`Heap`], a heap
-//! of one's own, and [`SharedHeap`], one for many threads; and the `Allocator` trait that the layers above take their memory through.
+//! The allocator layer: [`RastAlloc`], an allocator for the whole program with a heap for each
+//! thread; [`Heap`], a heap of one's own, and [`SharedHeap`], one for many threads; and the
+//! `Allocator` trait that the layers above take their memory through.
 //!
 //! # When to use it
 //!
-//! As the program's global allocator where many threads pass memory to each other: a thread's own blocks cost no
-//! synchronisation, and what it frees of others travels in batches.
-//! As a [`Heap`] where a container's memory is to be bounded, or given back at once; as a [`SharedHeap`] where threads
-//! share such a container or budget.
-//! The trait and the containers of `allocator-api2` are re-exported, so that the version is the one that the queues of
-//! `rast-queue` take.
+//! As the program's global allocator where many threads pass memory to each other: a thread's own
+//! blocks cost no synchronisation, and what it frees of others travels in batches. As a [`Heap`]
+//! where a container's memory is to be bounded, or given back at once; as a [`SharedHeap`] where
+//! threads share such a container or budget. The trait and the containers of `allocator-api2` are
+//! re-exported, so that the version is the one that the queues of `rast-queue` take.
 //!
 //! # When not
 //!
-//! If blocks are to be guarded against misuse and the feature `hardened` costs too much: without it a double free is
-//! undefined, as in any allocator, and a wrong layout is seen in debug builds alone.
-//! If a signal handler allocates: calls of one thread must not be nested.
-//! If the program must not have a thread that it did not start: then set the delay of the background thread to none
-//! ([`RastAlloc::set_purge_delay`]).
+//! If blocks are to be guarded against misuse and the feature `hardened` costs too much: without it
+//! a double free is undefined, as in any allocator, and a wrong layout is seen in debug builds
+//! alone. If a signal handler allocates: calls of one thread must not be nested. If the program
+//! must not have a thread that it did not start: then set the delay of the background thread to
+//! none ([`RastAlloc::set_purge_delay`]).
 //!
 //! # Example
 //!
@@ -39,29 +39,32 @@
 //!
 //! - On the path of a thread's own blocks stand no lock, no atomic read-modify-write and no fence.
 //! - The figures are true when threads free each other's memory.
-//! - Nothing inside takes a lock, allocates through std, panics, or has a thread-local with a destructor; it serves before
-//!   `main`, in the destructors of threads, in `atexit`, and in the child after `fork`.
+//! - Nothing inside takes a lock, allocates through std, panics, or has a thread-local with a
+//!   destructor; it serves before `main`, in the destructors of threads, in `atexit`, and in the
+//!   child after `fork`.
 //! - On Linux memory that is not needed goes back by itself, also while all threads sleep.
-//! - What a thread leaves when it ends is adopted by the next one, and freed meanwhile by whoever frees it.
+//! - What a thread leaves when it ends is adopted by the next one, and freed meanwhile by the
+//!   thread that frees it.
 //!
-//! How it works, drawn level by level, stands in `docs/algorithms/alloc.md` of the repository.
+//! How it works, drawn level by level, is in `docs/algorithms/alloc.md` of the repository.
 //!
 //! # Features
 //!
-//! - `std` (default): [`RastAlloc`], [`Heap`], [`SharedHeap`] and [`Stats`]; brings `libc` on unix. Without it: the trait, [`Global`],
-//!   [`boxed`] and [`vec`](mod@vec).
-//! - `hardened`: misuse ends the process with a message that names it: a double free, a pointer that is no block's or is
-//!   another heap's, a layout of another class, a free block that was written to in its first 16 bytes. Links of free
-//!   blocks are encoded; pages without access stand at both ends of a segment's spans and behind each large block.
-//!   What a thread frees of another one's heap a second time may be named only when it arrives there, which is late if the
-//!   block was given out again meanwhile.
-//!   It costs a sixteenth of the memory for marks, 16 bytes for the smallest blocks, and time: see
-//!   `docs/algorithms/alloc.md`.
+//! - `std` (default): [`RastAlloc`], [`Heap`], [`SharedHeap`] and [`Stats`]; brings `libc` on unix.
+//!   Without it: the trait, [`Global`], [`boxed`] and [`vec`](mod@vec).
+//! - `hardened`: misuse ends the process with a message that names it: a double free, a pointer
+//!   that is no block's or is another heap's, a layout of another class, a free block that was
+//!   written to in its first 16 bytes. Links of free blocks are encoded; pages without access are
+//!   at both ends of a segment's spans and behind each large block. What a thread frees of another
+//!   one's heap a second time may be named only when it arrives there, which is late if the block
+//!   was given out again meanwhile. It costs a sixteenth of the memory for marks, 16 bytes for the
+//!   smallest blocks, and time: see `docs/algorithms/alloc.md`.
 //!
 //! # Platforms
 //!
-//! Linux first; other unix by the same calls; elsewhere the segments come from the system's allocator, memory goes
-//! back in whole segments, and a hardened build has no pages without access. Without `std`, wherever `alloc` is.
+//! Linux first; other unix by the same calls; elsewhere the segments come from the system's
+//! allocator, memory goes back in whole segments, and a hardened build has no pages without access.
+//! Without `std`, wherever `alloc` is.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -185,8 +188,8 @@ pub use {
     stripes::Stripes,
 };
 
-// Under this private cfg the allocator serves every program that this crate is linked into: so the tests of the layers above
-// run on it (`cargo xtask verify --only global`).
+// Under this private cfg the allocator serves every program that this crate is linked into: so the
+// tests of the layers above run on it (`cargo xtask verify --only global`).
 #[cfg(all(rast_global_alloc, feature = "std"))]
 #[global_allocator]
 static EVERYWHERE: RastAlloc = RastAlloc;

@@ -1,22 +1,24 @@
-//! Mailboxes: blocks that other threads freed, on their way to their owner, and who the owner is at the time.
+//! Mailboxes: blocks that other threads freed, on their way to their owner, and who the owner is at
+//! the time.
 //!
 //! ```text
 //!   any thread ── a batch of blocks ─► │ letters │ ─► taken whole by who holds the mailbox
 //!                                      │ held    │ by a thread, or by nobody
 //! ```
 //!
-//! Letters are a [`Pile`] of batches: lists of blocks, linked through their first words by the thread that freed them;
-//! what a link says besides is the parcels' matter ([`crate::parcel`]).
+//! Letters are a [`Pile`] of batches: lists of blocks, linked through their first words by the
+//! thread that freed them; what a link says besides is the parcels' matter ([`crate::parcel`]).
 //!
-//! A mailbox outlives its thread: when the thread ends, what it guards is held by nobody until another thread claims it.
-//! No letter may stay in a mailbox that nobody holds:
+//! A mailbox outlives its thread: when the thread ends, what it guards is held by no thread until
+//! another thread claims it. No letter may stay in a mailbox that no thread holds:
 //!
-//! 1. `deliver` puts the letter in, then looks whether somebody holds the mailbox; `release` gives the hold up, then looks
-//!    whether a letter is in. A fence stands between the two steps on both sides, so at least one of the two sees what
-//!    the other did, and claims the mailbox again to empty it.
+//! 1. `deliver` puts the letter in, then looks whether some thread holds the mailbox; `release`
+//!    gives the hold up, then looks whether a letter is in. A fence is between the two steps on
+//!    both sides, so at least one of the two sees what the other did, and claims the mailbox again
+//!    to empty it.
 //! 2. What a holder did before `release` is seen by the next one after `claim`.
-//! 3. The same holds for what a thread leaves elsewhere before [`Mailbox::claim_anew`], if the holder looks for it in
-//!    [`Mailbox::release_unless`].
+//! 3. The same holds for what a thread leaves elsewhere before [`Mailbox::claim_anew`], if the
+//!    holder looks for it in [`Mailbox::release_unless`].
 
 use crate::block::Block;
 use crate::constructor::constructor;
@@ -43,12 +45,13 @@ impl Mailbox {
 
     /// Puts a batch in; lock-free.
     ///
-    /// Returns whether nobody held the mailbox and the caller holds it now: it has to empty and release it.
+    /// Returns whether no thread held the mailbox and the caller holds it now: it has to empty and
+    /// release it.
     ///
     /// # Safety
     ///
-    /// 1. `first` leads to a list of free blocks that ends with `last`, whose link need not be written; the caller alone
-    ///    has them and gives them up.
+    /// 1. `first` leads to a list of free blocks that ends with `last`, whose link need not be
+    ///    written; the caller alone has them and gives them up.
     #[must_use]
     pub unsafe fn deliver(&self, first: *mut Block, last: *mut Block) -> bool {
         // SAFETY: obligation 1.
@@ -56,12 +59,12 @@ impl Mailbox {
         self.claim_anew()
     }
 
-    /// As [`claim`](Self::claim), for a thread that left something for the holder before: if this returns false, a thread
-    /// holds the mailbox, and sees it once it has released that.
+    /// As [`claim`](Self::claim), for a thread that left something for the holder before: if this
+    /// returns false, a thread holds the mailbox, and sees it once it has released that.
     #[must_use]
     pub fn claim_anew(&self) -> bool {
-        // SeqCst: pairs with the fence in `release_unless`: either this thread sees below that nobody holds the mailbox, or
-        // the one that released it sees what was left. [AM3]
+        // SeqCst: pairs with the fence in `release_unless`: either this thread sees below that no
+        // thread holds the mailbox, or the one that released it sees what was left. [AM3]
         fence(Ordering::SeqCst);
         self.claim()
     }
@@ -79,7 +82,7 @@ impl Mailbox {
         self.letters.is_empty()
     }
 
-    /// Takes the hold if nobody has it; wait-free.
+    /// Takes the hold if no thread has it; wait-free.
     #[must_use]
     pub fn claim(&self) -> bool {
         // Relaxed: a hint that spares the exchange below; `claim_anew` has a fence before. [AM6]
@@ -95,15 +98,15 @@ impl Mailbox {
 
     /// Gives the hold up. Only the holder calls it.
     ///
-    /// Returns whether a letter came in meanwhile and the caller holds the mailbox still: it has to empty it and release
-    /// it again.
+    /// Returns whether a letter came in meanwhile and the caller holds the mailbox still: it has to
+    /// empty it and release it again.
     #[must_use]
     pub fn release(&self) -> bool {
         self.release_unless(|| false)
     }
 
-    /// As [`release`](Self::release); returns true as well where `is_wanted` said that the caller is wanted again, and the
-    /// caller holds the mailbox still.
+    /// As [`release`](Self::release); returns true as well where `is_wanted` said that the caller
+    /// is wanted again, and the caller holds the mailbox still.
     #[must_use]
     pub fn release_unless(&self, is_wanted: impl FnOnce() -> bool) -> bool {
         // Release: pairs with the Acquire in `claim`; the next holder sees what this one did. [AM8]

@@ -1,6 +1,8 @@
-//! What happens when a caller breaks the allocator's contract and it is seen: a message, and the end of the process.
+//! What happens when a caller breaks the allocator's contract and it is seen: a message, and the
+//! end of the process.
 //!
-//! An allocator must not unwind, and whoever called it wrongly cannot be helped by an error.
+//! An allocator must not unwind, and the thread that called it wrongly cannot be helped by an
+//! error.
 
 use core::fmt::{self, Write};
 

@@ -1,16 +1,19 @@
 //! Memory of the system: mappings, their growth, and pages given back.
 //!
-//! On unix the calls are the kernel's, through `libc`; elsewhere a mapping is a block of the system's allocator, so that
-//! the layer builds and works wherever std does, without giving single pages back.
+//! On unix the calls are the kernel's, through `libc`; elsewhere a mapping is a block of the
+//! system's allocator, so that the layer builds and works wherever std does, without giving single
+//! pages back.
 
 use core::ptr::NonNull;
 
-/// The length of a page that nobody may touch, behind what could be written past; none in a plain build.
+/// The length of a page that no thread may touch, behind what could be written past; none in a
+/// plain build.
 pub(crate) const GUARD: usize = if crate::hardened::HARDENED { PAGE } else { 0 };
 
 /// A length that every page size of the platform divides.
 ///
-/// Other processors than these run with pages of 4, 16 or 64 KiB, chosen by the kernel; the greatest serves all.
+/// Other processors than these run with pages of 4, 16 or 64 KiB, chosen by the kernel; the
+/// greatest serves all.
 pub(crate) const PAGE: usize = if cfg!(any(target_arch = "x86", target_arch = "x86_64")) {
     LEAST_PAGE
 } else {
@@ -112,13 +115,14 @@ mod unix {
     use core::ffi::c_void;
     use core::ptr;
 
-    /// Where a mapping like the last aligned one may be wished for: next to it, or where one was given back.
+    /// Where a mapping like the last aligned one may be wished for: next to it, or where one was
+    /// given back.
     static NEAR: AtomicUsize = AtomicUsize::new(0);
 
     /// Maps zeroed pages, at the address `wish` if that is free.
     fn map_pages(bytes: usize, wish: usize) -> Option<NonNull<u8>> {
-        // SAFETY: an anonymous mapping at an address that the kernel chooses touches nothing that exists; it takes a wish
-        // only if nothing is mapped there.
+        // SAFETY: an anonymous mapping at an address that the kernel chooses touches nothing that
+        // exists; it takes a wish only if nothing is mapped there.
         let start = unsafe {
             libc::mmap(
                 ptr::without_provenance_mut(wish),
@@ -135,7 +139,8 @@ mod unix {
         NonNull::new(start.cast())
     }
 
-    /// Maps `bytes` zeroed bytes at a multiple of `align`; both are multiples of [`PAGE`], `align` a power of two.
+    /// Maps `bytes` zeroed bytes at a multiple of `align`; both are multiples of [`PAGE`], `align`
+    /// a power of two.
     pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
         debug_assert!(bytes.is_multiple_of(PAGE) && align.is_multiple_of(PAGE));
         map_exactly(bytes, align)
@@ -143,8 +148,8 @@ mod unix {
             .or_else(|| stranded::take(bytes, align))
     }
 
-    /// Maps no more than what is asked for, as that may be all that the system grants: where the kernel chooses, or, if that
-    /// is not aligned, just before.
+    /// Maps no more than what is asked for, as that may be all that the system grants: where the
+    /// kernel chooses, or, if that is not aligned, just before.
     fn map_exactly(bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let is_like_last = align > PAGE && bytes == align;
         let mut wish = 0;
@@ -162,7 +167,7 @@ mod unix {
                 }
                 return Some(start);
             }
-            // SAFETY: the mapping was made above, with this length, and nobody knows it.
+            // SAFETY: the mapping was made above, with this length, and no thread knows it.
             unsafe { unmap(start, bytes, PAGE) };
             wish = address & !(align - 1);
         }
@@ -179,7 +184,8 @@ mod unix {
         // SAFETY: `before` is less than `align`, so it lies inside the mapping.
         let aligned = unsafe { start.add(before) };
         if before > 0 {
-            // SAFETY: the pages before the aligned start belong to the mapping made above and are used by nobody.
+            // SAFETY: the pages before the aligned start belong to the mapping made above and are
+            // used by no thread.
             unsafe { unmap(start, before, PAGE) };
         }
         if after > 0 {
@@ -195,7 +201,8 @@ mod unix {
     ///
     /// # Safety
     ///
-    /// 1. The `bytes` at `start` are whole pages that [`map`] or [`remap`] gave, and nobody uses them any more.
+    /// 1. The `bytes` at `start` are whole pages that [`map`] or [`remap`] gave, and no thread uses
+    ///    them any more.
     pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize, align: usize) {
         // SAFETY: obligation 1.
         if unsafe { try_unmap(start, bytes) } {
@@ -228,28 +235,33 @@ mod unix {
 
     /// Gives back what the system refused to take before.
     pub(crate) fn unmap_stranded() {
-        // SAFETY: ranges that were to be given back, which nobody uses; each is this thread's alone.
+        // SAFETY: ranges that were to be given back, which no thread uses; each is this thread's
+        // alone.
         stranded::retry(|start, bytes| unsafe { try_unmap(start, bytes) });
     }
 
-    /// Gives the pages' memory back and keeps the addresses; returns whether the bytes read as zeroes from now on.
+    /// Gives the pages' memory back and keeps the addresses; returns whether the bytes read as
+    /// zeroes from now on.
     ///
     /// # Safety
     ///
-    /// 1. The `bytes` at `start` are whole pages of a mapping of this module, and nobody needs their contents.
+    /// 1. The `bytes` at `start` are whole pages of a mapping of this module, and no thread needs
+    ///    their contents.
     pub(crate) unsafe fn discard(start: NonNull<u8>, bytes: usize) -> bool {
-        // Linux drops the pages at once and reads zeroes after; elsewhere the call is a hint that promises nothing.
-        // SAFETY: obligation 1.
+        // Linux drops the pages at once and reads zeroes after; elsewhere the call is a hint that
+        // promises nothing. SAFETY: obligation 1.
         let done =
             unsafe { libc::madvise(start.as_ptr().cast::<c_void>(), bytes, libc::MADV_DONTNEED) };
         done == 0 && cfg!(any(target_os = "linux", target_os = "android"))
     }
 
-    /// Forbids or allows all access to pages; returns whether the system did so, else some of them may be as they were.
+    /// Forbids or allows all access to pages; returns whether the system did so, else some of them
+    /// may be as they were.
     ///
     /// # Safety
     ///
-    /// 1. The `bytes` at `start` are whole pages of mappings of this module, and nobody uses them.
+    /// 1. The `bytes` at `start` are whole pages of mappings of this module, and no thread uses
+    ///    them.
     pub(crate) unsafe fn protect(start: NonNull<u8>, bytes: usize, access: Access) -> bool {
         let rights = match access {
             Access::Forbidden => libc::PROT_NONE,
@@ -283,8 +295,9 @@ mod unix {
         (time.tv_sec as u64).wrapping_mul(1000) + time.tv_nsec as u64 / 1_000_000
     }
 
-    /// Whether a mapping that is lengthened may be moved. Where the kernel's pages may be shorter than [`PAGE`] it may not:
-    /// the kernel chooses a multiple of its own page, which is too little for the alignments up to `PAGE`.
+    /// Whether a mapping that is lengthened may be moved. Where the kernel's pages may be shorter
+    /// than [`PAGE`] it may not: the kernel chooses a multiple of its own page, which is too little
+    /// for the alignments up to `PAGE`.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const MAY_MOVE: libc::c_int = if PAGE == super::LEAST_PAGE {
         libc::MREMAP_MAYMOVE
@@ -292,8 +305,8 @@ mod unix {
         0
     };
 
-    /// Changes the length of a mapping, moving it if need be and allowed; `None` if the system cannot, and nothing has
-    /// changed.
+    /// Changes the length of a mapping, moving it if need be and allowed; `None` if the system
+    /// cannot, and nothing has changed.
     ///
     /// # Safety
     ///
@@ -305,7 +318,8 @@ mod unix {
         if refusal::is_due(refusal::Call::Remap) {
             return None;
         }
-        // SAFETY: obligation 1; pages that move are not referred to under the old address, by obligation 2.
+        // SAFETY: obligation 1; pages that move are not referred to under the old address, by
+        // obligation 2.
         let moved = unsafe { libc::mremap(start.as_ptr().cast::<c_void>(), old, new, MAY_MOVE) };
         if moved == libc::MAP_FAILED {
             return None;
@@ -313,16 +327,18 @@ mod unix {
         NonNull::new(moved.cast())
     }
 
-    /// Moves the memory of pages to other addresses, at a multiple of `align` if such are free; the old ones stay mapped,
-    /// and read as zeroes. `None`, and nothing has changed, if the system cannot.
+    /// Moves the memory of pages to other addresses, at a multiple of `align` if such are free; the
+    /// old ones stay mapped, and read as zeroes. `None`, and nothing has changed, if the system
+    /// cannot.
     ///
-    /// The new place is a wish, and the kernel takes another one if somebody was quicker. It is not prescribed, since what
-    /// stands at a prescribed place is unmapped first, and stays so if the call fails then: whoever mapped there in between
-    /// would lose it to who cleans up.
+    /// The new place is a wish, and the kernel takes another one if some thread was quicker. It is
+    /// not prescribed, since what is at a prescribed place is unmapped first, and stays so if the
+    /// call fails then: the thread that mapped there in between would lose it to who cleans up.
     ///
     /// # Safety
     ///
-    /// 1. The `bytes` at `start` are whole pages of mappings of this module, and nobody uses them.
+    /// 1. The `bytes` at `start` are whole pages of mappings of this module, and no thread uses
+    ///    them.
     #[cfg(target_os = "linux")]
     pub(crate) unsafe fn relocate(
         start: NonNull<u8>,
@@ -336,12 +352,12 @@ mod unix {
         }
         let whole = bytes.checked_add(align)?;
         let free = map_pages(whole, 0)?;
-        // SAFETY: the mapping was made above, and nobody knows it.
+        // SAFETY: the mapping was made above, and no thread knows it.
         unsafe { unmap(free, whole, PAGE) };
         let wish = free.addr().get().next_multiple_of(align);
         let start = start.as_ptr().cast::<c_void>();
         // The call itself, since the library's passes a place on only if it is prescribed.
-        // SAFETY: obligation 1; what has been moved stands where nothing stood.
+        // SAFETY: obligation 1; what has been moved is where nothing was.
         let moved = unsafe { libc::syscall(libc::SYS_mremap, start, bytes, bytes, HOW, wish) };
         if moved == -1 {
             return None;
@@ -387,7 +403,7 @@ mod portable {
     ///
     /// # Safety
     ///
-    /// 1. `start` came from [`map`] with these `bytes` and `align`, and nobody uses it any more.
+    /// 1. `start` came from [`map`] with these `bytes` and `align`, and no thread uses it any more.
     pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize, align: usize) {
         // SAFETY: `map` made the same layout.
         let layout = unsafe { Layout::from_size_align_unchecked(bytes, align) };
@@ -421,7 +437,8 @@ mod portable {
         false
     }
 
-    /// As on unix, but by a clock that may be set back; where std has none and would panic, no time passes.
+    /// As on unix, but by a clock that may be set back; where std has none and would panic, no time
+    /// passes.
     pub(crate) fn now_ms() -> u64 {
         if cfg!(all(target_family = "wasm", target_os = "unknown")) {
             return 0;
@@ -462,7 +479,7 @@ mod tests {
             let bytes = unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), 4 * PAGE) };
             assert!(bytes.iter().all(|byte| *byte == 0));
             bytes.fill(7);
-            // SAFETY: whole pages of the mapping; what stood there is not needed.
+            // SAFETY: whole pages of the mapping; what was there is not needed.
             let zeroed = unsafe { discard(start, 4 * PAGE) };
             assert!(!zeroed || bytes.iter().all(|byte| *byte == 0));
             bytes.fill(9);

@@ -1,8 +1,9 @@
-//! Parcels: blocks of one other owner that a thread freed, packed so that neither side waits for their memory.
+//! Parcels: blocks of one other owner that a thread freed, packed so that neither side waits for
+//! their memory.
 //!
-//! A plain list through the blocks costs the owner a wait for each: its first word was last written by another processor,
-//! and only it tells where the next one is.
-//! So a block that has the room carries the places of those that come after it:
+//! A plain list through the blocks costs the owner a wait for each: its first word was last written
+//! by another processor, and only it tells where the next one is. So a block that has the room
+//! carries the places of those that come after it:
 //!
 //! ```text
 //!   first ─► │ link │ count │ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ │ ─► │ link │ ─► │ link │ count │ ▪ ▪ ▪ │ ─► …
@@ -10,15 +11,17 @@
 //!                              └► blocks that nobody writes to
 //! ```
 //!
-//! A place is the block's distance from its carrier in units of 8 bytes, in 32 bits: so twice as many have room as
-//! addresses would, and a block that is 16 GiB away or more begins a carrier of its own.
-//! The bit 0 of a link says that the block it leads to is a carrier; blocks are at multiples of 8.
+//! A place is the block's distance from its carrier in units of 8 bytes, in 32 bits: so twice as
+//! many have room as addresses would, and a block that is 16 GiB away or more begins a carrier of
+//! its own. The bit 0 of a link says that the block it leads to is a carrier; blocks are at
+//! multiples of 8.
 //!
-//! In a hardened build the word of the count has a seal too: a keyed digest of the count, the distances and the carrier's
-//! address, which is looked at before any of them is followed.
+//! In a hardened build the word of the count has a seal too: a keyed digest of the count, the
+//! distances and the carrier's address, which is looked at before any of them is followed.
 //!
-//! The freeing thread touches the carriers alone. The owner reads one line for thirteen blocks of 64 bytes, and asks for
-//! the next carrier's before it goes through those of one; to the others it only writes, which nothing waits for.
+//! The freeing thread touches the carriers alone. The owner reads one line for thirteen blocks of
+//! 64 bytes, and asks for the next carrier's before it goes through those of one; to the others it
+//! only writes, which nothing waits for.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -33,7 +36,7 @@ use crate::span::GRAIN;
 const CARRIES: usize = 1;
 /// What a carrier has before the distances: its link and their count.
 const HEAD: usize = size_of::<usize>() + size_of::<u32>();
-/// Where in it the count stands.
+/// Where in it the count is.
 const COUNT: usize = size_of::<usize>();
 /// Distances that a carrier takes at most.
 const CARRIED_MAX: usize = (1 << COUNT_BITS) - 1;
@@ -60,13 +63,15 @@ const fn room(size: usize) -> usize {
     }
 }
 
-/// What a block of `size` bytes counts in a parcel: so one number bounds both, 64 blocks and 64 KiB.
+/// What a block of `size` bytes counts in a parcel: so one number bounds both, 64 blocks and 64
+/// KiB.
 #[inline(always)]
 const fn weight(size: usize) -> usize {
     if size > LEAST { size } else { LEAST }
 }
 
-/// Freed blocks of one owner; on a line of its own, so that a place in a row of them is found by a shift.
+/// Freed blocks of one owner; on a line of its own, so that a place in a row of them is found by a
+/// shift.
 #[repr(align(64))]
 pub(crate) struct Parcel<O> {
     owner: Cell<*const O>,
@@ -122,8 +127,8 @@ impl<O> Parcel<O> {
         self.left.get() == 0
     }
 
-    /// Puts a block in if the last carrier takes its place and the parcel is not full by it; false, and nothing has changed,
-    /// if not.
+    /// Puts a block in if the last carrier takes its place and the parcel is not full by it; false,
+    /// and nothing has changed, if not.
     ///
     /// # Safety
     ///
@@ -143,7 +148,8 @@ impl<O> Parcel<O> {
         true
     }
 
-    /// How far a block is from the last carrier, if that has room for it and it is not too far away.
+    /// How far a block is from the last carrier, if that has room for it and it is not too far
+    /// away.
     #[inline(always)]
     fn distance_to(&self, block: *mut Block) -> Option<i32> {
         if self.place.get() == self.end.get() {
@@ -162,8 +168,8 @@ impl<O> Parcel<O> {
     fn carry(&self, distance: i32) {
         let place = self.place.get();
         debug_assert_ne!(place, self.end.get());
-        // SAFETY: the place lies before the end of the carrier's room, which is this parcel's, and is aligned to its four
-        // bytes, as the head ends so.
+        // SAFETY: the place lies before the end of the carrier's room, which is this parcel's, and
+        // is aligned to its four bytes, as the head ends so.
         unsafe { place.write(distance) };
         // SAFETY: as above, so the next place lies in the room or at its end.
         self.place.set(unsafe { place.add(1) });
@@ -173,8 +179,8 @@ impl<O> Parcel<O> {
     ///
     /// # Safety
     ///
-    /// 1. `block` is a free block of the parcel's owner, `size` bytes long or more; the caller alone has it and gives it
-    ///    up.
+    /// 1. `block` is a free block of the parcel's owner, `size` bytes long or more; the caller
+    ///    alone has it and gives it up.
     /// 2. Its provenance was exposed.
     #[inline]
     pub(crate) unsafe fn put(&self, block: *mut Block, size: usize) {
@@ -238,8 +244,9 @@ impl<O> Parcel<O> {
     }
 }
 
-/// What a carrier's word says of its count and distances in a hardened build, but for the count: a polynomial of them, and
-/// of where the carrier stands, at a secret point. So who does not know the secret changes none of them unseen, but by chance.
+/// What a carrier's word says of its count and distances in a hardened build, except for the count:
+/// a polynomial of them, and of where the carrier is, at a secret point. So who does not know the
+/// secret changes none of them unseen, but by chance.
 ///
 /// # Safety
 ///
@@ -253,10 +260,12 @@ unsafe fn seal(carrier: *mut Block, count: usize) -> u32 {
     digest(carrier.addr(), distances, link::point())
 }
 
-/// The upper bits of a polynomial whose coefficients are an address, the number of distances and each of these.
+/// The upper bits of a polynomial whose coefficients are an address, the number of distances and
+/// each of these.
 #[inline]
 fn digest(address: usize, distances: &[u32], point: u64) -> u32 {
-    // A coefficient has 32 bits, and the point is odd: so each of its bits reaches the upper half with 32 bits of the point.
+    // A coefficient has 32 bits, and the point is odd: so each of its bits reaches the upper half
+    // with 32 bits of the point.
     let times = |one: u32, power: u64| u64::from(one).wrapping_mul(power);
     let square = point.wrapping_mul(point);
     let cube = square.wrapping_mul(point);
@@ -277,13 +286,14 @@ fn digest(address: usize, distances: &[u32], point: u64) -> u32 {
     (sum.wrapping_mul(point) >> (u32::BITS + COUNT_BITS)) as u32
 }
 
-/// Calls `accept` on the block that `link` leads to and on those that it carries; returns the next link and how many
-/// blocks that were. In a hardened build it calls `ahead` before, on those that it carries and on the one after it, which
-/// is null at the end.
+/// Calls `accept` on the block that `link` leads to and on those that it carries; returns the next
+/// link and how many blocks that were. In a hardened build it calls `ahead` before, on those that
+/// it carries and on the one after it, which is null at the end.
 ///
 /// # Safety
 ///
-/// 1. `link`, not null, leads into a list that [`Parcel::take`] gave, which the caller alone has; the caller forgets it.
+/// 1. `link`, not null, leads into a list that [`Parcel::take`] gave, which the caller alone has;
+///    the caller forgets it.
 #[inline]
 pub(crate) unsafe fn unpack(
     link: *mut Block,
@@ -324,12 +334,13 @@ pub(crate) unsafe fn unpack(
     (next, count + 1)
 }
 
-/// Ends the process unless a link leads to a carrier whose count and distances are as they were written; of a hardened
-/// build, where every block that begins has room for a distance.
+/// Ends the process unless a link leads to a carrier whose count and distances are as they were
+/// written; of a hardened build, where every block that begins has room for a distance.
 ///
 /// # Safety
 ///
-/// 1. `link` leads into a list that [`Parcel::take`] gave, to a block of `size` bytes at least that the caller alone has.
+/// 1. `link` leads into a list that [`Parcel::take`] gave, to a block of `size` bytes at least that
+///    the caller alone has.
 #[inline]
 pub(crate) unsafe fn check_carrier(link: *mut Block, size: usize) {
     let block = block_of(link);

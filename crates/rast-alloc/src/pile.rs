@@ -6,10 +6,11 @@
 //!                                            └──────┘
 //! ```
 //!
-//! A batch is a list of blocks, linked through their first words. Nobody reads the link of a block that is on the pile: it
-//! could be taken, and be unmapped, before the link is read.
+//! A batch is a list of blocks, linked through their first words. No thread reads the link of a
+//! block that is on the pile: it could be taken, and be unmapped, before the link is read.
 //!
-//! [`Pile::take`] swaps the head against null, so it asks nothing of what stands there, and there is no ABA problem.
+//! [`Pile::take`] swaps the head against null, so it asks nothing of what is there, and there is no
+//! ABA problem.
 
 use core::ptr;
 
@@ -37,15 +38,16 @@ impl Pile {
     ///
     /// # Safety
     ///
-    /// 1. `first` leads to a list of free blocks that ends with `last`, whose link need not be written; the caller alone
-    ///    has them and gives them up.
+    /// 1. `first` leads to a list of free blocks that ends with `last`, whose link need not be
+    ///    written; the caller alone has them and gives them up.
     pub unsafe fn put(&self, first: *mut Block, last: *mut Block) {
         // Relaxed: only compared; what it points to is not read here. [AM1]
         let mut head = self.first.load(Ordering::Relaxed);
         loop {
             // SAFETY: obligation 1; the block is not on the pile yet.
             unsafe { Block::set_next(last, head) };
-            // Release: pairs with the Acquire in `take`; publishes the links and whatever was done to the blocks. [AM2]
+            // Release: pairs with the Acquire in `take`; publishes the links and whatever was done
+            // to the blocks. [AM2]
             match self.first.compare_exchange_weak(
                 head,
                 first,
@@ -58,11 +60,12 @@ impl Pile {
         }
     }
 
-    /// Takes all blocks, a list that ends with null; wait-free. Whoever took them has them alone.
+    /// Takes all blocks, a list that ends with null; wait-free. The thread that took them has them
+    /// alone.
     #[must_use]
     pub fn take(&self) -> *mut Block {
-        // Acquire: pairs with the Release in `put`, of each batch: a later exchange continues an earlier one's
-        // release. [AM4]
+        // Acquire: pairs with the Release in `put`, of each batch: a later exchange continues an
+        // earlier one's release. [AM4]
         self.first.swap(ptr::null_mut(), Ordering::Acquire)
     }
 

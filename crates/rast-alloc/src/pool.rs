@@ -5,12 +5,14 @@
 //!                       else, or what they have no room for ─► pool ─► producer, whose own ranges have none that fits
 //! ```
 //!
-//! Without it each block of a pipeline would be mapped by the one thread, unmapped by the other, and all of its pages
-//! would be cleared and faulted in anew.
+//! Without it each block of a pipeline would be mapped by the one thread, unmapped by the other,
+//! and all of its pages would be cleared and faulted in anew.
 //!
-//! 1. At most [`BYTES`] in [`RANGES`] ranges stand here.
-//! 2. What stood here unused between two looks, which are at least the delay apart, goes back; at a purge all of it does.
-//! 3. In a hardened build there is none: freed ranges are without access, and which pages are is known to their owner alone.
+//! 1. At most [`BYTES`] in [`RANGES`] ranges are here.
+//! 2. What was here unused between two looks, which are at least the delay apart, goes back; at a
+//!    purge all of it does.
+//! 3. In a hardened build there is none: freed ranges are without access, and which pages are is
+//!    known to their owner alone.
 
 use core::ptr::NonNull;
 
@@ -21,9 +23,9 @@ use crate::os::{self, PAGE};
 use crate::primitive::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::ranges::Ranges;
 
-/// Bytes that stand here at most.
+/// Bytes that are here at most.
 const BYTES: usize = 32 << 20;
-/// Ranges that stand here at most.
+/// Ranges that are here at most.
 const RANGES: usize = 16;
 
 /// The pool of the process.
@@ -72,8 +74,8 @@ impl Pool {
     ///
     /// # Safety
     ///
-    /// 1. The `bytes` at `start` are whole pages of mappings of [`os`] that nobody uses any more, and the caller gives them
-    ///    up if the call succeeds.
+    /// 1. The `bytes` at `start` are whole pages of mappings of [`os`] that no thread uses any
+    ///    more, and the caller gives them up if the call succeeds.
     pub(crate) unsafe fn put(&self, start: NonNull<u8>, bytes: usize) -> bool {
         if HARDENED || !KEEPS || bytes > BYTES {
             return false;
@@ -87,7 +89,7 @@ impl Pool {
         false
     }
 
-    /// Takes the shortest range that has so many bytes; what stands in it is not known. Wait-free.
+    /// Takes the shortest range that has so many bytes; what is in it is not known. Wait-free.
     pub(crate) fn take(&self, bytes: usize) -> Option<(NonNull<u8>, usize)> {
         // Relaxed: a hint; the exchange decides. [AP9]
         if HARDENED || self.bytes.load(Ordering::Relaxed) < bytes {
@@ -102,15 +104,16 @@ impl Pool {
         Some(taken)
     }
 
-    /// Counts bytes that stand here no more; returns how many do.
+    /// Counts bytes that are here no more; returns how many do.
     fn fell(&self, bytes: usize) -> usize {
         // Relaxed: as for [AP8]. [AP11]
         self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes
     }
 
-    /// Gives back what stood unused since the last look, if that is the delay ago; returns how many bytes that were.
+    /// Gives back what was unused since the last look, if that is the delay ago; returns how many
+    /// bytes that were.
     pub(crate) fn look(&self) -> usize {
-        // Relaxed: a hint; what comes now stands till the next look. [AP12]
+        // Relaxed: a hint; what comes now stays till the next look. [AP12]
         if self.bytes.load(Ordering::Relaxed) == 0 {
             return 0;
         }
@@ -145,11 +148,12 @@ impl Pool {
         shed
     }
 
-    /// Gives up to `most` bytes back, in whole ranges, the longest first; returns how many bytes went.
+    /// Gives up to `most` bytes back, in whole ranges, the longest first; returns how many bytes
+    /// went.
     pub(crate) fn shed(&self, most: usize) -> usize {
         let mut shed = 0;
         let longest = |left| move |_, bytes| (bytes <= left).then_some(BYTES - bytes);
-        // No more than may stand here at once, though others put more meanwhile.
+        // No more than may be here at once, though others put more meanwhile.
         for _ in 0..RANGES {
             let Some((start, bytes)) = self.ranges.take(longest(most - shed)) else {
                 break;
@@ -170,7 +174,7 @@ mod tests {
     /// A pool apart from the one that the other tests of this process use.
     fn put(pool: &Pool, bytes: usize) -> bool {
         let start = os::map(bytes, PAGE).unwrap();
-        // SAFETY: the mapping is new, and nobody uses it.
+        // SAFETY: the mapping is new, and no thread uses it.
         let is_put = unsafe { pool.put(start, bytes) };
         if !is_put {
             // SAFETY: as above.
@@ -210,7 +214,7 @@ mod tests {
         assert_eq!(pool.look_at(5000, 1000), 0, "new since the last look");
         let (start, bytes) = pool.take(PAGE).unwrap();
         assert_eq!(bytes, 2 * PAGE);
-        // SAFETY: taken above, and nobody uses it.
+        // SAFETY: taken above, and no thread uses it.
         assert!(unsafe { pool.put(start, bytes) });
         assert_eq!(pool.look_at(5999, 1000), 0, "not due");
         assert_eq!(pool.look_at(6000, 1000), 8 * PAGE);

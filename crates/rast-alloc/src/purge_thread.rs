@@ -6,8 +6,8 @@
 //!                          nothing left in any heap: sleep until woken
 //! ```
 //!
-//! The surplus is what is committed beyond the bytes in use, as a sum of what heaps report. It only says when to begin.
-//! What goes back is found by looks at the heaps ([`ThreadHeap::visit`]).
+//! The surplus is what is committed beyond the bytes in use, as a sum of what heaps report. It only
+//! says when to begin. What goes back is found by looks at the heaps ([`ThreadHeap::visit`]).
 //!
 //! | `state` | set by |
 //! | --- | --- |
@@ -17,13 +17,14 @@
 //! | stopping | the thread that stops it, and waits for its end |
 //! | closed | the thread that unloads the library; for good |
 //!
-//! 1. The state lies in a page that the kernel clears in the child of a fork (`MADV_WIPEONFORK`). So the child, which has no
-//!    background thread, starts one of its own when it needs one. Where the kernel has no such pages there is no thread.
-//! 2. The thread is started after the call that found the surplus has left its heap, by the C library, with all signals
-//!    blocked. It allocates nothing, takes no lock and touches no thread-local, so that the loader may hold its locks while
-//!    it is stopped.
-//! 3. It ends before `RastAlloc::set_purge_delay(None)` returns, and before the library that it belongs to is unloaded or
-//!    the process has ended.
+//! 1. The state lies in a page that the kernel clears in the child of a fork (`MADV_WIPEONFORK`).
+//!    So the child, which has no background thread, starts one of its own when it needs one. Where
+//!    the kernel has no such pages there is no thread.
+//! 2. The thread is started after the call that found the surplus has left its heap, by the C
+//!    library, with all signals blocked. It allocates nothing, takes no lock and touches no
+//!    thread-local, so that the loader may hold its locks while it is stopped.
+//! 3. It ends before `RastAlloc::set_purge_delay(None)` returns, and before the library that it
+//!    belongs to is unloaded or the process has ended.
 
 use core::ffi::c_void;
 use core::ptr;
@@ -40,7 +41,7 @@ use crate::thread_heap::ThreadHeap;
 const LEAST: i64 = 16 << 20;
 /// The least time between two rounds.
 const PAUSE_MS: u64 = 10;
-/// How long nobody tries to start the thread after the system refused.
+/// How long no thread tries to start the thread after the system refused.
 const RETRY_MS: u64 = 10_000;
 const STACK: usize = 256 << 10;
 
@@ -84,7 +85,8 @@ pub(crate) fn report(change: i64) {
     if surplus < LEAST || DELAY.get().is_none() {
         return;
     }
-    // SeqCst: pairs with the fence in `fall_asleep`: either this thread finds it asleep, or it sees the change. [AU3]
+    // SeqCst: pairs with the fence in `fall_asleep`: either this thread finds it asleep, or it sees
+    // the change. [AU3]
     fence(Ordering::SeqCst);
     // Relaxed: a guess; the exchange decides. [AU4]
     match shared().map_or(NONE, |shared| shared.state.load(Ordering::Relaxed)) {
@@ -123,8 +125,8 @@ pub(crate) fn start() {
         if !shared.change(NONE, STARTING) {
             return true;
         }
-        // SeqCst: pairs with the fence in `stop`: either this thread sees why there shall be none, or the one that stops it
-        // sees that it starts, and waits for that. [AU21]
+        // SeqCst: pairs with the fence in `stop`: either this thread sees why there shall be none,
+        // or the one that stops it sees that it starts, and waits for that. [AU21]
         fence(Ordering::SeqCst);
         // Relaxed: for good; the fence orders it. [AU9]
         if IS_CLOSED.load(Ordering::Relaxed) || DELAY.get().is_none() {
@@ -154,8 +156,8 @@ pub(crate) fn resume() {
     }
 }
 
-/// Stops the thread, and waits for its end; a bounded step of its work at most. The caller has said before, by the delay or
-/// by closing, that there shall be none.
+/// Stops the thread, and waits for its end; a bounded step of its work at most. The caller has said
+/// before, by the delay or by closing, that there shall be none.
 pub(crate) fn stop() {
     // Relaxed: a wish. [AU12]
     IS_WANTED.store(false, Ordering::Relaxed);
@@ -181,7 +183,7 @@ pub(crate) fn stop() {
 
 /// Stops the thread for good, before its code goes away.
 pub(crate) fn close() {
-    // Relaxed: who unloads a library sees to it that nobody uses it any more. [AU14]
+    // Relaxed: who unloads a library sees to it that no thread uses it any more. [AU14]
     IS_CLOSED.store(true, Ordering::Relaxed);
     stop();
     if let Some(shared) = shared() {
@@ -198,7 +200,8 @@ fn make_shared() -> Option<&'static Shared> {
     // SAFETY: the page was mapped above.
     let wiped = unsafe { libc::madvise(page.as_ptr().cast(), os::PAGE, libc::MADV_WIPEONFORK) };
     let published = wiped == 0 && {
-        // Release: publishes the page for [AU1]. Acquire: another thread's, if it came first. [AU15]
+        // Release: publishes the page for [AU1]. Acquire: another thread's, if it came first.
+        // [AU15]
         let before = SHARED.compare_exchange(
             ptr::null_mut(),
             page.as_ptr().cast(),
@@ -208,7 +211,7 @@ fn make_shared() -> Option<&'static Shared> {
         before.is_ok()
     };
     if !published {
-        // SAFETY: the page was mapped above, and nobody knows it.
+        // SAFETY: the page was mapped above, and no thread knows it.
         unsafe { os::unmap(page, os::PAGE, os::PAGE) };
     }
     shared()
@@ -222,7 +225,8 @@ impl Shared {
 
     /// Changes the state and wakes all that wait for that; false if it was another one.
     fn change(&self, from: u32, to: u32) -> bool {
-        // AcqRel: publishes the thread's id, and what it did before it ended, to who finds the state. [AU17]
+        // AcqRel: publishes the thread's id, and what it did before it ended, to who finds the
+        // state. [AU17]
         let changed = self
             .state
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
@@ -277,7 +281,8 @@ fn create(stack: Option<usize>) -> Option<usize> {
         unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack) };
     }
     let mut id = core::mem::MaybeUninit::uninit();
-    // SAFETY: the places are writable, the attributes were made above, and the body has the right signature.
+    // SAFETY: the places are writable, the attributes were made above, and the body has the right
+    // signature.
     let result = unsafe {
         libc::pthread_create(id.as_mut_ptr(), attributes.as_ptr(), body, ptr::null_mut())
     };
@@ -288,7 +293,8 @@ fn create(stack: Option<usize>) -> Option<usize> {
 }
 
 fn join(id: usize) {
-    // SAFETY: the thread was started by `create` and is joined once, by the thread that made it stop.
+    // SAFETY: the thread was started by `create` and is joined once, by the thread that made it
+    // stop.
     unsafe { libc::pthread_join(id as libc::pthread_t, ptr::null_mut()) };
 }
 
@@ -306,7 +312,8 @@ fn run(shared: &Shared) {
     loop {
         match shared.state() {
             AWAKE => {}
-            // Nobody starts a thread and leaves it so, but in the child of a fork, where there is no such thread.
+            // No thread starts a thread and leaves it so, but in the child of a fork, where there
+            // is no such thread.
             state @ (STARTING | ASLEEP) => {
                 shared.wait(state, None);
                 continue;
@@ -346,11 +353,13 @@ fn fall_asleep(shared: &Shared, before: i64) {
 mod tests {
     use super::*;
 
-    /// A thread that saw the wish, and was stopped before it went about it, starts nothing once there shall be no thread.
+    /// A thread that saw the wish, and was stopped before it went about it, starts nothing once
+    /// there shall be no thread.
     #[test]
     fn a_wish_that_is_over_starts_no_thread() {
         for ends in [stop as fn(), close] {
-            // SAFETY: the child starts or ends a thread at most, and ends; it touches nothing that another thread has.
+            // SAFETY: the child starts or ends a thread at most, and ends; it touches nothing that
+            // another thread has.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 start();

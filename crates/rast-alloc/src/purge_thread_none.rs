@@ -1,4 +1,5 @@
-//! No background thread: where the system is not Linux, memory goes back by the calls of the program alone.
+//! No background thread: where the system is not Linux, memory goes back by the calls of the
+//! program alone.
 
 pub(crate) fn report(_: i64) {}
 

@@ -5,8 +5,9 @@
 //!             start, in pages         length, in pages
 //! ```
 //!
-//! A range stands in its place whole, as one word, so an exchange takes it: whoever did has it alone, and there is no ABA
-//! problem, since an equal word is an equal range. Nothing is written to the ranges themselves.
+//! A range is in its place whole, as one word, so an exchange takes it: the thread that did has it
+//! alone, and there is no ABA problem, since an equal word is an equal range. Nothing is written to
+//! the ranges themselves.
 
 use core::ptr::{self, NonNull};
 
@@ -68,12 +69,14 @@ impl<const N: usize> Ranges<N> {
         })
     }
 
-    /// Takes the range that `rank`, by start and length, gives the lowest number, if it gives any one; wait-free.
+    /// Takes the range that `rank`, by start and length, gives the lowest number, if it gives any
+    /// one; wait-free.
     pub fn take(
         &self,
         rank: impl Fn(usize, usize) -> Option<usize>,
     ) -> Option<(NonNull<u8>, usize)> {
-        // Another thread may take the one that was chosen: then the next best, as often as there are places.
+        // Another thread may take the one that was chosen: then the next best, as often as there
+        // are places.
         self.places.iter().find_map(|_| {
             let ranked = self.places.iter().filter_map(|place| {
                 // Relaxed: a hint; the exchange decides. [AP3]

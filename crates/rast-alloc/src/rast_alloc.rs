@@ -1,10 +1,10 @@
 //! The allocator of zero size: the heaps of all threads behind one name.
 //!
-//! Each thread takes from its own heap ([`crate::thread_heap`]); a block goes back to the heap that owns it, whichever
-//! thread frees it.
-//! The fast paths are here: the class by one load, the heap by one load from the thread, the owner of a block by one load
-//! from its segment; no lock, no atomic read-modify-write, no call.
-//! Each enters the heap and exits ([`crate::hold`]), so that another thread can take it between two calls.
+//! Each thread takes from its own heap ([`crate::thread_heap`]); a block goes back to the heap that
+//! owns it, whichever thread frees it. The fast paths are here: the class by one load, the heap by
+//! one load from the thread, the owner of a block by one load from its segment; no lock, no atomic
+//! read-modify-write, no call. Each enters the heap and exits ([`crate::hold`]), so that another
+//! thread can take it between two calls.
 
 use core::ptr::NonNull;
 use core::time::Duration;
@@ -23,19 +23,21 @@ use crate::{
 
 /// The allocator: a value of no size that stands for one allocator of the whole process.
 ///
-/// It serves as the global allocator and, by value, as the `Allocator` of single containers; all of these share one
-/// memory and one set of figures, and a block may be freed through any of them, on any thread.
+/// It serves as the global allocator and, by value, as the `Allocator` of single containers; all of
+/// these share one memory and one set of figures, and a block may be freed through any of them, on
+/// any thread.
 ///
-/// Progress: taking and giving back is wait-free but for the system's calls, and so is giving back what another thread
-/// took, but for an exchange per batch that is lock-free.
-/// A request of no size touches neither the heap nor the figures.
+/// Progress: taking and giving back is wait-free except for the system's calls, and so is giving
+/// back what another thread took, except for an exchange per batch that is lock-free. A request of
+/// no size touches neither the heap nor the figures.
 ///
-/// A request that the system refuses is repeated twice at most, after this thread's heap and the heaps that no thread holds
-/// gave back what they do not need: such a call costs time linear in that and in the number of heaps.
+/// A request that the system refuses is repeated twice at most, after this thread's heap and the
+/// heaps that no thread holds gave back what they do not need: such a call costs time linear in
+/// that and in the number of heaps.
 ///
-/// Not for signal handlers: as with `malloc`, a handler must not allocate or free, since it may have interrupted this
-/// thread inside the allocator, whose lists are half changed then. A panic, a `println!` or a lock in a handler may
-/// allocate, too.
+/// Not for signal handlers: as with `malloc`, a handler must not allocate or free, since it may
+/// have interrupted this thread inside the allocator, whose lists are half changed then. A panic, a
+/// `println!` or a lock in a handler may allocate, too.
 ///
 /// ```
 /// use rast_alloc::RastAlloc;
@@ -60,7 +62,8 @@ impl RastAlloc {
         Stats::default()
     }
 
-    /// Returns the figures of each size class, smallest first, then of spans without a class and of mappings.
+    /// Returns the figures of each size class, smallest first, then of spans without a class and of
+    /// mappings.
     ///
     /// Wait-free; cost of each row: linear in the most threads that ever lived at once.
     ///
@@ -78,10 +81,11 @@ impl RastAlloc {
         core::iter::empty()
     }
 
-    /// Returns how many bytes a block of this layout has: at least its size, and all of them may be used.
+    /// Returns how many bytes a block of this layout has: at least its size, and all of them may be
+    /// used.
     ///
-    /// The block is still given back with the layout that it was taken with, and a change of its size keeps no more than
-    /// that layout says.
+    /// The block is still given back with the layout that it was taken with, and a change of its
+    /// size keeps no more than that layout says.
     ///
     /// ```
     /// use rast_alloc::{Layout, RastAlloc};
@@ -97,8 +101,8 @@ impl RastAlloc {
         layout.size()
     }
 
-    /// Gives the memory that stands unused in the heap of this thread back to the system, and delivers what this thread
-    /// freed of others; returns how many bytes went back.
+    /// Gives the memory that is unused in the heap of this thread back to the system, and delivers
+    /// what this thread freed of others; returns how many bytes went back.
     ///
     /// Cost: linear in the unused memory of this thread.
     pub fn purge() -> usize {
@@ -108,20 +112,25 @@ impl RastAlloc {
         0
     }
 
-    /// Does [`purge`](Self::purge) for this thread, for all threads that are in no call of the allocator at the moment, and for
-    /// all heaps whose thread has ended; returns how many bytes went back.
+    /// Does [`purge`](Self::purge) for this thread, for all threads that are in no call of the
+    /// allocator at the moment, and for all heaps whose thread has ended; returns how many bytes
+    /// went back.
     ///
-    /// A thread that is in a call does it at its next one. Where the system has no `membarrier` (not Linux, or forbidden by a
-    /// filter of system calls), so do all threads that did not call [`on_idle`](Self::on_idle) before.
+    /// A thread that is in a call does it at its next one. Where the system has no `membarrier`
+    /// (not Linux, or forbidden by a filter of system calls), so do all threads that did not call
+    /// [`on_idle`](Self::on_idle) before.
     ///
-    /// A thread whose heap is being purged when it comes back waits for a bounded time, and takes another heap after that.
+    /// A thread whose heap is being purged when it comes back waits for a bounded time, and takes
+    /// another heap after that.
     ///
-    /// Another thread may tend a heap just then: the background thread, one that frees blocks of a thread that sleeps, or one
-    /// that begins to sleep or ends. The call waits for it, up to a second in all. If that is not enough, the other thread
-    /// purges the heap itself, and what it gives back is not counted here. In the child of a `fork` the wait is in vain for
-    /// a heap that was tended during the `fork`.
+    /// Another thread may tend a heap just then: the background thread, one that frees blocks of a
+    /// thread that sleeps, or one that begins to sleep or ends. The call waits for it, up to a
+    /// second in all. If that is not enough, the other thread purges the heap itself, and what it
+    /// gives back is not counted here. In the child of a `fork` the wait is in vain for a heap that
+    /// was tended during the `fork`.
     ///
-    /// Blocking, for that second at most; cost: a system call, and linear in the heaps and in their unused memory.
+    /// Blocking, for that second at most; cost: a system call, and linear in the heaps and in their
+    /// unused memory.
     pub fn purge_all() -> usize {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
         return Self::purge() + ThreadHeap::purge_others(thread_heap::TENDED_MS);
@@ -129,21 +138,22 @@ impl RastAlloc {
         0
     }
 
-    /// Sets how long memory stands unused before it goes back to the system by itself: `None` is never, and until this is
-    /// called it is one second.
+    /// Sets how long memory is unused before it goes back to the system by itself: `None` is never,
+    /// and until this is called it is one second.
     ///
-    /// A thread looks at every 64th call that its lists do not serve. What it finds unused at two looks that are at least
-    /// the delay apart goes back: the lists of sizes that nobody asked for, whole segments, and free spans from 64 KiB on, at
-    /// most 28 MiB of the latter two at a time.
-    /// On Linux a background thread, `rast-purge`, does the same for heaps whose thread sleeps or has ended, with free spans
-    /// from two pages on. It starts when 16 MiB are committed beyond those in use, and sleeps when nothing is left to give
-    /// back. The child of a `fork` starts its own. Elsewhere [`purge_all`](Self::purge_all) is the means.
-    /// Segments that stayed empty while 64 others were emptied go back whatever is set here.
+    /// A thread looks at every 64th call that its lists do not serve. What it finds unused at two
+    /// looks that are at least the delay apart goes back: the lists of sizes that no thread asked
+    /// for, whole segments, and free spans from 64 KiB on, at most 28 MiB of the latter two at a
+    /// time. On Linux a background thread, `rast-purge`, does the same for heaps whose thread
+    /// sleeps or has ended, with free spans from two pages on. It starts when 16 MiB are committed
+    /// beyond those in use, and sleeps when nothing is left to give back. The child of a `fork`
+    /// starts its own. Elsewhere [`purge_all`](Self::purge_all) is the means. Segments that stayed
+    /// empty while 64 others were emptied go back whatever is set here.
     ///
-    /// `None` ends the background thread before it returns: it waits for the step that the thread is in. A program that has
-    /// to be single-threaded, or that ends with its last thread instead of by `exit`, needs that. Otherwise wait-free but
-    /// for the system's calls, one of which may start the thread.
-    /// Applies to all threads, from their next look on.
+    /// `None` ends the background thread before it returns: it waits for the step that the thread
+    /// is in. A program that has to be single-threaded, or that ends with its last thread instead
+    /// of by `exit`, needs that. Otherwise wait-free but for the system's calls, one of which may
+    /// start the thread. Applies to all threads, from their next look on.
     ///
     /// ```
     /// use rast_alloc::RastAlloc;
@@ -164,20 +174,23 @@ impl RastAlloc {
         let _ = delay;
     }
 
-    /// To be called by a thread before it sleeps: delivers what it freed of others, takes in what others freed of it,
-    /// and gives back whole segments that it did not need since the last such call.
-    /// Until the thread's next call, other threads may purge its heap and put away what they free of it.
+    /// To be called by a thread before it sleeps: delivers what it freed of others, takes in what
+    /// others freed of it, and gives back whole segments that it did not need since the last such
+    /// call. Until the thread's next call, other threads may purge its heap and put away what they
+    /// free of it.
     ///
-    /// Cost: linear in what arrived, and a system call for each segment; the next call is a slow one, with an exchange more.
-    /// It waits, for a bounded time, if another thread tends the heap just then, and takes another heap after that.
+    /// Cost: linear in what arrived, and a system call for each segment; the next call is a slow
+    /// one, with an exchange more. It waits, for a bounded time, if another thread tends the heap
+    /// just then, and takes another heap after that.
     pub fn on_idle() {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
         thread::park();
     }
 }
 
-// Under loom an atomic belongs to one run of a model and cannot be static, and under shuttle the threads of a model are
-// one of the system's, whose end the heaps wait for: there, the system's allocator stands in.
+// Under loom an atomic belongs to one run of a model and cannot be static, and under shuttle the
+// threads of a model are one of the system's, whose end the heaps wait for: there, the system's
+// allocator is in.
 #[cfg(any(rast_loom, rast_shuttle))]
 mod heap {
     use super::{GlobalAlloc, Layout, System};
@@ -288,7 +301,8 @@ mod heap {
                 }
                 // SAFETY: the block is known to be this heap's.
                 let mark = unsafe { heap.arena.near_mark(block) };
-                // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
+                // SAFETY: obligation 1; the block is this heap's, and the class follows from the
+                // layout.
                 if unsafe {
                     heap.arena
                         .try_push_marked(class, block, layout.size(), mark)
@@ -300,11 +314,13 @@ mod heap {
                 // SAFETY: a block of a class lies in a segment, obligation 1.
                 let owner = unsafe { Segment::owner_of(block) };
                 if !ptr::eq(owner, heap.name()) {
-                    // SAFETY: obligation 1; the owner stands in the header, and the class follows from the layout.
+                    // SAFETY: obligation 1; the owner is in the header, and the class follows from
+                    // the layout.
                     unsafe { deallocate_foreign(block, layout, class, heap, owner) };
                     return;
                 }
-                // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
+                // SAFETY: obligation 1; the block is this heap's, and the class follows from the
+                // layout.
                 if unsafe { heap.arena.try_push(class, block, layout.size()) } {
                     heap.hold.exit();
                     return;
@@ -322,7 +338,8 @@ mod heap {
     ///
     /// # Safety
     ///
-    /// 1. As for [`deallocate`]; the block is of this class and owner, and `heap` is the thread's, which was entered.
+    /// 1. As for [`deallocate`]; the block is of this class and owner, and `heap` is the thread's,
+    ///    which was entered.
     #[inline(never)]
     unsafe fn deallocate_foreign(
         block: *mut u8,
@@ -348,7 +365,8 @@ mod heap {
     ///
     /// # Safety
     ///
-    /// 1. As for [`deallocate`]; the block is of this class, and `heap` is the thread's, which was entered.
+    /// 1. As for [`deallocate`]; the block is of this class, and `heap` is the thread's, which was
+    ///    entered.
     #[inline(never)]
     unsafe fn deallocate_checked(block: *mut u8, layout: Layout, class: usize, heap: &ThreadHeap) {
         // SAFETY: obligation 1.
@@ -360,7 +378,8 @@ mod heap {
         unsafe { deallocate_far(block, layout, class, heap) };
     }
 
-    /// Gives a small block back whose segment is not known, or that goes into no open parcel, in a hardened build.
+    /// Gives a small block back whose segment is not known, or that goes into no open parcel, in a
+    /// hardened build.
     ///
     /// # Safety
     ///
@@ -392,8 +411,8 @@ mod heap {
     unsafe fn deallocate_slow(block: *mut u8, layout: Layout) {
         // SAFETY: blocks are never null.
         let block = unsafe { NonNull::new_unchecked(block) };
-        // Without memory for a heap the block stays where it is: lost, as there is nobody who could put it away.
-        // SAFETY: obligation 1.
+        // Without memory for a heap the block stays where it is: lost, as there is no thread who
+        // could put it away. SAFETY: obligation 1.
         thread::with(|heap| unsafe { heap.deallocate(block, layout) });
     }
 
@@ -401,7 +420,8 @@ mod heap {
     ///
     /// # Safety
     ///
-    /// 1. `block` is a block of this allocator with the layout `old`; the caller gives it up if the call succeeds.
+    /// 1. `block` is a block of this allocator with the layout `old`; the caller gives it up if the
+    ///    call succeeds.
     /// 2. `size`, rounded up to the alignment, does not overflow `isize`.
     #[inline(always)]
     pub(super) unsafe fn reallocate(block: *mut u8, old: Layout, size: usize) -> *mut u8 {
@@ -422,9 +442,11 @@ mod heap {
                 let moved = heap.arena.pop(to, size);
                 if !moved.is_null() {
                     heap.arena.count_move();
-                    // SAFETY: both blocks are at least as long as the shorter layout, and different.
+                    // SAFETY: both blocks are at least as long as the shorter layout, and
+                    // different.
                     unsafe { moved.copy_from_nonoverlapping(block, old.size().min(size)) };
-                    // SAFETY: obligation 1; the block is this heap's, and the class follows from the layout.
+                    // SAFETY: obligation 1; the block is this heap's, and the class follows from
+                    // the layout.
                     unsafe { heap.arena.push(from, block, old.size()) };
                     heap.hold.exit();
                     return moved;
@@ -435,7 +457,8 @@ mod heap {
         unsafe { reallocate_slow(block, old, new) }
     }
 
-    /// Changes the size of a block that is not small or not this thread's, or for which no block is at hand.
+    /// Changes the size of a block that is not small or not this thread's, or for which no block is
+    /// at hand.
     ///
     /// # Safety
     ///
@@ -450,8 +473,8 @@ mod heap {
     }
 }
 
-// SAFETY: the heap keeps the contract (blocks apart, as long and aligned as asked, null on refusal, nothing panics or
-// unwinds); nothing inside allocates through the global allocator.
+// SAFETY: the heap keeps the contract (blocks apart, as long and aligned as asked, null on refusal,
+// nothing panics or unwinds); nothing inside allocates through the global allocator.
 unsafe impl GlobalAlloc for RastAlloc {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -490,7 +513,8 @@ impl Face for RastAlloc {
             // SAFETY: the caller's obligations.
             return unsafe { self.replace(block, old, new) }.map(NonNull::cast);
         }
-        // SAFETY: the caller's obligations; `new` is a layout with a size, and has the old alignment.
+        // SAFETY: the caller's obligations; `new` is a layout with a size, and has the old
+        // alignment.
         let resized = unsafe { self.realloc(block.as_ptr(), old, new.size()) };
         NonNull::new(resized).ok_or(AllocError)
     }
@@ -506,8 +530,9 @@ fn take(layout: Layout, from: impl FnOnce(Layout) -> *mut u8) -> Result<NonNull<
     Ok(NonNull::slice_from_raw_parts(block, layout.size()))
 }
 
-// SAFETY: as for `GlobalAlloc`; all values of this type are the same allocator, so a block of one may be freed by another,
-// and moving a value moves nothing. A layout without size gets an aligned address that is no block.
+// SAFETY: as for `GlobalAlloc`; all values of this type are the same allocator, so a block of one
+// may be freed by another, and moving a value moves nothing. A layout without size gets an aligned
+// address that is no block.
 unsafe impl Allocator for RastAlloc {
     #[inline]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {

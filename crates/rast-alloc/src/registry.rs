@@ -1,8 +1,9 @@
-//! Registries: all heaps of threads there ever were, for those who look through them; and what a table of stripes has no
-//! place for.
+//! Registries: all heaps of threads there ever were, for those who look through them; and what a
+//! table of stripes has no place for.
 //!
-//! A list that only grows: an entry's link is written before it is published and never after, so reading needs no
-//! protection and waits for nobody. Heaps are reused, so it is as long as the most threads that ever lived at once.
+//! A list that only grows: an entry's link is written before it is published and never after, so
+//! reading needs no protection and waits for no other thread. Heaps are reused, so it is as long as
+//! the most threads that ever lived at once.
 
 use core::ptr::{self, NonNull};
 
@@ -59,7 +60,7 @@ impl<T: Entered> Registry<T> {
         // Relaxed: only compared; the reader follows it, after an Acquire of this entry. [AR1]
         let mut first = self.first.load(Ordering::Relaxed);
         loop {
-            // SAFETY: the value is not published yet, by obligation 1, so nobody reads its link.
+            // SAFETY: the value is not published yet, by obligation 1, so no thread reads its link.
             value.entry().0.with_mut(|next| unsafe { *next = first });
             // Release: pairs with the Acquire in `find`; publishes the link and the value. [AR2]
             match self.first.compare_exchange_weak(
@@ -74,10 +75,11 @@ impl<T: Entered> Registry<T> {
         }
     }
 
-    /// Calls `f` on the values, latest first, until it breaks off with something; wait-free but for `f`.
+    /// Calls `f` on the values, latest first, until it breaks off with something; wait-free except
+    /// for `f`.
     pub fn find<'a, R>(&'a self, mut f: impl FnMut(&'a T) -> Option<R>) -> Option<R> {
-        // Acquire: pairs with the Release in `enter`, of each entry: a later exchange continues an earlier one's
-        // release. [AR3]
+        // Acquire: pairs with the Release in `enter`, of each entry: a later exchange continues an
+        // earlier one's release. [AR3]
         let mut next = self.first.load(Ordering::Acquire);
         // SAFETY: entered values live as long as the list is shared.
         while let Some(value) = unsafe { next.as_ref() } {
@@ -94,7 +96,8 @@ impl<T: Entered> Registry<T> {
 
     /// Takes all values out, for their end.
     pub fn clear(&mut self, mut f: impl FnMut(NonNull<T>)) {
-        // Relaxed: whoever has the list for itself is ordered after all that shared it. [AR4]
+        // Relaxed: the thread that has the list for itself is ordered after all that shared it.
+        // [AR4]
         let mut next = self.first.swap(ptr::null_mut(), Ordering::Relaxed);
         while let Some(value) = NonNull::new(next) {
             // SAFETY: entered values live until they are taken out.

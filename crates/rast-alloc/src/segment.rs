@@ -10,17 +10,21 @@
 //!
 //! | field | written | read |
 //! | --- | --- | --- |
-//! | `public.owner` | when the segment is made, before any block of it is given out | by whoever frees a block |
+//! | `public.owner` | when the segment is made, before any block of it is given out | by the thread that frees a block |
 //! | `public.classes` | by the owner, when a slab begins and ends to serve; atomic | by other threads that free a block |
 //! | `previous`, `next` | by the owner | by the owner |
 //! | `is_empty` | by the owner | by the owner: one free span fills it |
 //! | `slabs`, `tags` | by the owner | by the owner; touched as far as they are used |
 //!
-//! 1. A segment starts at a multiple of its length, so the address of any block, masked, is the address of its header.
-//! 2. Every byte behind the header belongs to a span ([`crate::span`]); a slab is a span of a whole slot.
-//! 3. The owner never changes: where a thread dies, its heap lives on and is adopted whole. So whoever has a block may
-//!    read it without any ordering of its own: what brought the block brought the header.
-//! 4. A segment goes back to the system when one free span fills it; then no block of it is left to be freed.
+//! 1. A segment starts at a multiple of its length, so the address of any block, masked, is the
+//!    address of its header.
+//! 2. Every byte behind the header belongs to a span ([`crate::span`]); a slab is a span of a whole
+//!    slot.
+//! 3. The owner never changes: where a thread dies, its heap lives on and is adopted whole. So the
+//!    thread that has a block may read it without any ordering of its own: what brought the block
+//!    brought the header.
+//! 4. A segment goes back to the system when one free span fills it; then no block of it is left to
+//!    be freed.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -59,7 +63,8 @@ pub(crate) const TAGS: usize = core::mem::offset_of!(Segment, tags);
 /// What other threads read of a header.
 struct Public {
     owner: *const (),
-    /// The classes that the slabs of its slots serve, 0 where none does; of no length but in a hardened build.
+    /// The classes that the slabs of its slots serve, 0 where none does; of no length but in a
+    /// hardened build.
     classes: [AtomicU8; SLOTS * HARDENED as usize],
 }
 
@@ -87,22 +92,23 @@ impl Segment {
     pub(crate) fn map(owner: *const (), unit: u16, spans: &SpanIndex) -> Option<NonNull<Self>> {
         let start = os::map(SEGMENT, SEGMENT)?;
         if HARDENED && !guard(start, unit) {
-            // SAFETY: the mapping was made above, and nobody knows it.
+            // SAFETY: the mapping was made above, and no thread knows it.
             unsafe { os::unmap(start, SEGMENT, SEGMENT) };
             return None;
         }
         // Parcels keep distances between blocks, from which the owner makes their addresses again.
         start.expose_provenance();
         let segment = start.cast::<Self>();
-        // SAFETY: the mapping is new, aligned to its length, and longer than the header, for which zeroes are a value: null
-        // pointers, numbers, slabs that serve no class, tags that are not read before they are written.
+        // SAFETY: the mapping is new, aligned to its length, and longer than the header, for which
+        // zeroes are a value: null pointers, numbers, slabs that serve no class, tags that are not
+        // read before they are written.
         let header = unsafe { &mut *segment.as_ptr() };
         header.public.owner = owner;
         header.is_empty.set(true);
         // SAFETY: the first span starts behind the header, inside the mapping.
         let first = unsafe { start.add(FIRST) };
-        // SAFETY: the bytes behind the header are new, zero, and nobody's; the mapping stays until it is unmapped below,
-        // after the span was withdrawn.
+        // SAFETY: the bytes behind the header are new, zero, and no thread's; the mapping stays
+        // until it is unmapped below, after the span was withdrawn.
         unsafe { spans.format(first, Self::BYTES) };
         Some(segment)
     }
@@ -111,7 +117,8 @@ impl Segment {
     ///
     /// # Safety
     ///
-    /// 1. `segment` is mapped, its spans were withdrawn, and nobody uses it or a block of it any more.
+    /// 1. `segment` is mapped, its spans were withdrawn, and no thread uses it or a block of it any
+    ///    more.
     pub(crate) unsafe fn unmap(segment: NonNull<Self>) {
         if HARDENED {
             units::note(segment.addr().get(), units::NONE);
@@ -134,27 +141,29 @@ impl Segment {
     #[inline(always)]
     pub(crate) unsafe fn owner_of<T>(block: *mut T) -> *const () {
         let segment = Self::of(block);
-        // SAFETY: the header stands at the masked address, obligation 1 and rule 1; nobody writes to this part of it but to
-        // what is atomic.
+        // SAFETY: the header is at the masked address, obligation 1 and rule 1; no thread writes to
+        // this part of it but to what is atomic.
         let public = unsafe { &(*segment).public };
         // The owner was written before the block was given out, and never after: rule 3.
         public.owner
     }
 
-    /// What other threads read of the class that the slab of an address's slot serves; of a hardened build.
+    /// What other threads read of the class that the slab of an address's slot serves; of a
+    /// hardened build.
     ///
     /// # Safety
     ///
     /// 1. `address` lies in a segment that is mapped for `'a`.
     #[inline(always)]
     unsafe fn class_at<'a, T>(address: *mut T) -> Option<&'a AtomicU8> {
-        // SAFETY: the header stands at the masked address, obligation 1; nobody writes to this part of it but to what is
-        // atomic.
+        // SAFETY: the header is at the masked address, obligation 1; no thread writes to this part
+        // of it but to what is atomic.
         let public = unsafe { &(*Self::of(address)).public };
         public.classes.get(address.addr() % SEGMENT / SLOT)
     }
 
-    /// Notes the class that a slab serves, 0 for none, for other threads to see; only in a hardened build.
+    /// Notes the class that a slab serves, 0 for none, for other threads to see; only in a hardened
+    /// build.
     ///
     /// # Safety
     ///
@@ -167,7 +176,8 @@ impl Segment {
         }
     }
 
-    /// Whether a block of a class may start at an address, by what its slot serves; any thread may ask, in a hardened build.
+    /// Whether a block of a class may start at an address, by what its slot serves; any thread may
+    /// ask, in a hardened build.
     ///
     /// # Safety
     ///
@@ -190,7 +200,8 @@ impl Segment {
     /// 1. `address` lies in a mapped segment that the caller has.
     #[inline(always)]
     pub(crate) unsafe fn slab_of<'a, T>(address: *mut T) -> &'a Slab {
-        // SAFETY: the header stands at the masked address, obligation 1; only the caller's thread uses the slabs.
+        // SAFETY: the header is at the masked address, obligation 1; only the caller's thread uses
+        // the slabs.
         let segment = unsafe { &*Self::of(address) };
         &segment.slabs[address.addr() % SEGMENT / SLOT]
     }
@@ -214,8 +225,8 @@ impl Segment {
     }
 }
 
-/// Notes a new segment, and forbids the pages between its header and its spans and behind these; returns whether the
-/// segment can be noted.
+/// Notes a new segment, and forbids the pages between its header and its spans and behind these;
+/// returns whether the segment can be noted.
 fn guard(start: NonNull<u8>, unit: u16) -> bool {
     for at in [FIRST - GUARD, END] {
         // SAFETY: the page lies in the segment.
@@ -242,7 +253,8 @@ impl Segments {
         }
     }
 
-    /// Whether a block is known to lie in one of them, in a hardened build; it may without being known to.
+    /// Whether a block is known to lie in one of them, in a hardened build; it may without being
+    /// known to.
     #[inline(always)]
     pub(crate) fn has(&self, block: *mut u8) -> bool {
         self.near.has(block.addr())

@@ -6,12 +6,15 @@
 //!                           └────► stripe: mailbox ◄── letters: blocks freed while somebody else held the stripe
 //! ```
 //!
-//! 1. A stripe is touched by whoever holds its mailbox ([`crate::mailbox`]), and is held for one call.
-//! 2. To take a block a thread claims any stripe that nobody holds, and makes another one if all are held.
-//!    So nobody waits for anybody, and in the child of a `fork` what others were just using is passed over for ever.
-//! 3. A block goes back to the stripe that its segment, or the head of its mapping, names: if that is held by somebody
-//!    else, as a letter, which the holder puts away before it lets go.
-//! 4. A letter is the block itself; the bit 0 of a link says that it leads to the head of a large block.
+//! 1. A stripe is touched by the thread that holds its mailbox ([`crate::mailbox`]), and is held
+//!    for one call.
+//! 2. To take a block a thread claims any stripe that no thread holds, and makes another one if all
+//!    are held. So no thread waits for anybody, and in the child of a `fork` what others were just
+//!    using is passed over for ever.
+//! 3. A block goes back to the stripe that its segment, or the head of its mapping, names: if that
+//!    is held by some thread else, as a letter, which the holder puts away before it lets go.
+//! 4. A letter is the block itself; the bit 0 of a link says that it leads to the head of a large
+//!    block.
 
 use core::fmt;
 use core::ptr::{self, NonNull};
@@ -36,20 +39,22 @@ use crate::{AllocError, Allocator, Layout};
 /// The bit of a link to the head of a large block.
 const IS_LARGE: usize = 1;
 
-/// A heap of its own that many threads take from and give back to at once: containers take memory from it by reference,
-/// and dropping it gives all of it back at once.
+/// A heap of its own that many threads take from and give back to at once: containers take memory
+/// from it by reference, and dropping it gives all of it back at once.
 ///
-/// Where one thread at a time uses a heap, [`Heap`](crate::Heap) is several times as quick: here a call costs two or
-/// three atomic read-modify-writes and a fence, and one more with a bound.
-/// As the memory of a whole program [`RastAlloc`](crate::RastAlloc) is the choice: its heaps stay with their threads.
+/// Where one thread at a time uses a heap, [`Heap`](crate::Heap) is several times as quick: here a
+/// call costs two or three atomic read-modify-writes and a fence, and one more with a bound. As the
+/// memory of a whole program [`RastAlloc`](crate::RastAlloc) is the choice: its heaps stay with
+/// their threads.
 ///
-/// Memory comes in segments of 4 MiB of address space, touched as it is needed; each thread that is inside a call at the
-/// same time as others takes from segments of its own.
+/// Memory comes in segments of 4 MiB of address space, touched as it is needed; each thread that is
+/// inside a call at the same time as others takes from segments of its own.
 ///
-/// Progress: lock-free but for the system's calls; nobody waits, whatever other threads do or do not do meanwhile.
-/// In the child of a `fork` the parts that other threads were just inside of stay as they are: the child takes from the
-/// other parts and from new ones, and blocks that it gives back to the former are not used again; what was just being
-/// asked for stays counted in the bound.
+/// Progress: lock-free except for the system's calls; no thread waits, whatever other threads do or
+/// do not do meanwhile. In the child of a `fork` the parts that other threads were just inside of
+/// stay as they are: the child takes from the other parts and from new ones, and blocks that it
+/// gives back to the former are not used again; what was just being asked for stays counted in the
+/// bound.
 ///
 /// ```
 /// use rast_alloc::{SharedHeap, vec::Vec};
@@ -144,7 +149,7 @@ impl Stripe {
         };
         // SAFETY: the mapping is new, long enough, and aligned to a page.
         unsafe { place.write(stripe) };
-        // SAFETY: it was written above, and stands until it is unmapped.
+        // SAFETY: it was written above, and stays until it is unmapped.
         let stripe = unsafe { place.as_ref() };
         stripe.arena.set_owner(place.as_ptr().cast_const().cast());
         Some(place)
@@ -172,11 +177,13 @@ impl Stripe {
                 if is_large {
                     hardened::check_head(block);
                 } else {
-                    // SAFETY: letters are free blocks of two words at least, if they lie in this arena.
+                    // SAFETY: letters are free blocks of two words at least, if they lie in this
+                    // arena.
                     unsafe { hardened::check_sealed(&self.arena, block) };
                 }
             }
-            // SAFETY: letters are free blocks, or heads of large ones, linked through their first words.
+            // SAFETY: letters are free blocks, or heads of large ones, linked through their first
+            // words.
             link = unsafe { Block::next(block) };
             if is_large {
                 // SAFETY: the head is of a large block of this arena that was given up.
@@ -200,7 +207,7 @@ impl Stripe {
         }
     }
 
-    /// Gives a block back that is of this stripe, whoever holds it.
+    /// Gives a block back that is of this stripe, no matter which thread holds it.
     ///
     /// # Safety
     ///
@@ -232,7 +239,8 @@ impl Stripe {
             unsafe { check_given(block, layout) };
             let block = block.as_ptr().cast();
             if HARDENED {
-                // SAFETY: the caller gives the block up; in a hardened build it has two words at least.
+                // SAFETY: the caller gives the block up; in a hardened build it has two words at
+                // least.
                 unsafe { hardened::link::seal(block) };
             }
             (block, block)
@@ -256,11 +264,12 @@ impl SharedHeap {
         Self::bounded(usize::MAX)
     }
 
-    /// A heap that refuses a block if with it more than `bytes_max` bytes were asked for and not given back.
+    /// A heap that refuses a block if with it more than `bytes_max` bytes were asked for and not
+    /// given back.
     ///
-    /// What rounding adds is not counted: the address space may be more, as [`Stats::bytes_reserved`] tells.
-    /// Nor is a block counted twice that moves to change its size or alignment: it is refused only if what it is longer by
-    /// does not fit.
+    /// What rounding adds is not counted: the address space may be more, as
+    /// [`Stats::bytes_reserved`] tells. Nor is a block counted twice that moves to change its size
+    /// or alignment: it is refused only if what it is longer by does not fit.
     #[must_use]
     pub const fn bounded(bytes_max: usize) -> Self {
         Self {
@@ -297,15 +306,16 @@ impl SharedHeap {
         if self.budget.bound() == usize::MAX {
             stats.bytes_peak = self.budget.seen(stats.bytes_current);
         } else {
-            // The budget knows it; what was read while blocks went from stripe to stripe may be more than there ever was.
+            // The budget knows it; what was read while blocks went from stripe to stripe may be
+            // more than there ever was.
             stats.bytes_peak = self.budget.seen(0);
             stats.bytes_current = stats.bytes_current.min(stats.bytes_peak);
         }
         stats
     }
 
-    /// Gives the memory that no block needs back to the system, but for what other threads are just using; returns how
-    /// many bytes that were.
+    /// Gives the memory that no block needs back to the system, except for what other threads are
+    /// just using; returns how many bytes that were.
     ///
     /// Cost: linear in the unused memory.
     pub fn purge(&self) -> usize {
@@ -321,13 +331,14 @@ impl SharedHeap {
         purged
     }
 
-    /// Calls `f` with an arena that this thread holds meanwhile; `None` if there is no memory for one.
+    /// Calls `f` with an arena that this thread holds meanwhile; `None` if there is no memory for
+    /// one.
     fn with<R>(&self, f: impl FnOnce(&Arena) -> R) -> Option<R> {
         let claimed = self.stripes.find(place(), |stripe| {
             stripe.mailbox.claim().then(|| NonNull::from(stripe))
         });
         let stripe = claimed.or_else(|| self.add())?;
-        // SAFETY: stripes stand as long as the heap, which is borrowed.
+        // SAFETY: stripes live as long as the heap, which is borrowed.
         let stripe = unsafe { stripe.as_ref() };
         let result = f(&stripe.arena);
         stripe.leave();
@@ -338,7 +349,7 @@ impl SharedHeap {
     #[cold]
     fn add(&self) -> Option<NonNull<Stripe>> {
         let stripe = Stripe::map()?;
-        // SAFETY: the stripe is new, and stands until the heap is dropped.
+        // SAFETY: the stripe is new, and lives until the heap is dropped.
         unsafe { self.stripes.enter(stripe) };
         Some(stripe)
     }
@@ -359,11 +370,11 @@ impl SharedHeap {
             // SAFETY: what is not large lies in a segment, obligation 1.
             unsafe { Segment::owner_of(block.as_ptr()) }
         };
-        // SAFETY: arenas of this heap name their stripes as owners, which stand as long as the heap.
+        // SAFETY: arenas of this heap name their stripes as owners, which live as long as the heap.
         unsafe { &*owner.cast::<Stripe>() }
     }
 
-    /// Ends the process unless a stripe of this heap is the owner of what stands at `block`.
+    /// Ends the process unless a stripe of this heap is the owner of what is at `block`.
     fn check(&self, block: NonNull<u8>, layout: Layout) {
         let is_own = self.stripes.find(0, |stripe| {
             hardened::is_of(&stripe.arena, block.as_ptr(), layout).then_some(())
@@ -373,8 +384,8 @@ impl SharedHeap {
         }
     }
 
-    /// Calls `ask` again after what this heap does not need, and what heaps of threads that nobody holds do not need, went
-    /// back to the system, if it gave nothing.
+    /// Calls `ask` again after what this heap does not need, and what heaps of threads that no
+    /// thread holds do not need, went back to the system, if it gave nothing.
     fn ask(&self, layout: Layout, ask: impl Fn() -> Option<NonNull<u8>>) -> Option<NonNull<u8>> {
         let block = ask();
         if block.is_some() || layout.size() > os::ADDRESSES {
@@ -405,7 +416,8 @@ impl SharedHeap {
         Ok(NonNull::slice_from_raw_parts(block, layout.size()))
     }
 
-    /// Changes the size of a block, without regard to the budget; `None` without memory, and nothing has changed.
+    /// Changes the size of a block, without regard to the budget; `None` without memory, and
+    /// nothing has changed.
     ///
     /// # Safety
     ///
@@ -468,8 +480,8 @@ impl Face for &SharedHeap {
 
 impl Drop for SharedHeap {
     fn drop(&mut self) {
-        // SAFETY: containers borrow the heap, so none has a block of it now, but for those that were leaked; the stripes
-        // came from `Stripe::map`, and nobody knows them any more.
+        // SAFETY: containers borrow the heap, so none has a block of it now, except for those that
+        // were leaked; the stripes came from `Stripe::map`, and no thread knows them any more.
         self.stripes
             .clear(|stripe| unsafe { Stripe::unmap(stripe) });
     }
@@ -490,9 +502,10 @@ impl fmt::Debug for SharedHeap {
     }
 }
 
-// SAFETY: the arenas keep the contract (blocks apart, as long and aligned as asked, refused without a change), and one
-// thread at a time uses each; copies of the reference are the same heap, and a block stays until it is freed or the heap,
-// which the reference borrows, is dropped: moving the heap moves no arena.
+// SAFETY: the arenas keep the contract (blocks apart, as long and aligned as asked, refused without
+// a change), and one thread at a time uses each; copies of the reference are the same heap, and a
+// block stays until it is freed or the heap, which the reference borrows, is dropped: moving the
+// heap moves no arena.
 unsafe impl Allocator for &SharedHeap {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         self.take(layout, |arena| arena.allocate(layout))
@@ -527,7 +540,8 @@ mod tests {
         heap.with(|_| take_beside(heap, depth - 1))?
     }
 
-    /// A link of a letter that was written to makes no large block of a short one, and leads to no block in use.
+    /// A link of a letter that was written to makes no large block of a short one, and leads to no
+    /// block in use.
     #[cfg(all(unix, feature = "hardened"))]
     #[test]
     fn a_letter_is_written_to() {
@@ -566,7 +580,8 @@ mod tests {
         }
     }
 
-    /// As if so many threads were inside at once and did not go on: the others wait for none of them.
+    /// As if so many threads were inside at once and did not go on: the others wait for none of
+    /// them.
     #[test]
     fn nobody_waits_for_those_who_are_inside() {
         let heap = &SharedHeap::new();

@@ -10,16 +10,19 @@
 //!   57..=96   9216 .. 262144      (cached spans)    1024 .. 16 K
 //! ```
 //!
-//! Spans up to 256 KiB have classes so that a list may keep them: a span that is split off and joined again for each use
-//! costs three times what a list does, and starts at another address each time, whose line and page are cold.
+//! Spans up to 256 KiB have classes so that a list may keep them: a span that is split off and
+//! joined again for each use costs three times what a list does, and starts at another address each
+//! time, whose line and page are cold.
 //!
-//! A hardened build serves requests of up to 8 bytes from the class 1, since a mark stands for each 16 bytes.
+//! A hardened build serves requests of up to 8 bytes from the class 1, since a mark stands for each
+//! 16 bytes.
 //!
-//! Eight classes to each doubling, so that at most an eighth of a block is lost to rounding from 256 bytes on.
+//! Eight classes to each doubling, so that at most an eighth of a block is lost to rounding from
+//! 256 bytes on.
 //!
-//! Rule of alignment: a request is first rounded up to a multiple of its alignment, and the class of the rounded size
-//! is again a multiple of it (the test below tries all).
-//! So a block at a multiple of its class from an aligned base is aligned as asked, and no class needs to know of
+//! Rule of alignment: a request is first rounded up to a multiple of its alignment, and the class
+//! of the rounded size is again a multiple of it (the test below tries all). So a block at a
+//! multiple of its class from an aligned base is aligned as asked, and no class needs to know of
 //! alignments.
 
 use crate::Layout;
@@ -64,10 +67,12 @@ pub(crate) const fn class_of(key: usize) -> usize {
     }
 }
 
-/// The class of a layout whose key is at most [`SLAB_MAX`], by one load; `None` of others, and of one without size.
+/// The class of a layout whose key is at most [`SLAB_MAX`], by one load; `None` of others, and of
+/// one without size.
 #[inline(always)]
 pub(crate) fn small_class_of(layout: Layout) -> Option<usize> {
-    // The key less one: rounding up to a power of two, less one, sets the bits below it. Without size it is the greatest.
+    // The key less one: rounding up to a power of two, less one, sets the bits below it. Without
+    // size it is the greatest.
     let last = layout.size().wrapping_sub(1) | (layout.align() - 1);
     if last < SLAB_MAX {
         Some(usize::from(TABLE[last / 8]))
@@ -97,7 +102,8 @@ pub(crate) fn is_start(class: usize, offset: usize) -> bool {
     let Some(starts) = STARTS.get(class) else {
         return false;
     };
-    // A multiple of the size comes out less than the step, as its fractional part is less than one block's.
+    // A multiple of the size comes out less than the step, as its fractional part is less than one
+    // block's.
     offset as u32 <= starts.last && (offset as u32).wrapping_mul(starts.step) < starts.step
 }
 

@@ -5,12 +5,12 @@
 //!             used    free ──► free    used  ▲ carved
 //! ```
 //!
-//! A slab's own words stand in the header of its segment, not in the slot, so that carving touches no more than the
-//! blocks that are wanted.
+//! A slab's own words are in the header of its segment, not in the slot, so that carving touches no
+//! more than the blocks that are wanted.
 //!
 //! 1. `used` counts the blocks outside of the slab: those in use, and those in lists of threads.
 //! 2. Blocks are carved a page's worth at a time, in the order of their addresses.
-//! 3. A slab stands in its class's list exactly if it has a free or an uncarved block.
+//! 3. A slab is in its class's list exactly if it has a free or an uncarved block.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -22,7 +22,7 @@ use crate::size_class::size_of_class;
 
 /// How many bytes are carved at once, at least a block.
 const CARVE: usize = 4096;
-/// What stands for no class; classes are kept plus one, so that all zeroes are a slab that serves none.
+/// Means no class; classes are kept plus one, so that all zeroes are a slab that serves none.
 const NONE: u8 = 0;
 
 /// The words of one slab.
@@ -119,7 +119,8 @@ impl Slab {
         for index in (0..count).rev() {
             // SAFETY: `carved + index` is below the capacity, so the block lies in the slot.
             let block = unsafe { self.start.get().add(from + index * size) }.cast::<Block>();
-            // SAFETY: the block was never given out since the slab was opened; a class is a multiple of a word.
+            // SAFETY: the block was never given out since the slab was opened; a class is a
+            // multiple of a word.
             unsafe { Block::link(block, first) };
             if HARDENED {
                 hardened::prepare(block);
@@ -160,7 +161,7 @@ impl SlabList {
     /// The first of the list.
     #[inline]
     pub(crate) fn first<'a>(&self) -> Option<&'a Slab> {
-        // SAFETY: slabs in a list stand in mapped segments that this thread has.
+        // SAFETY: slabs in a list are in mapped segments that this thread has.
         unsafe { self.first.get().as_ref() }
     }
 

@@ -1,8 +1,10 @@
-//! Spans: the multi-level free lists over blocks with boundary tags, for sizes past the slabs' and for the slabs.
+//! Spans: the multi-level free lists over blocks with boundary tags, for sizes past the slabs' and
+//! for the slabs.
 //!
-//! Source: RAST 2.1, whose lists by the logarithm of the size become two levels, as in TLSF (Masmano and others, 2004):
-//! 32 lists to each doubling, and a bitmap for each level, so that the first list that surely fits is found by two counts
-//! of zeroes, and at most 1/32 of a span's size is passed over.
+//! Source: RAST 2.1, whose lists by the logarithm of the size become two levels, as in TLSF
+//! (Masmano and others, 2004): 32 lists to each doubling, and a bitmap for each level, so that the
+//! first list that surely fits is found by two counts of zeroes, and at most 1/32 of a span's size
+//! is passed over.
 //!
 //! ```text
 //!   segment   ┌────────────────────────────┬────────┬────┬───────────────┬──────────────┐
@@ -14,21 +16,23 @@
 //!
 //! | field | meaning |
 //! | --- | --- |
-//! | `grains` | length; the tag of the next span stands that far behind |
+//! | `grains` | length; the tag of the next span is that far behind |
 //! | `before` | length of the span before, 0 for the first of a segment |
 //! | `state` | free, used, or the sentinel behind the last grain, which is never free and has no next |
 //! | `class` | the class that a used span serves, or that it serves none |
 //! | `clean` | all bytes of the span are zero |
 //! | `aged` | the look for unneeded memory that first found the free span, as it is or as part of a longer one; 0 for none |
 //!
-//! 1. The tags stand together, away from what they describe: splitting and joining touch no page of any block. (With
-//!    tags in the spans each touched one or two that were seldom at hand.)
+//! 1. The tags are together, away from what they describe: splitting and joining touch no page of
+//!    any block. (With tags in the spans each touched one or two that were seldom at hand.)
 //! 2. Spans start at multiples of 1 KiB and have no header, so alignments up to that cost nothing.
 //! 3. No two free spans are neighbours: giving back joins both sides at once.
-//! 4. A free span stands in exactly one list, that of its length; a list's bit is set exactly if it is not empty.
+//! 4. A free span is in exactly one list, that of its length; a list's bit is set exactly if it is
+//!    not empty.
 //! 5. The sentinel needs no test for the end of the segment, and `before == 0` none for its start.
 //!
-//! One thread at a time has an index and all segments beneath it, so nothing here is atomic but the two figures.
+//! One thread at a time has an index and all segments beneath it, so nothing here is atomic but the
+//! two figures.
 
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -81,10 +85,11 @@ pub(crate) struct Tags {
 
 const _: () = assert!(size_of::<Tag>() == 8 && GRAINS <= u16::MAX as usize);
 
-/// A tag that stands in a mapped segment.
+/// A tag that is in a mapped segment.
 ///
-/// Invariant: a value of this type is made for a tag that [`SpanIndex::format`] or a split wrote, and is not used after
-/// the tag was joined into another span or its segment unmapped; the thread that uses it has the segment.
+/// Invariant: a value of this type is made for a tag that [`SpanIndex::format`] or a split wrote,
+/// and is not used after the tag was joined into another span or its segment unmapped; the thread
+/// that uses it has the segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub(crate) struct Span(NonNull<Tag>);
@@ -94,8 +99,8 @@ impl Span {
     ///
     /// # Safety
     ///
-    /// 1. `start` was given by [`Span::start`] of a span that still stands, or is the start that [`SpanIndex::format`] was
-    ///    given, and the caller has its segment.
+    /// 1. `start` was given by [`Span::start`] of a span that still exists, or is the start that
+    ///    [`SpanIndex::format`] was given, and the caller has its segment.
     #[inline]
     pub(crate) unsafe fn at_start(start: NonNull<u8>) -> Self {
         let index = start.addr().get() % SEGMENT / GRAIN;
@@ -103,13 +108,14 @@ impl Span {
         let tag = start
             .as_ptr()
             .map_addr(|address| (address & !(SEGMENT - 1)) + offset);
-        // SAFETY: the tags stand in the segment's header, which is not at the address zero.
+        // SAFETY: the tags are in the segment's header, which is not at the address zero.
         Self(unsafe { NonNull::new_unchecked(tag) }.cast())
     }
 
     #[inline]
     fn tag<'a>(self) -> &'a Tag {
-        // SAFETY: the tag stands, by the invariant of this type; its fields are cells, and only this thread has them.
+        // SAFETY: the tag exists, by the invariant of this type; its fields are cells, and only
+        // this thread has them.
         unsafe { self.0.as_ref() }
     }
 
@@ -126,7 +132,7 @@ impl Span {
             .0
             .as_ptr()
             .map_addr(|address| (address & !(SEGMENT - 1)) + offset);
-        // SAFETY: links for each grain stand behind the tags; only this thread has them.
+        // SAFETY: links for each grain are behind the tags; only this thread has them.
         unsafe { &*links.cast::<Links>() }
     }
 
@@ -174,7 +180,8 @@ impl Span {
     /// The place of the tag that many bytes behind.
     #[inline]
     fn at(self, bytes: usize) -> Self {
-        // SAFETY: callers stay inside the segment: the next tag, or the place of one inside this span.
+        // SAFETY: callers stay inside the segment: the next tag, or the place of one inside this
+        // span.
         Self(unsafe { self.0.add(bytes / GRAIN) })
     }
 
@@ -188,7 +195,7 @@ impl Span {
     fn previous(self) -> Option<Self> {
         match self.tag().before.get() {
             0 => None,
-            // SAFETY: a tag stands that far before, in the same segment.
+            // SAFETY: a tag is that far before, in the same segment.
             before => Some(Self(unsafe { self.0.sub(usize::from(before)) })),
         }
     }
@@ -207,7 +214,7 @@ impl Span {
         self.at(bytes).tag().before.set(grains);
     }
 
-    /// Writes a tag, but for its length.
+    /// Writes a tag, except for its length.
     #[inline]
     fn write(self, before: usize, state: u8, clean: bool) {
         let tag = self.tag();
@@ -225,8 +232,9 @@ pub(crate) const fn bytes_for(size: usize) -> usize {
 
 /// The length of the spans of a class whose blocks have `size` bytes.
 ///
-/// Blocks that are a multiple of [`WAY`] long get a grain more: without it neighbours would use the same sets of the cache,
-/// and what a program fills side by side would drive each other's lines out of it.
+/// Blocks that are a multiple of [`WAY`] long get a grain more: without it neighbours would use the
+/// same sets of the cache, and what a program fills side by side would drive each other's lines out
+/// of it.
 #[inline]
 pub(crate) const fn bytes_for_class(size: usize) -> usize {
     let bytes = bytes_for(size);
@@ -240,7 +248,7 @@ pub(crate) const fn bytes_for_class(size: usize) -> usize {
 /// What a look left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Aged {
-    /// Whether all that stood unused at two looks has gone back.
+    /// Whether all that was unused at two looks has gone back.
     pub(crate) is_all: bool,
     /// Whether no free span is left that the next looks may give back, if this is all.
     pub(crate) is_clean: bool,
@@ -306,8 +314,9 @@ impl SpanIndex {
     ///
     /// # Safety
     ///
-    /// 1. The bytes, a multiple of [`GRAIN`], are writable, zero, the caller's alone, and stay so until the span is whole
-    ///    again and taken out by [`SpanIndex::take_whole`], and so do the segment's [`Tags`].
+    /// 1. The bytes, a multiple of [`GRAIN`], are writable, zero, the caller's alone, and stay so
+    ///    until the span is whole again and taken out by [`SpanIndex::take_whole`], and so do the
+    ///    segment's [`Tags`].
     pub(crate) unsafe fn format(&self, start: NonNull<u8>, bytes: usize) {
         // SAFETY: obligation 1; the tag is written now.
         let span = unsafe { Span::at_start(start) };
@@ -388,7 +397,8 @@ impl SpanIndex {
         self.heads[group][list].get()
     }
 
-    /// Cuts the end of a used span off, past `bytes`, unless nothing is left over, and makes it a free one.
+    /// Cuts the end of a used span off, past `bytes`, unless nothing is left over, and makes it a
+    /// free one.
     #[inline]
     fn split(&self, span: Span, bytes: usize) {
         let rest = span.bytes() - bytes;
@@ -418,10 +428,12 @@ impl SpanIndex {
         Some(span)
     }
 
-    /// Takes a span of `bytes` that starts at a multiple of `align`, a power of two past [`GRAIN`]; constant time.
+    /// Takes a span of `bytes` that starts at a multiple of `align`, a power of two past [`GRAIN`];
+    /// constant time.
     pub(crate) fn take_aligned(&self, bytes: usize, align: usize) -> Option<Span> {
         let front_of = |span: Span| span.start().addr().get().wrapping_neg() & (align - 1);
-        // A span that has the length and lies well fits as it is: so does the place of each slab that was given back.
+        // A span that has the length and lies well fits as it is: so does the place of each slab
+        // that was given back.
         let (group, list) = Self::list_of(bytes);
         let mut candidate = if group < GROUPS {
             self.heads[group][list].get()
@@ -451,7 +463,7 @@ impl SpanIndex {
             aligned.write(front, USED, span.is_clean());
             aligned.set_bytes(span.bytes() - front);
             span.set_bytes(front);
-            // Both parts are as old as the whole was; what stood in the tag of the second is no mark.
+            // Both parts are as old as the whole was; what was in the tag of the second is no mark.
             let aged = span.tag().aged.get();
             aligned.tag().aged.set(aged);
             self.insert(span, front, span.is_clean());
@@ -462,7 +474,8 @@ impl SpanIndex {
         Some(span)
     }
 
-    /// Gives a used span back, joined with its free neighbours, and returns what came of it; constant time.
+    /// Gives a used span back, joined with its free neighbours, and returns what came of it;
+    /// constant time.
     #[inline]
     pub(crate) fn give(&self, mut span: Span) -> Span {
         debug_assert!(span.tag().state.get() == USED);
@@ -486,7 +499,8 @@ impl SpanIndex {
         span
     }
 
-    /// Makes a used span `bytes` long, a multiple of [`GRAIN`], if the span behind it gives what lacks; constant time.
+    /// Makes a used span `bytes` long, a multiple of [`GRAIN`], if the span behind it gives what
+    /// lacks; constant time.
     pub(crate) fn resize(&self, span: Span, bytes: usize) -> bool {
         let next = span.next();
         let behind = if next.is_free() { next.bytes() } else { 0 };
@@ -510,8 +524,8 @@ impl SpanIndex {
         true
     }
 
-    /// Takes a free span of `bytes` that fills its segment out: the segment is going away. Those that were put in last come
-    /// first.
+    /// Takes a free span of `bytes` that fills its segment out: the segment is going away. Those
+    /// that were put in last come first.
     ///
     /// Cost: linear in the free spans of nearly that length.
     pub(crate) fn take_whole(&self, bytes: usize) -> Option<Span> {
@@ -527,8 +541,8 @@ impl SpanIndex {
         None
     }
 
-    /// Calls `discard` on each dirty free span of at least `least` bytes, which may give its memory to the system and has
-    /// to clear it then; returns how many bytes were given back.
+    /// Calls `discard` on each dirty free span of at least `least` bytes, which may give its memory
+    /// to the system and has to clear it then; returns how many bytes were given back.
     pub(crate) fn purge(
         &self,
         least: usize,
@@ -555,11 +569,12 @@ impl SpanIndex {
         purged
     }
 
-    /// Calls `discard`, as [`purge`](Self::purge) does, on dirty free spans of at least `least` bytes that stood unused at two
-    /// looks, as long as `may` says so of the bytes that the next one costs.
+    /// Calls `discard`, as [`purge`](Self::purge) does, on dirty free spans of at least `least`
+    /// bytes that was unused at two looks, as long as `may` says so of the bytes that the next one
+    /// costs.
     ///
-    /// A call with `is_look` is a look, which marks the spans that it is the first one to find. Calls without go on with what
-    /// it left, and leave what it marked.
+    /// A call with `is_look` is a look, which marks the spans that it is the first one to find.
+    /// Calls without go on with what it left, and leave what it marked.
     pub(crate) fn age(
         &self,
         least: usize,
@@ -630,7 +645,7 @@ impl SpanIndex {
                 }
                 assert_eq!(member, Some(span), "a free span in its list");
                 if span.is_clean() {
-                    // SAFETY: the span is nobody's, and initialised where it is clean.
+                    // SAFETY: the span is no thread's, and initialised where it is clean.
                     let is_zero = unsafe { crate::arena::is_zero(span.start(), span.bytes()) };
                     assert!(is_zero, "a clean span is zero");
                 }

@@ -1,8 +1,9 @@
 //! What the allocator was asked for, and what it took from the system for it.
 //!
-//! Each heap keeps its own sums, which only its thread writes, and a reading adds them up.
-//! A block that one thread takes and another frees is added in the one's sums and subtracted in the other's, so the total
-//! is exact at every moment at which no call is under way; nothing is merged and nothing is lost when a thread ends.
+//! Each heap keeps its own sums, which only its thread writes, and a reading adds them up. A block
+//! that one thread takes and another frees is added in the one's sums and subtracted in the
+//! other's, so the total is exact at every moment at which no call is under way; nothing is merged
+//! and nothing is lost when a thread ends.
 
 use core::fmt;
 
@@ -18,13 +19,13 @@ use crate::{
 
 /// Figures of [`RastAlloc`](crate::RastAlloc) at one moment.
 ///
-/// Each figure is exact if no thread allocates meanwhile, but for the peak; otherwise figures of one reading may be some
-/// calls apart.
-/// The peak is the highest of what the heaps told in steps, and of readings: not more than was in use at once, but it may
-/// be too low, for each thread that runs, by 1.5 MiB, by what its lists can take (64 KiB for each size class up to 8 KiB of
-/// which it has blocks), and by 72 KiB for each of up to 8 threads whose blocks it frees.
-/// Where a thread replaces blocks by shorter ones of the same class, and does nothing else, the peak may be too high by what
-/// they differ in: at most an eighth of these blocks.
+/// Each figure is exact if no thread allocates meanwhile, except for the peak; otherwise figures of
+/// one reading may be some calls apart. The peak is the highest of what the heaps told in steps,
+/// and of readings: not more than was in use at once, but it may be too low, for each thread that
+/// runs, by 1.5 MiB, by what its lists can take (64 KiB for each size class up to 8 KiB of which it
+/// has blocks), and by 72 KiB for each of up to 8 threads whose blocks it frees. Where a thread
+/// replaces blocks by shorter ones of the same class, and does nothing else, the peak may be too
+/// high by what they differ in: at most an eighth of these blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -32,11 +33,13 @@ pub struct Stats {
     pub bytes_current: usize,
     /// The most of these at once.
     pub bytes_peak: usize,
-    /// Bytes of address space taken from the system for blocks, with what the system refused to take back.
+    /// Bytes of address space taken from the system for blocks, with what the system refused to
+    /// take back.
     pub bytes_reserved: usize,
-    /// Bytes of these that may occupy memory: those of blocks, and of free memory all that was joined with some that was in
-    /// use since it came from the system or went back; so never too few, but more than is resident where part of a free
-    /// stretch, as of a segment without blocks, was never touched.
+    /// Bytes of these that may occupy memory: those of blocks, and of free memory all that was
+    /// joined with some that was in use since it came from the system or went back; so never too
+    /// few, but more than is resident where part of a free stretch, as of a segment without blocks,
+    /// was never touched.
     pub bytes_committed: usize,
     /// Blocks taken.
     pub allocations: u64,
@@ -100,9 +103,10 @@ fn not_below_zero(sum: u64) -> usize {
     usize::try_from(sum.cast_signed()).unwrap_or(0)
 }
 
-/// Sums of arenas, each wrapping, in two passes: between the two there is a moment at which no fewer bytes were in use
-/// than the sums say, since what was taken was read before and what was given back is read after.
-/// (That holds where the stores of a processor are seen in their order, as on x86; elsewhere but for the last of them.)
+/// Sums of arenas, each wrapping, in two passes: between the two there is a moment at which no
+/// fewer bytes were in use than the sums say, since what was taken was read before and what was
+/// given back is read after. (That holds where the stores of a processor are seen in their order,
+/// as on x86; elsewhere except for the last of them.)
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 #[derive(Default)]
 pub(crate) struct Sums {
@@ -117,8 +121,8 @@ pub(crate) struct Sums {
 
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 impl Sums {
-    /// Adds what is to be read first, of all arenas: bytes taken, and blocks given back, so that neither those in use nor
-    /// those that live are too many or below none.
+    /// Adds what is to be read first, of all arenas: bytes taken, and blocks given back, so that
+    /// neither those in use nor those that live are too many or below none.
     pub(crate) fn add_early(&mut self, arena: &Arena) {
         add(&mut self.requested, &arena.bytes_taken);
         add(&mut self.moves, &arena.moves);
@@ -172,7 +176,8 @@ fn add(sum: &mut u64, tally: &Tally) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClassStats {
-    /// The size of the blocks in bytes; the last two rows are of any size: spans have 0 here, mappings `usize::MAX`.
+    /// The size of the blocks in bytes; the last two rows are of any size: spans have 0 here,
+    /// mappings `usize::MAX`.
     pub block_bytes: usize,
     /// Blocks taken; a block that changed its class counts as one given back and one taken.
     pub taken: u64,

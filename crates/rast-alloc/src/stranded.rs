@@ -1,9 +1,10 @@
 //! Ranges that the system refused to take back.
 //!
-//! A mapping that is split counts as two, and the system has a limit on mappings. Where it refuses for that reason, the
-//! memory goes back without the addresses, which needs no split. The range is noted here: it serves a later mapping of its
-//! length, is given back at a purge if the system takes it then, and counts as reserved until then.
-//! What finds no place here, or did not even lose its memory, stays mapped for ever, and counts too.
+//! A mapping that is split counts as two, and the system has a limit on mappings. Where it refuses
+//! for that reason, the memory goes back without the addresses, which needs no split. The range is
+//! noted here: it serves a later mapping of its length, is given back at a purge if the system
+//! takes it then, and counts as reserved until then. What finds no place here, or did not even lose
+//! its memory, stays mapped for ever, and counts too.
 
 use core::ptr::NonNull;
 

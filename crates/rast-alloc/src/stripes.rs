@@ -1,14 +1,18 @@
-//! Stripes: a few values, made as they are wanted, of which a thread takes one that nobody holds.
+//! Stripes: a few values, made as they are wanted, of which a thread takes one that no thread
+//! holds.
 //!
 //! ```text
 //!   places  │ ▪ │ ▪ │ ▪ │   │   │ …          known: 3          rest ─► ▪ ─► ▪
 //!             ▲ each thread begins its search at a place of its own
 //! ```
 //!
-//! 1. A place is filled once and never emptied while the stripes are shared, so reading needs no protection.
-//! 2. Values are entered when all known ones are held: there are as many as threads were ever inside at once.
-//! 3. Those that find no place stand in a list ([`crate::registry`]). So nobody waits for a place: not if more threads are
-//!    inside than there are places, and not in the child of a `fork`, where those that were inside stay so for ever.
+//! 1. A place is filled once and never emptied while the stripes are shared, so reading needs no
+//!    protection.
+//! 2. Values are entered when all known ones are held: there are as many as threads were ever
+//!    inside at once.
+//! 3. Those that find no place are in a list ([`crate::registry`]). So no thread waits for a place:
+//!    not if more threads are inside than there are places, and not in the child of a `fork`, where
+//!    those that were inside stay so for ever.
 
 use core::ptr::{self, NonNull};
 
@@ -64,7 +68,8 @@ impl<T: Entered> Stripes<T> {
     ///
     /// # Safety
     ///
-    /// 1. `value` was not entered before, and lives as long as the table, or until [`Stripes::clear`].
+    /// 1. `value` was not entered before, and lives as long as the table, or until
+    ///    [`Stripes::clear`].
     pub unsafe fn enter(&self, value: NonNull<T>) {
         for (index, place) in self.places.iter().enumerate() {
             // Release: pairs with the Acquire in `find`; publishes the value. [AS1]
@@ -86,8 +91,8 @@ impl<T: Entered> Stripes<T> {
         unsafe { self.rest.enter(value) };
     }
 
-    /// Calls `f` on the values, beginning with one that `from` chooses, until it breaks off with something; wait-free but
-    /// for `f`.
+    /// Calls `f` on the values, beginning with one that `from` chooses, until it breaks off with
+    /// something; wait-free but for `f`.
     pub fn find<R>(&self, from: usize, mut f: impl FnMut(&T) -> Option<R>) -> Option<R> {
         // Relaxed: as for [AS2]; a value that is not known yet is not found. [AS3]
         let known = self.known.load(Ordering::Relaxed);
@@ -104,7 +109,8 @@ impl<T: Entered> Stripes<T> {
     /// Takes all values out, for their end.
     pub fn clear(&mut self, mut f: impl FnMut(NonNull<T>)) {
         for place in &self.places {
-            // Relaxed: whoever has the table for itself is ordered after all that shared it. [AS5]
+            // Relaxed: the thread that has the table for itself is ordered after all that shared
+            // it. [AS5]
             let value = place.swap(ptr::null_mut(), Ordering::Relaxed);
             if let Some(value) = NonNull::new(value) {
                 f(value);

@@ -1,11 +1,12 @@
 //! A sum that one thread writes and any thread reads.
 //!
-//! The writer needs no read-modify-write: nobody else writes, so a load and a store do, and the processor adds in place.
+//! The writer needs no read-modify-write: nothing else writes, so a load and a store do, and the
+//! processor adds in place.
 
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
-/// A wrapping sum with one writer at a time; whoever becomes the next writer is ordered after the last one by the claim
-/// on what the sum belongs to.
+/// A wrapping sum with one writer at a time; the thread that becomes the next writer is ordered
+/// after the last one by the claim on what the sum belongs to.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Tally(AtomicU64);

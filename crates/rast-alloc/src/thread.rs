@@ -1,25 +1,28 @@
-//! Which heap is the thread's: found without a lock or a registration, and left when the thread ends.
+//! Which heap is the thread's: found without a lock or a registration, and left when the thread
+//! ends.
 //!
 //! | the thread's cell | state | what a call does |
 //! | --- | --- | --- |
 //! | [`NOBODY`] | the thread has not allocated yet | adopts a heap and asks to be told of the thread's end |
 //! | a heap | it is the thread's, or parked | uses it; claims it again, or adopts another one |
-//! | [`GONE`] | the thread has ended but for what runs after its destructors | borrows a heap for one call |
+//! | [`GONE`] | the thread has ended except for what runs after its destructors | borrows a heap for one call |
 //!
-//! The cell is a thread-local that is initialised by a constant and has no destructor, so it stands before the first and
-//! after the last code of a thread; reading it registers nothing and allocates nothing.
+//! The cell is a thread-local that is initialised by a constant and has no destructor, so it exists
+//! before the first and after the last code of a thread; reading it registers nothing and allocates
+//! nothing.
 //!
-//! Each call enters the heap that the cell names ([`crate::hold`]), which fails if another thread has taken it meanwhile,
-//! or if the thread parked it. `NOBODY` and `GONE` are heaps that nobody can enter, so the fast paths need no test for
-//! them. A call that enters has the heap until it exits; calls are not nested, so no signal handler may allocate.
+//! Each call enters the heap that the cell names ([`crate::hold`]), which fails if another thread
+//! has taken it meanwhile, or if the thread parked it. `NOBODY` and `GONE` are heaps that no thread
+//! can enter, so the fast paths need no test for them. A call that enters has the heap until it
+//! exits; calls are not nested, so no signal handler may allocate.
 //!
-//! The end of a thread comes from the C library (a key with a destructor), not from std, whose destructors of
-//! thread-locals run before: what they allocate and free is served as ever.
-//! Other keys' destructors may run after ours; for these there is `GONE`.
+//! The end of a thread comes from the C library (a key with a destructor), not from std, whose
+//! destructors of thread-locals run before: what they allocate and free is served as ever. Other
+//! keys' destructors may run after ours; for these there is `GONE`.
 //!
-//! In the child of a `fork` only the thread that forked lives on, with its heap, or with another one if some thread tended
-//! that just then. Heaps of threads that were in no call may be tended there; the others stay as they are. No lock can be
-//! left held, as there is none.
+//! In the child of a `fork` only the thread that forked lives on, with its heap, or with another
+//! one if some thread tended that just then. Heaps of threads that were in no call may be tended
+//! there; the others stay as they are. No lock can be left held, as there is none.
 
 use core::cell::Cell;
 
@@ -40,7 +43,8 @@ pub(crate) fn here() -> &'static ThreadHeap {
     HERE.with(Cell::get)
 }
 
-/// Calls `f` with a heap that this thread holds and is inside of; `None` if the system has no memory for one.
+/// Calls `f` with a heap that this thread holds and is inside of; `None` if the system has no
+/// memory for one.
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&'static ThreadHeap) -> R) -> Option<R> {
     let heap = here();
@@ -68,7 +72,8 @@ fn is_real(heap: &'static ThreadHeap) -> bool {
     !core::ptr::eq(heap, &NOBODY) && !core::ptr::eq(heap, &GONE)
 }
 
-/// Does what a thread does at idle, and releases its heap until its next call; nothing if it has none.
+/// Does what a thread does at idle, and releases its heap until its next call; nothing if it has
+/// none.
 pub(crate) fn park() {
     let heap = here();
     if is_real(heap) && (heap.hold.enter() || heap.enter_slow()) {
@@ -96,7 +101,7 @@ fn with_slow<R>(heap: &'static ThreadHeap, f: impl FnOnce(&'static ThreadHeap) -
         if end::watch(adopted) {
             return with(f);
         }
-        // Nobody would tell of the thread's end: from now on each call borrows a heap.
+        // No thread would tell of the thread's end: from now on each call borrows a heap.
         ended();
         return with_slow(&GONE, f);
     }
@@ -140,8 +145,8 @@ mod end {
     #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".fini_array"))]
     static UNLOADED: extern "C" fn() = unloaded;
 
-    /// Takes back all that would call this code later: the background thread and the key. From then on a thread that has
-    /// no heap yet borrows one for each call.
+    /// Takes back all that would call this code later: the background thread and the key. From then
+    /// on a thread that has no heap yet borrows one for each call.
     extern "C" fn unloaded() {
         crate::purge_thread::close();
         // Acquire: pairs with the Release of [AK2], as for [AK1]. [AK3]
@@ -160,7 +165,8 @@ mod end {
     }
 
     fn key() -> Option<libc::pthread_key_t> {
-        // Acquire: pairs with the Release of [AK2]; what the library wrote for the key is seen. [AK1]
+        // Acquire: pairs with the Release of [AK2]; what the library wrote for the key is seen.
+        // [AK1]
         let known = KEY.load(Ordering::Acquire);
         if known == CLOSED {
             return None;
@@ -173,12 +179,13 @@ mod end {
         if unsafe { libc::pthread_key_create(&raw mut key, Some(destructor)) } != 0 {
             return None;
         }
-        // AcqRel: publishes the key for [AK1], or takes another thread's; who comes first decides. [AK2]
+        // AcqRel: publishes the key for [AK1], or takes another thread's; who comes first decides.
+        // [AK2]
         let won = KEY.compare_exchange(0, key as usize + 1, Ordering::AcqRel, Ordering::Acquire);
         match won {
             Ok(_) => Some(key),
             Err(known) => {
-                // SAFETY: the key was made above, and nobody else knows it.
+                // SAFETY: the key was made above, and nothing else knows it.
                 unsafe { libc::pthread_key_delete(key) };
                 (known != CLOSED).then_some((known - 1) as libc::pthread_key_t)
             }

@@ -1,4 +1,5 @@
-//! The heap of a thread: an arena, a mailbox for what other threads free, and parcels of what this one frees of theirs.
+//! The heap of a thread: an arena, a mailbox for what other threads free, and parcels of what this
+//! one frees of theirs.
 //!
 //! ```text
 //!   thread A                                      thread B
@@ -17,13 +18,13 @@
 //! | `looked_ms`, `is_shedding`, `is_settled` | written by the holder, read by any thread |
 //! | `calls_seen` | the background thread |
 //!
-//! 1. A heap is never unmapped. When its thread ends, it is released, and the next thread that begins adopts it whole,
-//!    with what is still in use.
-//!    A heap whose thread is idle is released too, or taken from it ([`crate::hold`]), but kept for that thread: others tend
-//!    it and adopt another one.
-//! 2. A letter to a heap that nobody holds is put away by the thread that delivered it.
-//! 3. A parcel is delivered when it is full ([`Parcel::is_full`]: 64 blocks or 64 KiB), when another owner needs its place,
-//!    every [`TURNS`] slow paths, at idle, and when the thread ends.
+//! 1. A heap is never unmapped. When its thread ends, it is released, and the next thread that
+//!    begins adopts it whole, with what is still in use. A heap whose thread is idle is released
+//!    too, or taken from it ([`crate::hold`]), but kept for that thread: others tend it and adopt
+//!    another one.
+//! 2. A letter to a heap that no thread holds is put away by the thread that delivered it.
+//! 3. A parcel is delivered when it is full ([`Parcel::is_full`]: 64 blocks or 64 KiB), when
+//!    another owner needs its place, every [`TURNS`] slow paths, at idle, and when the thread ends.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -58,23 +59,28 @@ mod tests;
 
 /// Owners that a thread collects blocks for at a time.
 const PARCELS: usize = 8;
-/// Blocks that one slow path puts away of those that arrived, if there is none of the wanted class among them.
+/// Blocks that one slow path puts away of those that arrived, if there is none of the wanted class
+/// among them.
 const PUT_AWAY: usize = 512;
-/// And if there is one: few, so that those that come next are still in the nearest cache when they are asked for, and no
-/// call keeps the thread for long. By 64 or 128 it took longer: `docs/performance.md`.
+/// And if there is one: few, so that those that come next are still in the nearest cache when they
+/// are asked for, and no call keeps the thread for long. By 64 or 128 it took longer:
+/// `docs/performance.md`.
 const PUT_AWAY_LEAST: usize = 16;
 /// Slow paths between two deliveries of all parcels.
 const TURNS: u32 = 64;
-/// How often a thread that comes back tries to claim its heap; who tends it lets go after a system call.
+/// How often a thread that comes back tries to claim its heap; who tends it lets go after a system
+/// call.
 const PATIENCE: u32 = 1024;
 /// After how many tries it yields between two.
 const SPINS: u32 = 64;
 /// How far a heap's surplus may be from what it reported last.
 const UNREPORTED: i64 = 1 << 20;
-/// Looks after which a heap that no thread uses is left alone, whatever the system does not take back.
+/// Looks after which a heap that no thread uses is left alone, whatever the system does not take
+/// back.
 const LOOKS: u32 = 8;
-/// How long [`ThreadHeap::purge_others`] waits at most, in all, for threads that tend other threads' heaps, in milliseconds.
-/// A tender needs a time that is linear in what its heap does not use; one that was not copied by `fork` never ends.
+/// How long [`ThreadHeap::purge_others`] waits at most, in all, for threads that tend other
+/// threads' heaps, in milliseconds. A tender needs a time that is linear in what its heap does not
+/// use; one that was not copied by `fork` never ends.
 pub(crate) const TENDED_MS: u64 = 1000;
 
 /// The asks for heaps.
@@ -111,12 +117,13 @@ pub(crate) struct ThreadHeap {
     is_settled: AtomicBool,
     /// The bytes taken and given at the last round of the background thread, which alone uses it.
     calls_seen: AtomicU64,
-    /// When somebody looked last for what is unneeded, in milliseconds.
+    /// When some thread looked last for what is unneeded, in milliseconds.
     looked_ms: AtomicU64,
 }
 
-// SAFETY: the table above says who uses what: cells only the holder of the mailbox, whose claim acquires what the last
-// holder released; all else is atomic, or written before the heap is published.
+// SAFETY: the table above says who uses what: cells only the holder of the mailbox, whose claim
+// acquires what the last holder released; all else is atomic, or written before the heap is
+// published.
 unsafe impl Sync for ThreadHeap {}
 
 impl Entered for ThreadHeap {
@@ -137,7 +144,7 @@ impl ThreadHeap {
         Self::held_by(Hold::new())
     }
 
-    /// A heap that nobody enters.
+    /// A heap that no thread enters.
     pub(crate) const fn none() -> Self {
         Self::held_by(Hold::none())
     }
@@ -163,7 +170,8 @@ impl ThreadHeap {
         }
     }
 
-    /// Adopts an abandoned heap, or makes one; `None` if the system has no memory. The caller holds it, and is inside.
+    /// Adopts an abandoned heap, or makes one; `None` if the system has no memory. The caller holds
+    /// it, and is inside.
     pub(crate) fn adopt() -> Option<&'static Self> {
         while let Some(heap) = LEFT.take() {
             if !heap.hold.is_abandoned() || !heap.mailbox.claim() {
@@ -196,13 +204,15 @@ impl ThreadHeap {
         Some(heap)
     }
 
-    /// Ends a call that found the list of `class` full, or what it does not like of the block, with the slow path.
+    /// Ends a call that found the list of `class` full, or what it does not like of the block, with
+    /// the slow path.
     ///
     /// The block is the first argument, as it is that of the fast path, which has to move it else.
     ///
     /// # Safety
     ///
-    /// 1. `block` is a block of this heap and class, taken for `size` bytes, and the caller gives it up; it is inside.
+    /// 1. `block` is a block of this heap and class, taken for `size` bytes, and the caller gives
+    ///    it up; it is inside.
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn push_slow(block: *mut u8, heap: &Self, class: usize, size: usize) {
@@ -219,7 +229,8 @@ impl ThreadHeap {
         ptr::from_ref(self).cast()
     }
 
-    /// Whether a block of a class is known to be this heap's; only in a hardened build it may be without being known so.
+    /// Whether a block of a class is known to be this heap's; only in a hardened build it may be
+    /// without being known so.
     ///
     /// # Safety
     ///
@@ -266,7 +277,7 @@ impl ThreadHeap {
 
     /// Takes a block of zeroes; null if the system has no memory. Only the holder calls it.
     pub(crate) fn allocate_zeroed(&self, layout: Layout) -> *mut u8 {
-        // Whoever asks for zeroes alone comes by no other slow path.
+        // The thread that asks for zeroes alone comes by no other slow path.
         if !matches!(Level::of(layout), Level::Class(class) if self.arena.has_first(class)) {
             self.turn(Level::of(layout).slot());
         }
@@ -281,7 +292,7 @@ impl ThreadHeap {
         block
     }
 
-    /// Gives a block back, whoever owns it. Only the holder calls it.
+    /// Gives a block back, no matter which thread owns it. Only the holder calls it.
     ///
     /// # Safety
     ///
@@ -319,7 +330,8 @@ impl ThreadHeap {
         unsafe { self.post(block, owner, layout) };
     }
 
-    /// Whether the arena may free the block by itself: it is its own, or large, which nobody owns.
+    /// Whether the arena may free the block by itself: it is its own, or large, which no thread
+    /// owns.
     ///
     /// # Safety
     ///
@@ -339,8 +351,8 @@ impl ThreadHeap {
         ptr::eq(unsafe { Segment::owner_of(block.as_ptr()) }, self.name())
     }
 
-    /// What each slow path does besides: puts away some of what arrived, for who wants a block of the slot `wanted`; delivers
-    /// from time to time.
+    /// What each slow path does besides: puts away some of what arrived, for who wants a block of
+    /// the slot `wanted`; delivers from time to time.
     fn turn(&self, wanted: usize) {
         if !self.arrived.get().is_null() || !self.mailbox.is_empty() {
             self.put_away(PUT_AWAY, wanted);
@@ -352,7 +364,7 @@ impl ThreadHeap {
         }
     }
 
-    /// Gives back what nobody needed for as long as is set: a bounded step.
+    /// Gives back what no thread needed for as long as is set: a bounded step.
     fn look(&self) {
         let Some(delay_ms) = DELAY.get() else { return };
         let mut pace = Pace::step();
@@ -387,13 +399,13 @@ impl ThreadHeap {
     fn is_due(&self, now_ms: u64, delay_ms: u64) -> bool {
         // Relaxed: a hint; who comes too late by it looks once more. [AT11]
         let looked_ms = self.looked_ms.load(Ordering::Relaxed);
-        // Somebody else may have looked since this thread read the clock; one that was set back by more than the delay is
-        // as good as one that was not looked at.
+        // Another thread may have looked since this thread read the clock; one that was set back by
+        // more than the delay is as good as one that was not looked at.
         looked_ms.abs_diff(now_ms) >= delay_ms
     }
 
-    /// Looks for what is unneeded; returns whether nothing is left to be given back, now or by the next looks. Only the
-    /// holder calls it.
+    /// Looks for what is unneeded; returns whether nothing is left to be given back, now or by the
+    /// next looks. Only the holder calls it.
     fn age(&self, now_ms: u64, pace: &mut Pace) -> bool {
         // Relaxed: a hint for those who look at this heap from outside. [AT12]
         self.looked_ms.store(now_ms, Ordering::Relaxed);
@@ -419,8 +431,8 @@ impl ThreadHeap {
         while !self.put_away(usize::MAX, LARGE) {}
     }
 
-    /// Puts away up to `most` blocks that arrived, or a few if the list of the class `wanted` has one then; returns whether
-    /// none are left.
+    /// Puts away up to `most` blocks that arrived, or a few if the list of the class `wanted` has
+    /// one then; returns whether none are left.
     #[cold]
     #[inline(never)]
     fn put_away(&self, most: usize, wanted: usize) -> bool {
@@ -440,11 +452,13 @@ impl ThreadHeap {
             }
             if HARDENED {
                 self.check_letter(link);
-                // SAFETY: it is a block of this heap, and `unpack` gives it after those that it carries.
+                // SAFETY: it is a block of this heap, and `unpack` gives it after those that it
+                // carries.
                 unsafe { run.go_by(parcel::block_of(link)) };
             }
             let accept = |block: NonNull<Block>| {
-                // SAFETY: letters hold free blocks of this heap, in no other list; the run is this call's.
+                // SAFETY: letters hold free blocks of this heap, in no other list; the run is this
+                // call's.
                 unsafe { self.arena.accept_next(&mut run, block.as_ptr()) };
             };
             // SAFETY: letters come from parcels; this one is forgotten for the next.
@@ -459,7 +473,8 @@ impl ThreadHeap {
         is_all
     }
 
-    /// Ends the process unless a link leads to a block of this heap that may be on its way, and carries what it was given.
+    /// Ends the process unless a link leads to a block of this heap that may be on its way, and
+    /// carries what it was given.
     #[inline]
     fn check_letter(&self, link: *mut Block) {
         let slot = hardened::check_arrived(&self.arena, parcel::block_of(link));
@@ -468,7 +483,8 @@ impl ThreadHeap {
         } else {
             GRAIN
         };
-        // SAFETY: letters come from parcels; what arrives is of a class, or a span without one, which has a grain at least.
+        // SAFETY: letters come from parcels; what arrives is of a class, or a span without one,
+        // which has a grain at least.
         unsafe { parcel::check_carrier(link, size) };
     }
 
@@ -483,7 +499,8 @@ impl ThreadHeap {
         self.arena.tell();
     }
 
-    /// Delivers what this thread freed of others and takes in what others freed of it. Only the holder calls it.
+    /// Delivers what this thread freed of others and takes in what others freed of it. Only the
+    /// holder calls it.
     pub(crate) fn idle(&self) {
         self.deliver_all();
         self.put_away_all();
@@ -492,7 +509,7 @@ impl ThreadHeap {
         self.look();
     }
 
-    /// Gives memory back to the system, as much as stands unused. Only the holder calls it.
+    /// Gives memory back to the system, as much as is unused. Only the holder calls it.
     pub(crate) fn purge(&self) -> usize {
         self.hold.take_purge_wish();
         self.deliver_all();
@@ -500,8 +517,8 @@ impl ThreadHeap {
         self.arena.purge()
     }
 
-    /// Enters after [`Hold::enter`] failed, and does what another thread asked for; false if the heap is parked. Only the
-    /// heap's thread calls it.
+    /// Enters after [`Hold::enter`] failed, and does what another thread asked for; false if the
+    /// heap is parked. Only the heap's thread calls it.
     #[cold]
     pub(crate) fn enter_slow(&self) -> bool {
         match self.hold.enter_slow() {
@@ -515,8 +532,8 @@ impl ThreadHeap {
         true
     }
 
-    /// Releases a heap that this thread tended: delivers and puts away everything before, and purges if that is wished. Only
-    /// the holder calls it, outside.
+    /// Releases a heap that this thread tended: delivers and puts away everything before, and
+    /// purges if that is wished. Only the holder calls it, outside.
     #[cold]
     pub(crate) fn leave(&self) {
         loop {
@@ -551,14 +568,15 @@ impl ThreadHeap {
         self.leave();
     }
 
-    /// Releases the heap until [`come_back`](Self::come_back). Only its thread calls it, inside, after [`idle`](Self::idle).
+    /// Releases the heap until [`come_back`](Self::come_back). Only its thread calls it, inside,
+    /// after [`idle`](Self::idle).
     pub(crate) fn park(&self) {
         self.hold.park();
         self.leave();
     }
 
-    /// Claims the heap that this thread parked, or that was taken from it, and enters it. False if another thread tends it
-    /// and takes long; then the heap is left to the threads that adopt.
+    /// Claims the heap that this thread parked, or that was taken from it, and enters it. False if
+    /// another thread tends it and takes long; then the heap is left to the threads that adopt.
     pub(crate) fn come_back(&self) -> bool {
         // No `Backoff`: what it asks of the system for the first time may allocate.
         let claimed = (0..PATIENCE).any(|turn| {
@@ -591,11 +609,11 @@ impl ThreadHeap {
         self.offer();
     }
 
-    /// A round of the background thread: looks after each heap that no thread uses at the moment. Returns whether another
-    /// round is needed.
+    /// A round of the background thread: looks after each heap that no thread uses at the moment.
+    /// Returns whether another round is needed.
     ///
-    /// The heap of a thread that made no call since the last round is taken from it, and so is that of a thread that calls
-    /// but looks after its heap too seldom.
+    /// The heap of a thread that made no call since the last round is taken from it, and so is that
+    /// of a thread that calls but looks after its heap too seldom.
     pub(crate) fn visit_all(is_stopped: &dyn Fn() -> bool) -> bool {
         let (ask, now_ms) = (ASKS.next(Wish::Look), os::now_ms());
         let delay_ms = DELAY.get().unwrap_or(u64::MAX);
@@ -624,19 +642,21 @@ impl ThreadHeap {
         is_left
     }
 
-    /// Becomes the holder of a heap that no thread uses at the moment; false if there is a holder, which sees a wish that the
-    /// caller left.
+    /// Becomes the holder of a heap that no thread uses at the moment; false if there is a holder,
+    /// which sees a wish that the caller left.
     ///
     /// # Safety
     ///
-    /// 1. If `is_fenced`, the caller made the ask, and [`asymmetric::barrier`] returned true after that.
+    /// 1. If `is_fenced`, the caller made the ask, and [`asymmetric::barrier`] returned true after
+    ///    that.
     unsafe fn take(&self, ask: Ask, is_fenced: bool) -> bool {
         // SAFETY: obligation 1.
         self.mailbox.claim_anew() || is_fenced && unsafe { self.hold.take(ask) }
     }
 
-    /// Becomes the holder of a heap that another thread tends, once that has released it, or that another thread asked for
-    /// besides the caller, where it wishes a purge; false if the heap's thread uses it, or the wait is over.
+    /// Becomes the holder of a heap that another thread tends, once that has released it, or that
+    /// another thread asked for besides the caller, where it wishes a purge; false if the heap's
+    /// thread uses it, or the wait is over.
     fn outwait(&self, wait: &Wait) -> bool {
         loop {
             if self.hold.is_asked() {
@@ -662,7 +682,8 @@ impl ThreadHeap {
         }
     }
 
-    /// Whether the background thread should take the heap, if a thread has it. Only the background thread calls it.
+    /// Whether the background thread should take the heap, if a thread has it. Only the background
+    /// thread calls it.
     fn is_visited(&self, now_ms: u64, delay_ms: u64) -> bool {
         let calls = (self.arena.bytes_taken.read()).wrapping_add(self.arena.bytes_given.read());
         // Relaxed: one thread's. [AT10]
@@ -670,7 +691,8 @@ impl ThreadHeap {
         is_idle || self.is_shedding() || self.is_due(now_ms, delay_ms)
     }
 
-    /// Gives back what is unneeded, until the heap's thread wants it. Only the background thread calls it, as the holder.
+    /// Gives back what is unneeded, until the heap's thread wants it. Only the background thread
+    /// calls it, as the holder.
     fn visit(&self, now_ms: u64, is_stopped: &dyn Fn() -> bool) {
         self.deliver_all();
         self.put_away_all();
@@ -689,12 +711,12 @@ impl ThreadHeap {
         self.report();
     }
 
-    /// Gives back the memory of all heaps but this thread's: of those without a thread, of those whose thread is parked, and of
-    /// those whose thread is in no call at the moment, which are taken from it. Asks it of the others. Returns how many
-    /// bytes went back.
+    /// Gives back the memory of all heaps but this thread's: of those without a thread, of those
+    /// whose thread is parked, and of those whose thread is in no call at the moment, which are
+    /// taken from it. Asks it of the others. Returns how many bytes went back.
     ///
-    /// Waits up to `wait_ms` in all for threads that tend heaps. A thread that takes longer purges the heap that it tends
-    /// before it releases it.
+    /// Waits up to `wait_ms` in all for threads that tend heaps. A thread that takes longer purges
+    /// the heap that it tends before it releases it.
     pub(crate) fn purge_others(wait_ms: u64) -> usize {
         let here = thread::here();
         Self::purge_where(|heap| !ptr::eq(heap, here), wait_ms)

@@ -1,4 +1,5 @@
-//! Random operations of several threads on blocks that go from hand to hand: whoever has one grows, shrinks or frees it.
+//! Random operations of several threads on blocks that go from hand to hand: the thread that has
+//! one grows, shrinks or frees it.
 //!
 //! `RAST_ALLOC_SEED=N` repeats the choices of a run, though not how its threads met.
 #![cfg(all(feature = "std", not(rast_loom)))]
@@ -15,7 +16,7 @@ const THREADS: usize = 4;
 /// Blocks that a thread has at most.
 const HELD_MAX: usize = 300;
 
-/// A block in use, with the contents of its mark; its memory belongs to whoever has this.
+/// A block in use, with the contents of its mark; its memory belongs to the thread that has this.
 struct Block {
     memory: NonNull<u8>,
     layout: Layout,
@@ -28,8 +29,8 @@ unsafe impl Send for Block {}
 /// Where threads put blocks for others, one place for each.
 type Shelves = [Mutex<Vec<Block>>; THREADS];
 
-/// The ranges in use, if they are watched; noting each call keeps the threads in step, so one half of the runs does without
-/// and tells by the contents alone.
+/// The ranges in use, if they are watched; noting each call keeps the threads in step, so one half
+/// of the runs does without and tells by the contents alone.
 struct Watch(Option<Mutex<Map>>);
 
 impl Watch {
@@ -105,7 +106,7 @@ impl<A: Allocator> Hand<'_, A> {
         Self::check(&block);
         self.watch.forget(&block);
         let old = block.layout;
-        // Mostly near, so that levels change at their borders and blocks grow where they stand.
+        // Mostly near, so that levels change at their borders and blocks grow in place.
         let size = match self.random.below(3) {
             0 => self.size(),
             1 => old.size() + 1 + self.random.below(old.size() + 1),
@@ -168,7 +169,8 @@ impl<A: Allocator> Hand<'_, A> {
     }
 }
 
-/// Generations of threads: each goes on with what the one before left on the shelves, and leaves its own blocks there.
+/// Generations of threads: each goes on with what the one before left on the shelves, and leaves
+/// its own blocks there.
 fn exchange<A: Allocator + Copy + Send>(alloc: A, is_watched: bool, generations: usize) {
     let turns = if cfg!(miri) { 40 } else { 2500 };
     let start = seed();
@@ -228,13 +230,15 @@ fn blocks_go_from_hand_to_hand() {
         let stats = heap.stats();
         assert_eq!((stats.bytes_current, stats.live()), (0, 0), "{stats}");
     }
-    // All threads have ended and every block was freed: nothing is left, to the byte and to the block.
+    // All threads have ended and every block was freed: nothing is left, to the byte and to the
+    // block.
     let stats = RastAlloc::stats();
     assert_eq!((stats.bytes_current, stats.live()), (0, 0), "{stats}");
     for class in RastAlloc::class_stats() {
         assert_eq!(class.live(), 0, "{} bytes", class.block_bytes);
     }
-    // Heaps without a thread hold no letters back: all their memory goes, and with it the last segment.
+    // Heaps without a thread hold no letters back: all their memory goes, and with it the last
+    // segment.
     RastAlloc::purge_all();
     let stats = RastAlloc::stats();
     assert_eq!(stats.bytes_reserved, 0, "{stats}");

@@ -1,5 +1,5 @@
-//! Memory that goes back while the program sleeps, by what the system says is resident: each scenario in a process of its
-//! own, which waits for the condition.
+//! Memory that goes back while the program sleeps, by what the system says is resident: each
+//! scenario in a process of its own, which waits for the condition.
 #![cfg(all(
     feature = "std",
     target_os = "linux",
@@ -203,7 +203,8 @@ fn values_go_back_while_their_thread_makes_a_few_calls() {
     );
 }
 
-/// The thread is there once there is something to do, ends when the delay is none, and is there again when it is not.
+/// The thread is there once there is something to do, ends when the delay is none, and is there
+/// again when it is not.
 #[test]
 fn the_delay_ends_the_background_thread() {
     in_child("the_delay_ends_the_background_thread", || {
@@ -236,7 +237,8 @@ fn the_child_of_a_fork_gives_back_too() {
         drop(kept);
         await_return("the parent", start, peak);
         assert_eq!(purge_threads(), 1);
-        // SAFETY: the child runs on in this thread alone, and ends without what the parent does at its end.
+        // SAFETY: the child runs on in this thread alone, and ends without what the parent does at
+        // its end.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let result = std::panic::catch_unwind(|| {

@@ -1,6 +1,7 @@
 //! The protocols between threads: mailboxes and who holds them, and the registry.
 //!
-//! Under `--cfg rast_loom` each scenario runs in every interleaving; otherwise as a stress on real threads.
+//! Under `--cfg rast_loom` each scenario runs in every interleaving; otherwise as a stress on real
+//! threads.
 #![cfg(feature = "std")]
 
 use rast_alloc::primitive::cell::UnsafeCell;
@@ -52,7 +53,7 @@ impl Home {
         }
     }
 
-    /// Delivers one batch as a heap does: puts it away if nobody holds the mailbox.
+    /// Delivers one batch as a heap does: puts it away if no thread holds the mailbox.
     fn deliver(&self, batch: Vec<Free>) {
         let (first, last) = (batch[0].0, batch[batch.len() - 1].0);
         for pair in batch.windows(2) {
@@ -100,7 +101,8 @@ impl Home {
     }
 }
 
-/// Two threads deliver while the owner takes in: each block comes home once, with what was written to it.
+/// Two threads deliver while the owner takes in: each block comes home once, with what was written
+/// to it.
 #[test]
 fn mailbox_batches_come_home() {
     model(|| {
@@ -120,7 +122,8 @@ fn mailbox_batches_come_home() {
     });
 }
 
-/// A block of a parcel: it carries others, or is carried by one; what its user left in it is read when it comes home.
+/// A block of a parcel: it carries others, or is carried by one; what its user left in it is read
+/// when it comes home.
 #[repr(C)]
 struct Posted {
     block: Block,
@@ -141,7 +144,7 @@ impl Posted {
         }));
         // SAFETY: the block is new.
         let new = unsafe { &*posted };
-        // SAFETY: as above: nobody else has it.
+        // SAFETY: as above: nothing else has it.
         new.contents.with_mut(|at| unsafe { *at = 1 });
         // SAFETY: as above.
         new.carried.with_mut(|at| unsafe { *at = carried });
@@ -170,8 +173,9 @@ impl Posted {
     }
 }
 
-/// Two threads post parcels, of carriers and of plain blocks, while the owner takes in and leaves: whoever puts a parcel
-/// away reads in the carrier which blocks it brings, and each comes home once, with what was written to it before.
+/// Two threads post parcels, of carriers and of plain blocks, while the owner takes in and leaves:
+/// the thread that puts a parcel away reads in the carrier which blocks it brings, and each comes
+/// home once, with what was written to it before.
 #[test]
 fn parcels_bring_what_they_carry() {
     model(|| {
@@ -236,7 +240,8 @@ fn mailbox_no_letter_is_left() {
     });
 }
 
-/// A thread adopts what another one left: it sees all that the other did, and only one adopts at a time.
+/// A thread adopts what another one left: it sees all that the other did, and only one adopts at a
+/// time.
 #[test]
 fn mailbox_is_adopted_by_one() {
     model(|| {
@@ -263,13 +268,13 @@ fn mailbox_is_adopted_by_one() {
     });
 }
 
-/// A block of a slab with the mark that a hardened build keeps of it, the steps of which are those of `src/hardened.rs`: its
-/// owner alone writes the mark, by loads and stores. The letters are blocks of their own here, so what two letters in one
-/// block do to its words is not modelled.
+/// A block of a slab with the mark that a hardened build keeps of it, the steps of which are those
+/// of `src/hardened.rs`: its owner alone writes the mark, by loads and stores. The letters are
+/// blocks of their own here, so what two letters in one block do to its words is not modelled.
 struct Marked {
     mark: AtomicU8,
     mailbox: Mailbox,
-    /// How often the block stands in the owner's lists.
+    /// How often the block is in the owner's lists.
     listed: AtomicUsize,
 }
 
@@ -297,7 +302,8 @@ impl Marked {
         }
     }
 
-    /// Another thread frees the block, with a look at its mark or without; the letter stands for it.
+    /// Another thread frees the block, with a look at its mark or without; the letter stands for
+    /// it.
     fn post(&self, looks: bool) -> Result<(), Named> {
         if looks {
             self.expect(LIVE)?;
@@ -314,7 +320,7 @@ impl Marked {
         self.expect(LIVE)?;
         self.mark.store(FREED, Ordering::Relaxed);
         let before = self.listed.fetch_add(1, Ordering::Relaxed);
-        assert_eq!(before, 0, "it stands in a list once");
+        assert_eq!(before, 0, "it is in a list once");
         Ok(())
     }
 
@@ -332,7 +338,7 @@ impl Marked {
         result
     }
 
-    /// The owner gives the block out, if it stands in a list.
+    /// The owner gives the block out, if it is in a list.
     fn give_out(&self) -> bool {
         let is_listed = self.listed.load(Ordering::Relaxed) > 0;
         if is_listed {
@@ -344,8 +350,8 @@ impl Marked {
 }
 
 /// Two threads free one block at the same moment; the owner is one of them, or takes in meanwhile.
-/// Somebody names it, unless the block was given out between the two: then the second one took it from who has it, whose own
-/// free is named.
+/// Some thread names it, unless the block was given out between the two: then the second one took
+/// it from who has it, whose own free is named.
 #[test]
 fn a_double_free_by_two_is_named() {
     for (by_owner, looks, gives_out) in [
@@ -400,7 +406,7 @@ fn member(number: usize) -> &'static Member {
         entry: Entry::new(),
         number: UnsafeCell::new(0),
     }));
-    // SAFETY: nobody else knows the member.
+    // SAFETY: nothing else knows the member.
     member.number.with_mut(|at| unsafe { *at = number });
     member
 }
@@ -433,7 +439,7 @@ fn registry_shows_whole_members() {
         other.join().unwrap();
         seen.store(sum(&registry), Ordering::Relaxed);
         assert_eq!(seen.load(Ordering::Relaxed), 3);
-        // The members of this run: nobody looks any more.
+        // The members of this run: no thread looks any more.
         let mut members = Vec::new();
         registry.find(|member| {
             members.push(std::ptr::from_ref(member).cast_mut());
@@ -447,8 +453,9 @@ fn registry_shows_whole_members() {
     });
 }
 
-/// A thread parks its home and comes back, while one purges it and one delivers: each block comes home once, nobody holds
-/// the mailbox beside another, and who comes back sees what was done meanwhile.
+/// A thread parks its home and comes back, while one purges it and one delivers: each block comes
+/// home once, no thread holds the mailbox beside another, and who comes back sees what was done
+/// meanwhile.
 #[test]
 fn mailbox_a_sleeper_comes_back() {
     model(|| {
@@ -480,8 +487,9 @@ fn mailbox_a_sleeper_comes_back() {
     });
 }
 
-/// Two threads take a stripe each, or make one: whoever holds one has it for itself and finds it whole, also where the
-/// table has no place for it, and no more are made than threads were inside.
+/// Two threads take a stripe each, or make one: the thread that holds one has it for itself and
+/// finds it whole, also where the table has no place for it, and no more are made than threads were
+/// inside.
 #[test]
 fn stripes_are_whole_and_held_by_one() {
     model(|| {
@@ -524,7 +532,8 @@ fn stripes_are_whole_and_held_by_one() {
     });
 }
 
-/// Threads take from a budget at once: together never more than there is, and a refusal only where it does not fit.
+/// Threads take from a budget at once: together never more than there is, and a refusal only where
+/// it does not fit.
 #[test]
 fn a_budget_is_never_exceeded() {
     model(|| {
@@ -562,7 +571,7 @@ fn a_range_is_taken_by_one() {
             let page = start.cast::<Page>();
             // SAFETY: the page lives until the end of the model.
             let page = unsafe { page.as_ref() };
-            // SAFETY: whoever took the range has the page alone.
+            // SAFETY: the thread that took the range has the page alone.
             page.0.with_mut(|at| unsafe { *at += 1 });
             3
         };
@@ -581,7 +590,7 @@ fn a_range_is_taken_by_one() {
         let taken: usize = others.into_iter().map(|other| other.join().unwrap()).sum();
         let left = take(&ranges);
         assert_eq!(taken + left, 3, "once, and as it was left");
-        // SAFETY: nobody has it any more.
+        // SAFETY: no thread has it any more.
         drop(unsafe { Box::from_raw(page) });
     });
 }

@@ -1,4 +1,5 @@
-//! Memory that goes back to the system, by what the system says is resident: each scenario in a process of its own.
+//! Memory that goes back to the system, by what the system says is resident: each scenario in a
+//! process of its own.
 #![cfg(all(
     feature = "std",
     target_os = "linux",
@@ -57,7 +58,8 @@ fn fill(bytes: usize, seed: usize) -> Vec<Vec<u8>> {
     blocks
 }
 
-/// Whether all bytes of the blocks are 1; by whole blocks, as a debug build takes long for single bytes.
+/// Whether all bytes of the blocks are 1; by whole blocks, as a debug build takes long for single
+/// bytes.
 fn are_ones(blocks: &[Vec<u8>]) -> bool {
     (blocks.iter()).all(|block| block[0] == 1 && block[1..] == block[..block.len() - 1])
 }
@@ -78,7 +80,8 @@ fn assert_returned(what: &str, start: usize, peak: usize, percent: usize) {
     );
 }
 
-/// Threads that take blocks, give them back and sleep, so many times; asserts how much another one gives back meanwhile.
+/// Threads that take blocks, give them back and sleep, so many times; asserts how much another one
+/// gives back meanwhile.
 struct Sleepers {
     threads: usize,
     rounds: usize,
@@ -137,7 +140,8 @@ fn a_purge_reaches_threads_that_sleep() {
     });
 }
 
-/// As above, where the background thread looks at each heap every 10 ms: it tends some of them when they are purged.
+/// As above, where the background thread looks at each heap every 10 ms: it tends some of them when
+/// they are purged.
 #[test]
 fn a_purge_reaches_heaps_that_the_background_thread_tends() {
     in_child(
@@ -241,8 +245,9 @@ fn a_purge_reaches_what_others_freed_of_a_sleeper() {
     });
 }
 
-/// Two threads work while another one takes their heaps between their calls. It needs a hundred purges and more while they
-/// work (160 in 0.8 s by a debug build on two cores), so that calls find the heap taken, wait for it or adopt another one.
+/// Two threads work while another one takes their heaps between their calls. It needs a hundred
+/// purges and more while they work (160 in 0.8 s by a debug build on two cores), so that calls find
+/// the heap taken, wait for it or adopt another one.
 #[test]
 fn a_heap_is_taken_while_its_thread_works() {
     in_child("a_heap_is_taken_while_its_thread_works", || {

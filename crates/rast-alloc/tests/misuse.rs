@@ -1,6 +1,8 @@
-//! Misuse that is seen: a child process does it, and has to end by an abort with a message that names it.
+//! Misuse that is seen: a child process does it, and has to end by an abort with a message that
+//! names it.
 //!
-//! With the feature `hardened` everything below is named; in a plain build with debug assertions, wrong layouts are.
+//! With the feature `hardened` everything below is named; in a plain build with debug assertions,
+//! wrong layouts are.
 #![cfg(all(
     unix,
     feature = "std",
@@ -34,7 +36,8 @@ fn give(block: NonNull<u8>, size: usize) {
     unsafe { RastAlloc.deallocate(block, layout(size)) };
 }
 
-/// Runs `misuse` in a child process, the test of this name there, which has to be ended with this text.
+/// Runs `misuse` in a child process, the test of this name there, which has to be ended with this
+/// text.
 fn ends(test: &str, text: &str, misuse: impl FnOnce()) {
     ends_with(test, text, &[], misuse);
 }
@@ -100,7 +103,8 @@ mod hardened {
 
     /// Writes a byte, also where that is misuse.
     fn write(block: NonNull<u8>, at: usize) {
-        // SAFETY: none where a test misuses the allocator; the place is mapped, or the test wants the fault.
+        // SAFETY: none where a test misuses the allocator; the place is mapped, or the test wants
+        // the fault.
         unsafe { block.as_ptr().wrapping_add(at).write_volatile(1) };
     }
 
@@ -260,8 +264,8 @@ mod hardened {
         ends_in_a_parcel(test, 8, 29);
     }
 
-    /// Frees what is no block of 64 bytes on another thread, behind one that opens the parcel; named at the call. Where debug
-    /// assertions are on its mark is looked at as well.
+    /// Frees what is no block of 64 bytes on another thread, behind one that opens the parcel;
+    /// named at the call. Where debug assertions are on its mark is looked at as well.
     fn ends_behind_another(test: &str, text: &str, offset: usize, size: usize) {
         ends(test, text, || {
             let blocks = [Sent(take(64)), Sent(take(64))];
@@ -298,8 +302,8 @@ mod hardened {
         ends_behind_another(test, text, 0, 160);
     }
 
-    /// A block that was given out again between its two frees is taken from who has it then; when that one frees it, that
-    /// is named.
+    /// A block that was given out again between its two frees is taken from who has it then; when
+    /// that one frees it, that is named.
     #[test]
     fn a_block_freed_again_by_who_has_it() {
         let test = "hardened::a_block_freed_again_by_who_has_it";
@@ -313,7 +317,8 @@ mod hardened {
         });
     }
 
-    /// A block on its way, carried by another, that its owner frees too: its segment is gone when it arrives.
+    /// A block on its way, carried by another, that its owner frees too: its segment is gone when
+    /// it arrives.
     #[test]
     fn a_block_freed_twice_of_a_segment_that_is_gone() {
         let test = "hardened::a_block_freed_twice_of_a_segment_that_is_gone";
@@ -373,8 +378,8 @@ mod hardened {
         });
     }
 
-    /// What is left behind the last block of a slot is none, though it lies at a multiple of the size. Where debug assertions
-    /// are on its mark is looked at as well.
+    /// What is left behind the last block of a slot is none, though it lies at a multiple of the
+    /// size. Where debug assertions are on its mark is looked at as well.
     #[test]
     fn the_rest_of_a_slot_is_no_block() {
         const SLOT: usize = 64 * 1024;
@@ -429,7 +434,8 @@ mod hardened {
         }
     }
 
-    /// One block freed by two threads at once is named before it is given out to two: at a call, or when the letter arrives.
+    /// One block freed by two threads at once is named before it is given out to two: at a call, or
+    /// when the letter arrives.
     fn ends_at_once(test: &str, size: usize) {
         const CHILDREN: usize = 20;
         for by_owner in [false, true] {
@@ -699,7 +705,7 @@ mod hardened {
         });
     }
 
-    /// A large block that is kept for the next is nobody's.
+    /// A large block that is kept for the next is no thread's.
     #[test]
     fn a_large_free_block_is_written_to() {
         faults("hardened::a_large_free_block_is_written_to", || {
@@ -714,7 +720,7 @@ mod hardened {
 
     /// Runs the test again in a process of its own, which the system has to end.
     fn faults(test: &str, misuse: impl FnOnce()) {
-        // The system's allocator has no pages that nobody may touch.
+        // The system's allocator has no pages that no thread may touch.
         if cfg!(rast_system_segments) {
             return;
         }

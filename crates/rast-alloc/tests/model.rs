@@ -1,4 +1,5 @@
-//! Random operation lists against a map of what is in use: no overlap, alignment, zeroing, contents kept, refusals exact.
+//! Random operation lists against a map of what is in use: no overlap, alignment, zeroing, contents
+//! kept, refusals exact.
 #![cfg(all(feature = "std", not(rast_loom)))]
 
 mod support;
@@ -28,7 +29,8 @@ enum Op {
     },
 }
 
-/// Sizes of every level; the borders between levels and classes more often than chance would have them.
+/// Sizes of every level; the borders between levels and classes more often than chance would have
+/// them.
 fn size() -> impl Strategy<Value = usize> {
     let longest = if cfg!(miri) { 20_000 } else { 9_000_000 };
     prop_oneof![

@@ -1,4 +1,5 @@
-//! Blocks that threads pass to each other, which resize them, keep what they hold, and the figures stay exact.
+//! Blocks that threads pass to each other, which resize them, keep what they hold, and the figures
+//! stay exact.
 #![cfg(all(
     feature = "std",
     not(any(rast_loom, rast_shuttle, rast_global_alloc, miri))
@@ -84,7 +85,8 @@ fn blocks_keep_what_they_hold_on_their_way() {
                         1 => block.size / 2 + 1,
                         _ => size(&mut state),
                     };
-                    // SAFETY: the block is this thread's, with this layout, and the new size is not zero.
+                    // SAFETY: the block is this thread's, with this layout, and the new size is not
+                    // zero.
                     let start = unsafe { alloc.realloc(block.start, layout(block.size), new) };
                     assert!(!start.is_null());
                     let kept = Block {

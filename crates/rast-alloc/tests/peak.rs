@@ -1,4 +1,5 @@
-//! The peak of the process: what was in use at once, however memory went from thread to thread; alone in its process.
+//! The peak of the process: what was in use at once, however memory went from thread to thread;
+//! alone in its process.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle, miri))))]
 
 use rast_alloc::RastAlloc;
@@ -63,7 +64,8 @@ fn the_peak_counts_no_memory_twice() {
         sleeper.thread().unpark();
         sleeper.join().unwrap();
     }
-    // And what was in use at once is seen, whoever looks, and whoever freed it.
+    // And what was in use at once is seen, no matter which thread looks, and the thread that freed
+    // it.
     let most = RastAlloc::stats().bytes_current + 6 * BATCH;
     let batches: Vec<_> = (0..6)
         .map(|_| thread::spawn(|| batch(100_000)).join().unwrap())

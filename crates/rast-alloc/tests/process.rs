@@ -1,4 +1,5 @@
-//! The allocator as the program's own where a process is at its ends: out of memory, at exit, in the child of a fork.
+//! The allocator as the program's own where a process is at its ends: out of memory, at exit, in
+//! the child of a fork.
 //!
 //! Each such process is a child: this program again, with one test, or a fork of it.
 #![cfg(all(feature = "std", unix, not(any(rast_loom, miri))))]
@@ -55,7 +56,7 @@ fn child(test: &str) -> (ExitStatus, String) {
     (status, text)
 }
 
-/// A block with a pattern that tells whether somebody else wrote to it.
+/// A block with a pattern that tells whether another thread wrote to it.
 struct Marked(Vec<u8>);
 
 impl Marked {
@@ -94,8 +95,8 @@ fn exercise(seed: usize) {
 
 // Out of memory.
 
-/// Blocks of one size that were taken until there was no more, in a list through their first words: to keep them takes no
-/// memory besides.
+/// Blocks of one size that were taken until there was no more, in a list through their first words:
+/// to keep them takes no memory besides.
 struct Hoard {
     layout: Layout,
     first: *mut *mut u8,
@@ -151,7 +152,8 @@ fn await_stage(stage: usize) {
     }
 }
 
-/// A thread that takes its first block when there is none, so that it finds no heap either, and another one later.
+/// A thread that takes its first block when there is none, so that it finds no heap either, and
+/// another one later.
 extern "C" fn latecomer(_: *mut c_void) -> *mut c_void {
     await_stage(1);
     let layout = Layout::new::<[u64; 10]>();
@@ -176,7 +178,8 @@ extern "C" fn latecomer(_: *mut c_void) -> *mut c_void {
 /// Starts a thread by the C library: std's would allocate before it runs what it is given.
 fn start(body: extern "C" fn(*mut c_void) -> *mut c_void) -> libc::pthread_t {
     let mut id = std::mem::MaybeUninit::uninit();
-    // SAFETY: the place is writable, the attributes are the default, and the body has the right signature.
+    // SAFETY: the place is writable, the attributes are the default, and the body has the right
+    // signature.
     let result =
         unsafe { libc::pthread_create(id.as_mut_ptr(), ptr::null(), body, ptr::null_mut()) };
     assert_eq!(result, 0);
@@ -353,7 +356,8 @@ extern "C" fn at_exit_with_rest() {
 
 /// Runs `body` in a forked child; fails unless it ends well in time.
 fn forked(body: impl FnOnce()) {
-    // SAFETY: the child does nothing but allocate, check and end; nothing of that waits for a thread that is not there.
+    // SAFETY: the child does nothing but allocate, check and end; nothing of that waits for a
+    // thread that is not there.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
@@ -393,7 +397,8 @@ fn children_allocate_whatever_other_threads_did_at_the_fork() {
             let mut seed = 0;
             while !STOP.load(Ordering::Relaxed) {
                 exercise(seed);
-                // What the forking thread has, and its child frees: blocks of threads that are not there.
+                // What the forking thread has, and its child frees: blocks of threads that are not
+                // there.
                 let _ = sender.try_send((0..50).map(|n| Marked::new(n + seed)).collect());
                 // Threads that begin and end, so that forks meet heaps that are adopted and left.
                 thread::spawn(move || exercise(seed)).join().unwrap();
@@ -423,7 +428,7 @@ fn children_allocate_whatever_other_threads_did_at_the_fork() {
             RastAlloc::on_idle();
             RastAlloc::purge_all();
             let _ = RastAlloc::stats();
-            // A thread of the child: it takes a heap that nobody held at the fork, or a new one.
+            // A thread of the child: it takes a heap that no thread held at the fork, or a new one.
             assert!(joined(start(body)));
             // And a child of its own.
             if round % 10 == 0 {
@@ -443,7 +448,8 @@ fn children_allocate_whatever_other_threads_did_at_the_fork() {
     }
 }
 
-/// A block of the parent's large ones, and of a heap of one's own, is the child's to free and to grow.
+/// A block of the parent's large ones, and of a heap of one's own, is the child's to free and to
+/// grow.
 #[test]
 fn children_have_the_heaps_and_mappings_of_the_parent() {
     let heap = Heap::new();

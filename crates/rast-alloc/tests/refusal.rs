@@ -1,4 +1,5 @@
-//! Lack of memory: by a bound, and by requests that no system grants; what was there before stays, and all goes on.
+//! Lack of memory: by a bound, and by requests that no system grants; what was there before stays,
+//! and all goes on.
 #![cfg(all(feature = "std", not(rast_loom)))]
 
 mod support;
@@ -138,7 +139,8 @@ const IMPOSSIBLE: [usize; 3] = [1 << 48, 1 << 60, isize::MAX as usize - 4096];
 #[test]
 fn a_realloc_that_is_refused_keeps_the_block() {
     for size in LEVELS {
-        // Of this thread, and of one that has ended: the second is another heap's, or of an adopted one.
+        // Of this thread, and of one that has ended: the second is another heap's, or of an adopted
+        // one.
         let own = Block::new(RastAlloc, size, 5).unwrap();
         let other = std::thread::spawn(move || Block::new(RastAlloc, size, 6).unwrap());
         for mut block in [own, other.join().unwrap()] {
@@ -146,7 +148,8 @@ fn a_realloc_that_is_refused_keeps_the_block() {
                 assert!(!block.resize(impossible, false));
                 assert!(!block.resize(impossible, true));
                 let start = block.memory.as_ptr();
-                // SAFETY: the block is the allocator's, of this layout, and the size is no more than `isize::MAX`.
+                // SAFETY: the block is the allocator's, of this layout, and the size is no more
+                // than `isize::MAX`.
                 let moved = unsafe { RastAlloc.realloc(start, layout(size), impossible) };
                 assert!(moved.is_null());
                 block.check();

@@ -1,5 +1,5 @@
-//! Blocks of other threads that change their size: where they may stay they do, and the figures stay exact. The allocator
-//! serves nothing else in this process.
+//! Blocks of other threads that change their size: where they may stay they do, and the figures
+//! stay exact. The allocator serves nothing else in this process.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle, rast_global_alloc))))]
 
 use rast_alloc::{Allocator, Layout, RastAlloc, Stats};
@@ -12,7 +12,8 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).unwrap()
 }
 
-/// Calls `f` in a thread with a block that another thread took and that lives still, and frees it there.
+/// Calls `f` in a thread with a block that another thread took and that lives still, and frees it
+/// there.
 fn with_block_of_another(size: usize, f: impl FnOnce(*mut u8) -> (*mut u8, usize) + Send) {
     // The figures are the process's.
     static ALONE: Mutex<()> = Mutex::new(());

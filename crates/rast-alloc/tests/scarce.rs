@@ -1,4 +1,5 @@
-//! Little address space left: the allocator uses what it holds before it refuses, and the rest to the last segment.
+//! Little address space left: the allocator uses what it holds before it refuses, and the rest to
+//! the last segment.
 //!
 //! Each test runs in a process of its own, whose address space is limited.
 #![cfg(all(
@@ -74,7 +75,8 @@ fn is_had(alloc: impl Allocator, size: usize) -> bool {
     true
 }
 
-/// Takes and gives back so much in spans and short blocks that segments of that many bytes stay with the heap.
+/// Takes and gives back so much in spans and short blocks that segments of that many bytes stay
+/// with the heap.
 fn leave_segments(alloc: impl Allocator + Copy, bytes: usize) {
     let blocks: Vec<NonNull<u8>> = (0..bytes / MIB)
         .map(|_| alloc.allocate(layout(MIB)).unwrap().cast())
@@ -233,7 +235,8 @@ fn mappings() -> usize {
         .count()
 }
 
-/// Takes as many mappings as the system lets a process have; `None` if its limit is too high for a test.
+/// Takes as many mappings as the system lets a process have; `None` if its limit is too high for a
+/// test.
 fn fill_mappings() -> Option<(*mut libc::c_void, usize)> {
     const PAGE: usize = 4096;
     let text = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
@@ -256,7 +259,8 @@ fn fill_mappings() -> Option<(*mut libc::c_void, usize)> {
     panic!("the system has no such limit");
 }
 
-/// Where the system cannot split a mapping, what is given back of it loses its memory, stays counted, and goes back later.
+/// Where the system cannot split a mapping, what is given back of it loses its memory, stays
+/// counted, and goes back later.
 #[test]
 fn the_limit_of_mappings_loses_nothing() {
     apart("the_limit_of_mappings_loses_nothing", || {
@@ -320,7 +324,8 @@ fn the_limit_of_mappings_loses_nothing() {
     });
 }
 
-/// Long random runs need no more mappings than what they hold: neighbours are one mapping for the system.
+/// Long random runs need no more mappings than what they hold: neighbours are one mapping for the
+/// system.
 #[test]
 fn mappings_do_not_grow_in_number() {
     apart("mappings_do_not_grow_in_number", || {

@@ -194,7 +194,8 @@ impl Used {
     }
 }
 
-/// Threads take, fill, resize, swap and give back blocks of all sizes; what one takes another gives back.
+/// Threads take, fill, resize, swap and give back blocks of all sizes; what one takes another gives
+/// back.
 #[test]
 fn random_calls_of_threads_keep_blocks_apart() {
     let heap = SharedHeap::new();
@@ -270,7 +271,8 @@ fn random_calls_of_threads_keep_blocks_apart() {
     // The rest is out when the heap is dropped.
 }
 
-/// One thread takes, another gives back, and neither waits: the heap does not grow past what was in use at once.
+/// One thread takes, another gives back, and neither waits: the heap does not grow past what was in
+/// use at once.
 #[test]
 fn what_others_free_is_used_again() {
     let heap = SharedHeap::new();

@@ -1,4 +1,5 @@
-//! The allocator as the program's own, under threads that come and go: what they leave, what they send, what they free.
+//! The allocator as the program's own, under threads that come and go: what they leave, what they
+//! send, what they free.
 #![cfg(all(feature = "std", not(rast_loom)))]
 
 use rast_alloc::{RastAlloc, Stats};
@@ -27,7 +28,7 @@ fn grown(start: Stats) -> usize {
         .saturating_sub(start.bytes_current)
 }
 
-/// A block with a pattern that tells whether somebody else wrote to it.
+/// A block with a pattern that tells whether another thread wrote to it.
 struct Marked(Vec<u8>);
 
 impl Marked {
@@ -226,7 +227,8 @@ fn a_storm_of_threads_leaves_nothing_behind() {
     let (after, more) = (RastAlloc::stats(), address_space());
     println!("address space {space} / {more}, {before} / {after}");
     assert!(grown(before) <= SLACK_BYTES, "{before} / {after}");
-    // Of 4096 threads none may leave as much as 2 KiB for good; a segment more may be the harness's.
+    // Of 4096 threads none may leave as much as 2 KiB for good; a segment more may be the
+    // harness's.
     assert!(
         after.bytes_reserved <= before.bytes_reserved + (8 << 20),
         "{before} / {after}"
@@ -234,7 +236,8 @@ fn a_storm_of_threads_leaves_nothing_behind() {
     assert!(more <= space + (8 << 20), "from {space} to {more} bytes");
 }
 
-/// Objects go through the hands of threads that all end: each grows some, frees some and adds its own.
+/// Objects go through the hands of threads that all end: each grows some, frees some and adds its
+/// own.
 #[test]
 fn objects_outlive_generations_of_threads() {
     let _alone = alone();

@@ -6,21 +6,23 @@
 //!           load  y                 load  x
 //! ```
 //!
-//! Of the two threads at least one sees the other's store, as if both fences were `fence(SeqCst)`, if [`barrier`]
-//! returned `true`. Two calls of [`order`] promise nothing to each other.
+//! Of the two threads at least one sees the other's store, as if both fences were `fence(SeqCst)`,
+//! if [`barrier`] returned `true`. Two calls of [`order`] promise nothing to each other.
 //!
-//! On Linux, `barrier` is the system call `membarrier` (private, expedited). It makes each processor that runs a thread
-//! of this process execute a full fence; a processor that runs none executed one at its last switch.
-//! So there is a point in the program order of the other thread at which that fence is executed. If its store of `x` comes
-//! before that point, the load of `x` after `barrier` sees it. Otherwise its load of `y` comes after that point too, and
-//! sees the store of `y`, which came before the call. What is left for `order` is to keep the compiler from moving the
-//! load up.
+//! On Linux, `barrier` is the system call `membarrier` (private, expedited). It makes each
+//! processor that runs a thread of this process execute a full fence; a processor that runs none
+//! executed one at its last switch. So there is a point in the program order of the other thread at
+//! which that fence is executed. If its store of `x` comes before that point, the load of `x` after
+//! `barrier` sees it. Otherwise its load of `y` comes after that point too, and sees the store of
+//! `y`, which came before the call. What is left for `order` is to keep the compiler from moving
+//! the load up.
 //!
 //! Folly and the C++ proposal P1202 have such a pair.
 
 use crate::sync::atomic::{Ordering, fence};
 
-/// The cheap half: between a store and a load of the thread that passes often. No instruction on any system.
+/// The cheap half: between a store and a load of the thread that passes often. No instruction on
+/// any system.
 ///
 /// It is worth something only to a thread whose call of [`barrier`] returned `true`.
 #[inline(always)]
@@ -29,18 +31,22 @@ pub fn order() {
     // SeqCst: of this fence and the one in `barrier` one is first in their common order. [AF1]
     fence(Ordering::SeqCst);
     #[cfg(not(rast_loom))]
-    // SeqCst: the store above is not moved below the load that follows; the processor is held to it by `barrier`. [AF3]
+    // SeqCst: the store above is not moved below the load that follows; the processor is held to it
+    // by `barrier`. [AF3]
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// The dear half: between a store and a load of the thread that passes seldom. Returns `false` if the system has no such
-/// barrier or refuses it; then the caller has learnt nothing about the other thread.
+/// The dear half: between a store and a load of the thread that passes seldom. Returns `false` if
+/// the system has no such barrier or refuses it; then the caller has learnt nothing about the other
+/// thread.
 ///
-/// For protocols that can do without: where this returns `false`, the thread that passes seldom leaves the other one alone.
+/// For protocols that can do without: where this returns `false`, the thread that passes seldom
+/// leaves the other one alone.
 ///
-/// Lock-free as far as the kernel is; a system call of some microseconds, more with many processors. The first call of a
-/// process registers the process, which takes the kernel 10 to 20 ms if there are several threads. It orders the threads
-/// of one process, not those of two that share memory.
+/// Lock-free as far as the kernel is; a system call of some microseconds, more with many
+/// processors. The first call of a process registers the process, which takes the kernel 10 to 20
+/// ms if there are several threads. It orders the threads of one process, not those of two that
+/// share memory.
 ///
 /// ```
 /// use rast_primitive::asymmetric;
@@ -63,7 +69,8 @@ pub fn order() {
 /// ```
 #[must_use = "false: there was no fence"]
 pub fn barrier() -> bool {
-    // SeqCst: pairs with the fence that `order` is in a model; the system's barrier fences the other threads. [AF2]
+    // SeqCst: pairs with the fence that `order` is in a model; the system's barrier fences the
+    // other threads. [AF2]
     fence(Ordering::SeqCst);
     cfg!(any(rast_loom, rast_shuttle)) || system::barrier()
 }
@@ -95,7 +102,8 @@ mod system {
 
         /// Runs `body` in the child of a fork, and expects true.
         fn holds_in_a_child(body: impl FnOnce() -> bool) {
-            // SAFETY: the child makes system calls and ends; it touches nothing that another thread may have locked.
+            // SAFETY: the child makes system calls and ends; it touches nothing that another thread
+            // may have locked.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 let holds = body();

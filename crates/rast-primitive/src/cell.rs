@@ -49,7 +49,7 @@ impl<T> UnsafeCell<T> {
 impl<T: ?Sized> UnsafeCell<T> {
     /// Calls `f` with a pointer for reading; the access lasts as long as `f`.
     ///
-    /// Reading through it is sound while nobody writes.
+    /// Reading through it is sound while no thread writes.
     #[inline(always)]
     #[cfg_attr(rast_shuttle, track_caller)]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
@@ -60,7 +60,7 @@ impl<T: ?Sized> UnsafeCell<T> {
 
     /// Calls `f` with a pointer for writing; the access lasts as long as `f`.
     ///
-    /// Writing through it is sound while nobody else reads or writes.
+    /// Writing through it is sound while nothing else reads or writes.
     #[inline(always)]
     #[cfg_attr(rast_shuttle, track_caller)]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {

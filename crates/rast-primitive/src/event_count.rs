@@ -14,23 +14,23 @@
 //!   W3 read the condition          N3 read waiters
 //! ```
 //!
-//! The two fences stand in one total order. If W2 comes first, N3 sees W1 and
+//! The two fences are in one total order. If W2 comes first, N3 sees W1 and
 //! the notifier goes to the table of waiters. If N2 comes first, W3 sees N1 and
 //! the waiter does not sleep. There is no third case.
 //!
-//! The table of waiters stands under a lock, which is taken only by those that
+//! The table of waiters is under a lock, which is taken only by those that
 //! are about to sleep and by those that wake them. A waiter sleeps on a
 //! condition variable of its own slot, so waking one wakes one. Slots are kept
 //! and used again: once warm, waiting allocates nothing.
 //!
 //! | state    | meaning                                   | left by                                   |
 //! | -------- | ----------------------------------------- | ----------------------------------------- |
-//! | Free     | nobody uses the slot                      | `prepare` to Waiting                      |
+//! | Free     | no thread uses the slot                      | `prepare` to Waiting                      |
 //! | Waiting  | in the line, first come first woken       | `notify_*` to Notified, `cancel` to Free  |
 //! | Notified | out of the line, the wake-up not yet seen | `wait` or `cancel` to Free                |
 //!
 //! A waiter that cancels after `notify_one` has picked it hands the wake-up on
-//! to the next in the line: the notifier counted on somebody looking. So
+//! to the next in the line: the notifier counted on some thread looking. So
 //! `wait_until` keeps its key until the condition was looked at after the sleep.
 
 use core::fmt;
@@ -83,7 +83,7 @@ pub struct EventCount {
 /// The registration of one waiter; dropping it cancels.
 ///
 /// A key that is forgotten (`mem::forget`) stays in the line and takes a
-/// [`notify_one`](EventCount::notify_one) that nobody sees.
+/// [`notify_one`](EventCount::notify_one) that no thread sees.
 #[must_use = "dropping the key cancels the registration; pass it to `wait`"]
 pub struct Key<'a> {
     event: &'a EventCount,
@@ -121,7 +121,7 @@ struct Table {
 }
 
 impl EventCount {
-    /// Makes an event count that nobody waits on.
+    /// Makes an event count that no thread waits on.
     #[cfg(not(rast_loom))]
     #[must_use]
     pub const fn new() -> Self {
@@ -131,7 +131,7 @@ impl EventCount {
         }
     }
 
-    /// Makes an event count that nobody waits on.
+    /// Makes an event count that no thread waits on.
     #[cfg(rast_loom)]
     pub fn new() -> Self {
         Self {
@@ -221,7 +221,7 @@ impl EventCount {
 
     /// Wakes the waiter that registered first and is not woken yet.
     ///
-    /// One fence and one load when nobody waits; otherwise blocking for an instant.
+    /// One fence and one load when no thread waits; otherwise blocking for an instant.
     #[inline]
     pub fn notify_one(&self) {
         if self.has_waiters() {
@@ -232,7 +232,7 @@ impl EventCount {
     /// Wakes up to `most` waiters, those that came first, as so many calls of
     /// [`notify_one`](Self::notify_one): for one that has made room for so many.
     ///
-    /// Lock-free if nobody waits: a fence and a load.
+    /// Lock-free if no thread waits: a fence and a load.
     #[inline]
     pub fn notify_some(&self, most: usize) {
         if most > 0 && self.has_waiters() {
@@ -242,7 +242,7 @@ impl EventCount {
 
     /// Wakes all who have registered.
     ///
-    /// One fence and one load when nobody waits; otherwise blocking for an instant.
+    /// One fence and one load when no thread waits; otherwise blocking for an instant.
     #[inline]
     pub fn notify_all(&self) {
         if self.has_waiters() {

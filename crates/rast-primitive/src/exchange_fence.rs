@@ -1,16 +1,18 @@
 //! The full fence between an atomic exchange and the load that follows it.
 //!
-//! On x86-64 every read-modify-write is a locked instruction, which is a full fence itself: all that is left to do is to
-//! keep the compiler from moving the load up. Elsewhere, under a model checker and under Miri it is `fence(SeqCst)`.
+//! On x86-64 every read-modify-write is a locked instruction, which is a full fence itself: all
+//! that is left to do is to keep the compiler from moving the load up. Elsewhere, under a model
+//! checker and under Miri it is `fence(SeqCst)`.
 
 #[cfg(any(rast_loom, miri, not(target_arch = "x86_64")))]
 use crate::sync::atomic::{Ordering, fence};
 
-/// A full fence, for a thread whose last atomic operation was a read-modify-write (an exchange, an addition, a
-/// compare-and-exchange that succeeded).
+/// A full fence, for a thread whose last atomic operation was a read-modify-write (an exchange, an
+/// addition, a compare-and-exchange that succeeded).
 ///
-/// Two threads that each exchange a word, call this, and load the other's word: at least one of them sees what the other
-/// wrote. Where the last operation was a plain load or store, take `fence(SeqCst)`: on x86-64 this one orders nothing then.
+/// Two threads that each exchange a word, call this, and load the other's word: at least one of
+/// them sees what the other wrote. Where the last operation was a plain load or store, take
+/// `fence(SeqCst)`: on x86-64 this one orders nothing then.
 ///
 /// Wait-free; no instruction on x86-64.
 ///
@@ -28,9 +30,11 @@ use crate::sync::atomic::{Ordering, fence};
 #[inline(always)]
 pub fn fence_after_exchange() {
     #[cfg(any(rast_loom, miri, not(target_arch = "x86_64")))]
-    // SeqCst: of two threads that exchange, fence and load, the one whose fence is second sees the other's word. [XF1]
+    // SeqCst: of two threads that exchange, fence and load, the one whose fence is second sees the
+    // other's word. [XF1]
     fence(Ordering::SeqCst);
     #[cfg(not(any(rast_loom, miri, not(target_arch = "x86_64"))))]
-    // SeqCst: the load below is not moved above; the locked instruction before it is the processor's fence. [XF2]
+    // SeqCst: the load below is not moved above; the locked instruction before it is the
+    // processor's fence. [XF2]
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
 }

@@ -1,18 +1,19 @@
 //! Visits every state of a protocol that is written as a state machine.
 //!
-//! loom runs the code in every interleaving, which is too many where a protocol has more than a few steps. Here the
-//! protocol is a [`Machine`] by hand: a state is a small value, and a step of a thread one access to what is shared. Equal
-//! states are visited once, so millions of them take seconds. Orderings weaker than sequential consistency are
-//! loom's affair.
+//! loom runs the code in every interleaving, which is too many where a protocol has more than a few
+//! steps. Here the protocol is a [`Machine`] by hand: a state is a small value, and a step of a
+//! thread one access to what is shared. Equal states are visited once, so millions of them take
+//! seconds. Orderings weaker than sequential consistency are loom's affair.
 //!
-//! States are visited in breadth, so that the first fault found has the shortest trace, and are kept as fingerprints of
-//! 128 bits. The edges are kept too, because two questions are about the graph and not about a state:
+//! States are visited in breadth, so that the first fault found has the shortest trace, and are
+//! kept as fingerprints of 128 bits. The edges are kept too, because two questions are about the
+//! graph and not about a state:
 //!
-//! - Progress. A cycle is an execution in which some threads step for ever and none finishes anything. A finite graph
-//!   without one is a protocol that, with any threads stopped anywhere, lets the others come to their end. The longest
-//!   path bounds the steps of all threads together.
-//! - A thread alone. From each state, each thread by itself reaches the end of its operation, if nothing it waits
-//!   for stands in its way; the longest of these runs is reported.
+//! - Progress. A cycle is an execution in which some threads step for ever and none finishes
+//!   anything. A finite graph without one is a protocol that, with any threads stopped anywhere,
+//!   lets the others come to their end. The longest path bounds the steps of all threads together.
+//! - A thread alone. From each state, each thread by itself reaches the end of its operation, if
+//!   nothing it waits for is in its way; the longest of these runs is reported.
 
 use core::fmt::{self, Write as _};
 use core::hash::{BuildHasherDefault, Hash, Hasher};

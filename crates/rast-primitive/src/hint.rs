@@ -12,8 +12,8 @@ pub use loom::hint::spin_loop;
 
 /// Asks the processor to fetch the cache line at `address`, to be written soon.
 ///
-/// A hint and no access: any address will do, nothing is read or written, and where there is no such instruction, under
-/// loom and under Miri it does nothing.
+/// A hint and no access: any address will do, nothing is read or written, and where there is no
+/// such instruction, under loom and under Miri it does nothing.
 ///
 /// ```
 /// let slots = [0_u64; 64];
@@ -29,8 +29,8 @@ pub use loom::hint::spin_loop;
 )]
 pub fn prefetch_write<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(rast_loom), not(miri)))]
-    // SAFETY: PREFETCHW faults on no address and changes no register, flag or memory; 64-bit processors without it take
-    // it for a no-operation.
+    // SAFETY: PREFETCHW faults on no address and changes no register, flag or memory; 64-bit
+    // processors without it take it for a no-operation.
     unsafe {
         core::arch::asm!(
             "prefetchw [{address}]",
@@ -44,10 +44,10 @@ pub fn prefetch_write<T>(address: *const T) {
 
 /// Gives `value` back, of which the compiler then knows nothing but its type.
 ///
-/// For a bound that it should not make use of: a loop whose greatest count is a small constant is otherwise unrolled into
-/// a ladder of comparisons, where a loop of vectors would be quicker.
-/// It is no instruction on x86-64 and aarch64 with 64-bit pointers, and takes a register; elsewhere and under Miri it does
-/// nothing, and the compiler may know all, so no result may depend on that.
+/// For a bound that it should not make use of: a loop whose greatest count is a small constant is
+/// otherwise unrolled into a ladder of comparisons, where a loop of vectors would be quicker. It is
+/// no instruction on x86-64 and aarch64 with 64-bit pointers, and takes a register; elsewhere and
+/// under Miri it does nothing, and the compiler may know all, so no result may depend on that.
 ///
 /// ```
 /// assert_eq!(rast_primitive::hint::opaque(8), 8);
@@ -62,7 +62,8 @@ pub fn opaque(value: usize) -> usize {
     ))]
     {
         let mut value = value;
-        // SAFETY: no instruction: a register goes in and comes out as it was, and nothing else is touched.
+        // SAFETY: no instruction: a register goes in and comes out as it was, and nothing else is
+        // touched.
         unsafe {
             core::arch::asm!(
                 "/* {value} */",

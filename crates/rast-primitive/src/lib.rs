@@ -12,7 +12,7 @@
 //!
 //! | item | for |
 //! | --- | --- |
-//! | [`sync`], [`cell`], [`hint`], [`thread`] | what concurrent code stands on, from std, loom or shuttle |
+//! | [`sync`], [`cell`], [`hint`], [`thread`] | what concurrent code uses, from std, loom or shuttle |
 //! | [`CachePadded`] | a value on cache lines of its own |
 //! | [`Backoff`], [`WaitStrategy`] | waiting a little; how to wait long |
 //! | [`TaggedPtr`], [`AtomicTaggedPtr`] | a pointer and a count in one word, changed together |
@@ -61,7 +61,7 @@
 //!
 //! - No wake-up of [`Parker`], [`Signal`] or [`EventCount`] is lost, and what a
 //!   thread wrote before it woke another is seen by the other after. The argument
-//!   stands in each module's source, the models that fail without each ordering in
+//!   is in each module's source, the models that fail without each ordering in
 //!   `docs/verification.md`.
 //! - Sequential consistency is asked of fences only, which loom models.
 //! - Nothing poisons, and no user code runs under a lock of this crate.
@@ -72,9 +72,9 @@
 //!
 //! # Features and private cfgs
 //!
-//! - `std` (default): threads, locks, parking, [`Snapshot`], cheap [`asymmetric`]
-//!   fences; brings `parking_lot`, `crossbeam-epoch`, and on Linux `libc`. Without it: atomics, cells, [`Backoff`],
-//!   [`TaggedPtr`], for `no_std` with `alloc`.
+//! - `std` (default): threads, locks, parking, [`Snapshot`], cheap [`asymmetric`] fences; brings
+//!   `parking_lot`, `crossbeam-epoch`, and on Linux `libc`. Without it: atomics, cells,
+//!   [`Backoff`], [`TaggedPtr`], for `no_std` with `alloc`.
 //! - `--cfg rast_loom`: everything from loom. Constructors are not `const` there,
 //!   timed waits run out at once, and there are no scoped threads.
 //! - `--cfg rast_shuttle`: scheduled by shuttle. Layouts and `const` constructors

@@ -79,7 +79,7 @@ impl<T: ?Sized> Mutex<T> {
         });
     }
 
-    /// Reaches the value without locking: `&mut self` shows that nobody else can.
+    /// Reaches the value without locking: `&mut self` shows that nothing else can.
     pub fn get_mut(&mut self) -> &mut T {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
         return self.0.get_mut();
@@ -172,14 +172,14 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
 pub struct Condvar(imp::Condvar);
 
 impl Condvar {
-    /// Makes a condition that nobody waits for.
+    /// Makes a condition that no thread waits for.
     #[cfg(not(rast_loom))]
     #[must_use]
     pub const fn new() -> Self {
         Self(imp::Condvar::new())
     }
 
-    /// Makes a condition that nobody waits for.
+    /// Makes a condition that no thread waits for.
     #[cfg(rast_loom)]
     pub fn new() -> Self {
         Self(imp::Condvar::new())

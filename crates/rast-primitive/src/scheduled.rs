@@ -59,13 +59,13 @@ macro_rules! atomic {
                 Self(<$inner>::new(value))
             }
 
-            /// Returns the value, which nobody else can reach.
+            /// Returns the value, which nothing else can reach.
             #[inline]
             pub fn into_inner(self) -> $value {
                 self.0.into_inner()
             }
 
-            /// Reaches the value, which nobody else can.
+            /// Reaches the value, which nothing else can.
             #[inline]
             pub fn get_mut(&mut self) -> &mut $value {
                 self.0.get_mut()

@@ -137,7 +137,7 @@ mod epoch {
     impl<T> Guard<'_, T> {
         pub(super) fn get(&self) -> &T {
             // SAFETY: the value was reachable while this guard's thread was pinned, and it stays
-            // pinned until the guard is dropped, so it is not destroyed; nobody changes a value
+            // pinned until the guard is dropped, so it is not destroyed; no thread changes a value
             // once published.
             unsafe { &*self.value }
         }
@@ -146,8 +146,8 @@ mod epoch {
     impl<T> Drop for Snapshot<T> {
         fn drop(&mut self) {
             let last = core::mem::replace(&mut self.0, Atomic::null());
-            // SAFETY: `&mut self` shows that no guard borrows the snapshot and nobody can load, so
-            // this thread alone has the pointer, and it is not null.
+            // SAFETY: `&mut self` shows that no guard borrows the snapshot and no thread can load,
+            // so this thread alone has the pointer, and it is not null.
             drop(unsafe { last.into_owned() });
         }
     }

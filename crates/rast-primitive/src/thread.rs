@@ -52,9 +52,11 @@ where
     imp::Builder::new().name(name).spawn(f)
 }
 
-/// Sets how late the system may end the timed sleeps of the calling thread, to save power; returns whether it did.
+/// Sets how late the system may end the timed sleeps of the calling thread, to save power; returns
+/// whether it did.
 ///
-/// Linux adds 50 µs by itself, and takes 0 as that. Elsewhere, and in a model, nothing is done. One system call.
+/// Linux adds 50 µs by itself, and takes 0 as that. Elsewhere, and in a model, nothing is done. One
+/// system call.
 ///
 /// ```
 /// # #[cfg(all(target_os = "linux", not(any(rast_loom, rast_shuttle, miri))))]
@@ -95,7 +97,8 @@ pub fn available_parallelism() -> usize {
     2
 }
 
-/// As [`spawn_named`], with a stack of `stack_bytes` if that is given. In a model the size is ignored.
+/// As [`spawn_named`], with a stack of `stack_bytes` if that is given. In a model the size is
+/// ignored.
 ///
 /// # Errors
 ///

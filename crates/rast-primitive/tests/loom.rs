@@ -45,7 +45,8 @@ impl Plain {
     }
 }
 
-/// Two threads exchange a word each, fence, and load the other's: at least one of them sees the other.
+/// Two threads exchange a word each, fence, and load the other's: at least one of them sees the
+/// other.
 #[test]
 fn exchange_fence_sees_or_is_seen() {
     model(|| {
@@ -63,7 +64,8 @@ fn exchange_fence_sees_or_is_seen() {
     });
 }
 
-/// Of the two threads at least one sees what the other stored; where there is no barrier nothing is learnt.
+/// Of the two threads at least one sees what the other stored; where there is no barrier nothing is
+/// learnt.
 #[test]
 fn asymmetric_barrier_sees_or_is_seen() {
     model(|| {

@@ -1,4 +1,5 @@
-//! The end of the program, where nothing may unwind and go on: counts that would run over, and memory that is freed.
+//! The end of the program, where nothing may unwind and go on: counts that would run over, and
+//! memory that is freed.
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -21,9 +22,10 @@ pub(crate) fn abort(message: fmt::Arguments<'_>) -> ! {
 
 /// Gives memory back to `alloc`; aborts if that panics.
 ///
-/// Memory is freed in the middle of an operation: the item of a push is in the queue already, and its waiter is not woken;
-/// the item of a pop is out of it, and not returned. A panic that went up from here would lose the wake-up or the item,
-/// and a batch would push an item again that the queue has.
+/// Memory is freed in the middle of an operation: the item of a push is in the queue already, and
+/// its waiter is not woken; the item of a pop is out of it, and not returned. A panic that went up
+/// from here would lose the wake-up or the item, and a batch would push an item again that the
+/// queue has.
 ///
 /// # Safety
 ///

@@ -1,6 +1,7 @@
 //! Refusals, each of which hands the item back.
 //!
-//! None of them asks anything of `T`: a queue of items that cannot be printed still gives errors that can.
+//! None of them asks anything of `T`: a queue of items that cannot be printed still gives errors
+//! that can.
 
 use core::error::Error;
 use core::fmt;
@@ -30,7 +31,8 @@ pub struct Full<T>(pub T);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Closed<T>(pub T);
 
-/// Why a `try_push` refused, such as [`Queue::try_push`](crate::Queue::try_push); the item is handed back.
+/// Why a `try_push` refused, such as [`Queue::try_push`](crate::Queue::try_push); the item is
+/// handed back.
 ///
 /// ```
 /// use rast_queue::{TryPushError, spmc};
@@ -46,7 +48,8 @@ pub struct Closed<T>(pub T);
 pub enum TryPushError<T> {
     /// The queue is closed.
     Closed(T),
-    /// The item needs another segment, block or node of the queue, and the allocator gave no memory for it.
+    /// The item needs another segment, block or node of the queue, and the allocator gave no memory
+    /// for it.
     NoMemory(T),
 }
 

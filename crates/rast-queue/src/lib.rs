@@ -5,15 +5,15 @@
 //! | you have | take | progress |
 //! | --- | --- | --- |
 //! | one producer, one consumer, a known bound | [`spsc::ring`] | wait-free |
-//! | one producer, one consumer, no bound | [`spsc::segmented::queue`] | wait-free but for the allocator |
-//! | one producer, many consumers, no bound | [`spmc::queue`] | push wait-free but for the allocator, pop lock-free |
+//! | one producer, one consumer, no bound | [`spsc::segmented::queue`] | wait-free except for the allocator |
+//! | one producer, many consumers, no bound | [`spmc::queue`] | push wait-free except for the allocator, pop lock-free |
 //! | many producers, one consumer, no bound | [`mpsc::queue`]; [`mpsc::intrusive::Queue`] for nodes of your own | lock-free, no thread delays another |
 //! | any number of producers and consumers, no bound | [`Queue`] | lock-free, no thread delays another |
 //! | the same, closed when the last producer or the last consumer is gone | [`Queue::split`], [`mpmc`] | as [`Queue`] |
 //! | the same, and its memory back item by item, or a reference to compare with | [`list::ListQueue`] | lock-free |
 //!
-//! Not for you: if one thread both pushes and pops, `VecDeque` is cheaper. To wait for an item of another queue than
-//! [`Queue`], put a [`primitive::EventCount`] or another parking type beside it.
+//! Not for you: if one thread both pushes and pops, `VecDeque` is cheaper. To wait for an item of
+//! another queue than [`Queue`], put a [`primitive::EventCount`] or another parking type beside it.
 //!
 //! # Example
 //!
@@ -52,26 +52,31 @@
 //! | `is_closed` | | `true` if the other side is gone, or closed the queue |
 //! | `is_finished` | | `true` if the queue is closed and drained: no pop gives an item again |
 //!
-//! A push that can be refused hands its items back. A batch that a ring or a segmented queue takes in part leaves the
-//! rest in the iterator: lend it by `&mut`.
+//! A push that can be refused hands its items back. A batch that a ring or a segmented queue takes
+//! in part leaves the rest in the iterator: lend it by `&mut`.
 //!
 //! # Guarantees
 //!
-//! - Nothing accepted is lost, whichever side closes first and whatever user code panics; what is refused is handed back.
-//! - All are first in, first out; `Queue` and `ListQueue` are linearizable. A protocol over several queues in which each
-//!   of two threads pushes to one and finds the other empty needs a `fence(SeqCst)` of its own, as with any atomics.
-//! - A panic of `A::deallocate` ends the program, since memory is freed in the middle of an operation.
-//! - The memory for items comes from the allocator `A`; a ring allocates once, at construction; no `pop` allocates.
-//!   From the global allocator come the wait list of a [`Queue`], and the lists in which refused batches are
-//!   handed back.
-//! - Every atomic ordering has a label, and a loom model that fails without it or the reason why none can:
-//!   `docs/verification.md`; the argument: `docs/algorithms/queue.md`, and the page of each structure that it names.
+//! - Nothing accepted is lost, whichever side closes first and whatever user code panics; what is
+//!   refused is handed back.
+//! - All are first in, first out; `Queue` and `ListQueue` are linearizable. A protocol over several
+//!   queues in which each of two threads pushes to one and finds the other empty needs a
+//!   `fence(SeqCst)` of its own, as with any atomics.
+//! - A panic of `A::deallocate` ends the program, since memory is freed in the middle of an
+//!   operation.
+//! - The memory for items comes from the allocator `A`; a ring allocates once, at construction; no
+//!   `pop` allocates. From the global allocator come the wait list of a [`Queue`], and the lists in
+//!   which refused batches are handed back.
+//! - Every atomic ordering has a label, and a loom model that fails without it or the reason why
+//!   none can: `docs/verification.md`; the argument: `docs/algorithms/queue.md`, and the page of
+//!   each structure that it names.
 //!
 //! # Features
 //!
-//! - `std` (default): back-off yields to the scheduler instead of only spinning, and [`Queue`] can be waited on.
-//!   Without it the crate needs `alloc` alone.
-//! - `async`: items of a [`Queue`] as futures and streams, bound to no runtime; takes `futures-core`.
+//! - `std` (default): back-off yields to the scheduler instead of only spinning, and [`Queue`] can
+//!   be waited on. Without it the crate needs `alloc` alone.
+//! - `async`: items of a [`Queue`] as futures and streams, bound to no runtime; takes
+//!   `futures-core`.
 //!
 //! # Platforms
 //!

@@ -1,10 +1,12 @@
-//! A [`Queue`] behind counted ends: many producers, many consumers, closed by the last end of either side.
+//! A [`Queue`] behind counted ends: many producers, many consumers, closed by the last end of
+//! either side.
 //!
-//! A shared `Queue` ends when a thread closes it, and a producer that panics before it does so leaves its consumers
-//! waiting. The ends of this module are clonable and counted. When the last [`Producer`] is dropped, by a return or by
-//! a panic, the queue is closed: consumers pop what is queued and then see the end. When the last [`Consumer`] is
-//! dropped, the queue is closed as well, so pushes hand their items back, and what is queued is dropped. If the drop of an
-//! item panics, the others are dropped as the panic goes up.
+//! A shared `Queue` ends when a thread closes it, and a producer that panics before it does so
+//! leaves its consumers waiting. The ends of this module are clonable and counted. When the last
+//! [`Producer`] is dropped, by a return or by a panic, the queue is closed: consumers pop what is
+//! queued and then see the end. When the last [`Consumer`] is dropped, the queue is closed as well,
+//! so pushes hand their items back, and what is queued is dropped. If the drop of an item panics,
+//! the others are dropped as the panic goes up.
 //!
 //! ```
 //! use rast_queue::Queue;
@@ -26,10 +28,11 @@
 //! # workers.into_iter().for_each(|worker| worker.join().unwrap());
 //! ```
 //!
-//! Each operation costs what it costs on the queue. A clone and a drop cost one or two read-modify-writes each.
+//! Each operation costs what it costs on the queue. A clone and a drop cost one or two
+//! read-modify-writes each.
 //!
-//! A `Producer` that is only borrowed keeps the queue open as well. To end a queue whose producers are still there, call
-//! [`Producer::close`] or [`Consumer::close`].
+//! A `Producer` that is only borrowed keeps the queue open as well. To end a queue whose producers
+//! are still there, call [`Producer::close`] or [`Consumer::close`].
 
 use core::fmt;
 #[cfg(feature = "std")]
@@ -56,20 +59,21 @@ struct Shared<T, A: Allocator> {
     consumers: AtomicUsize,
 }
 
-/// Pushes into a queue that is closed when the last producer, or the last consumer, is dropped. Made by
-/// [`Queue::split`]; any thread may use it, and a clone is another producer.
+/// Pushes into a queue that is closed when the last producer, or the last consumer, is dropped.
+/// Made by [`Queue::split`]; any thread may use it, and a clone is another producer.
 pub struct Producer<T, A: Allocator = Global> {
     shared: Arc<Shared<T, A>>,
 }
 
-/// Pops from a queue that is closed when the last producer, or the last consumer, is dropped. Made by
-/// [`Queue::split`]; any thread may use it, and a clone is another consumer.
+/// Pops from a queue that is closed when the last producer, or the last consumer, is dropped. Made
+/// by [`Queue::split`]; any thread may use it, and a clone is another consumer.
 pub struct Consumer<T, A: Allocator = Global> {
     shared: Arc<Shared<T, A>>,
 }
 
 impl<T, A: Allocator> Queue<T, A> {
-    /// Puts the queue behind a counted [`Producer`] and a counted [`Consumer`], which can be cloned.
+    /// Puts the queue behind a counted [`Producer`] and a counted [`Consumer`], which can be
+    /// cloned.
     ///
     /// Allocates once, from the global allocator.
     ///
@@ -92,16 +96,18 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 }
 
-/// Adds an end. The count of the `Arc`, which is at least as great, aborts before this one overflows.
+/// Adds an end. The count of the `Arc`, which is at least as great, aborts before this one
+/// overflows.
 fn attach(ends: &AtomicUsize) {
-    // Relaxed: nothing is published by it. The count may be zero if the caller has an end of the other side; the queue is
-    // closed then, or is about to be. [MH1]
+    // Relaxed: nothing is published by it. The count may be zero if the caller has an end of the
+    // other side; the queue is closed then, or is about to be. [MH1]
     ends.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Takes an end away; returns whether it was the last one.
 fn detach(ends: &AtomicUsize) -> bool {
-    // AcqRel: what came before the drop of each end is visible to the last one, whose close publishes it. [MH2]
+    // AcqRel: what came before the drop of each end is visible to the last one, whose close
+    // publishes it. [MH2]
     ends.fetch_sub(1, Ordering::AcqRel) == 1
 }
 
@@ -114,13 +120,15 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] with the item if the queue is closed: by a thread, or because all consumers are gone.
+    /// [`Closed`] with the item if the queue is closed: by a thread, or because all consumers are
+    /// gone.
     #[inline]
     pub fn push(&self, item: T) -> Result<(), Closed<T>> {
         self.shared.queue.push(item)
     }
 
-    /// Pushes one item at the back, and hands it back on lack of memory too; as [`Queue::try_push`].
+    /// Pushes one item at the back, and hands it back on lack of memory too; as
+    /// [`Queue::try_push`].
     ///
     /// # Panics
     ///
@@ -166,7 +174,8 @@ impl<T, A: Allocator> Producer<T, A> {
         self.shared.queue.push_slice(items)
     }
 
-    /// Makes another consumer, also when all others are gone; the queue then stays closed. Wait-free.
+    /// Makes another consumer, also when all others are gone; the queue then stays closed.
+    /// Wait-free.
     pub fn consumer(&self) -> Consumer<T, A> {
         attach(&self.shared.consumers);
         Consumer {
@@ -182,7 +191,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.shared.queue.pop()
     }
 
-    /// Pops up to `max` items and passes each to `each`, in order; returns how many. As [`Queue::pop_batch`].
+    /// Pops up to `max` items and passes each to `each`, in order; returns how many. As
+    /// [`Queue::pop_batch`].
     ///
     /// # Panics
     ///
@@ -196,8 +206,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.shared.queue.pop_into(out, max)
     }
 
-    /// Pops as many items as are queued and fit to the front of `out`, in order; returns how many. As
-    /// [`Queue::pop_slice`].
+    /// Pops as many items as are queued and fit to the front of `out`, in order; returns how many.
+    /// As [`Queue::pop_slice`].
     pub fn pop_slice(&self, out: &mut [T]) -> usize
     where
         T: Copy,
@@ -210,7 +220,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.shared.queue.drain()
     }
 
-    /// Pops an item, waiting until there is one; `None` when the queue is closed and empty. As [`Queue::pop_wait`].
+    /// Pops an item, waiting until there is one; `None` when the queue is closed and empty. As
+    /// [`Queue::pop_wait`].
     #[cfg(feature = "std")]
     pub fn pop_wait(&self, strategy: WaitStrategy) -> Option<T> {
         self.shared.queue.pop_wait(strategy)
@@ -248,12 +259,14 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.shared.queue.stream()
     }
 
-    /// Returns whether the queue is closed and empty; as [`Queue::is_finished`]. Lock-free, some loads.
+    /// Returns whether the queue is closed and empty; as [`Queue::is_finished`]. Lock-free, some
+    /// loads.
     pub fn is_finished(&self) -> bool {
         self.shared.queue.is_finished()
     }
 
-    /// Makes another producer. If all others are gone the queue is closed, and the new one pushes nothing. Wait-free.
+    /// Makes another producer. If all others are gone the queue is closed, and the new one pushes
+    /// nothing. Wait-free.
     pub fn producer(&self) -> Producer<T, A> {
         attach(&self.shared.producers);
         Producer {

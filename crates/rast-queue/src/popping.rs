@@ -1,6 +1,8 @@
-//! What is alike in the iterators of [`Queue`](crate::Queue) and [`ListQueue`](crate::list::ListQueue).
+//! What is alike in the iterators of [`Queue`](crate::Queue) and
+//! [`ListQueue`](crate::list::ListQueue).
 
-/// Makes `Drain` and `IntoIter` of a queue that has `pop`; what `IntoIter` can tell of its length is the queue's own.
+/// Makes `Drain` and `IntoIter` of a queue that has `pop`; what `IntoIter` can tell of its length
+/// is the queue's own.
 macro_rules! popping_iterators {
     ($Queue:ident) => {
         #[doc = concat!("Pops until it first finds the queue empty; made by [`", stringify!($Queue), "::drain`].")]

@@ -1,4 +1,5 @@
-//! The child of a fork has one thread; to `Queue` the others of its parent are stopped for good, wherever they were.
+//! The child of a fork has one thread; to `Queue` the others of its parent are stopped for good,
+//! wherever they were.
 #![cfg(all(
     any(target_os = "linux", target_os = "android"),
     feature = "std",
@@ -29,10 +30,11 @@ fn goes_on(queue: &Queue<u64>) -> bool {
     if !own.clone().all(|n| queue.push(n).is_ok()) {
         return false;
     }
-    // A producer of the parent, stopped after it has linked a segment with its item inside, has its push ended by the first
-    // one here.
+    // A producer of the parent, stopped after it has linked a segment with its item inside, has its
+    // push ended by the first one here.
     let (back, ended): (Vec<_>, Vec<_>) = queue.drain().partition(|item| own.contains(item));
-    // A consumer of the parent, stopped inside, may have claimed up to three tickets that nobody had pushed to.
+    // A consumer of the parent, stopped inside, may have claimed up to three tickets that no thread
+    // had pushed to.
     let is_ordered = back.is_sorted_by(|one, next| one < next);
     is_ordered
         && ended.len() <= PRODUCERS as usize
@@ -50,7 +52,8 @@ impl Drop for Ends<'_> {
 }
 
 fn forked(body: impl FnOnce() -> bool) {
-    // SAFETY: the child uses the queue and the allocator of the system, which withstands a fork, and ends.
+    // SAFETY: the child uses the queue and the allocator of the system, which withstands a fork,
+    // and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: the child ends by a signal if it does not come to its end.

@@ -1,7 +1,8 @@
 //! What `Queue` keeps of its memory: at most two segments once it is empty, nothing for polls.
 //!
-//! The full counts (ten million items, a hundred million polls) run without debug assertions, or with `RAST_FULL` set;
-//! with them a small part of it runs, which crosses hundreds of segments all the same.
+//! The full counts (ten million items, a hundred million polls) run without debug assertions, or
+//! with `RAST_FULL` set; with them a small part of it runs, which crosses hundreds of segments all
+//! the same.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
 mod support;
@@ -133,7 +134,7 @@ fn a_consumer_that_stands_in_a_batch_pins_one_segment() {
     queue.push(0).unwrap();
     let mut stood = false;
     queue.pop_batch(1, |_| {
-        // While this consumer stands here, the others go on.
+        // While this consumer is here, the others go on.
         for item in 0..part_of(ITEMS) {
             queue.push(item).unwrap();
             assert_eq!(queue.pop(), Some(item));

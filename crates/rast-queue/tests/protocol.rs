@@ -1,8 +1,8 @@
 //! The segment protocol of `Queue` as a model whose every state is visited.
 //!
-//! docs/algorithms/queue-model.md says what is modelled, what is checked, and what the programs below show.
-//! `RAST_QUEUE_MODEL=large cargo test --release -p rast-queue --test protocol -- --nocapture --test-threads=1` also
-//! runs the large programs and prints what each explored.
+//! docs/algorithms/queue-model.md says what is modelled, what is checked, and what the programs
+//! below show. `RAST_QUEUE_MODEL=large cargo test --release -p rast-queue --test protocol --
+//! --nocapture --test-threads=1` also runs the large programs and prints what each explored.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 #[path = "protocol/explore.rs"]
@@ -607,7 +607,8 @@ fn slots_are_reset() {
     );
 }
 
-/// What is not promised: a thread that is stopped between the two exchanges of a reap keeps what stood in limbo.
+/// What is not promised: a thread that is stopped between the two exchanges of a reap keeps what
+/// was in limbo.
 #[test]
 fn limit_a_reap_keeps_what_it_took() {
     if !is_large() {
@@ -621,7 +622,8 @@ fn limit_a_reap_keeps_what_it_took() {
     is_caught(&model, "keeps segments");
 }
 
-/// What is not promised: `is_empty` says false for a push that is underway, and the pop after it finds nothing.
+/// What is not promised: `is_empty` says false for a push that is underway, and the pop after it
+/// finds nothing.
 #[test]
 fn limit_is_empty_counts_pushes_underway() {
     let model = Model::new(2, &[&[Push, Push], &[Pop, IsEmpty, Pop]]);
@@ -647,7 +649,7 @@ fn limit_is_empty_counts_pushes_underway() {
     );
 }
 
-/// Three threads in a queue that has a spare segment and stands near a border.
+/// Three threads in a queue that has a spare segment and is near a border.
 #[test]
 fn three_threads_after_a_prologue() {
     let programs: &[(u8, Program)] = &[

@@ -1,4 +1,5 @@
-//! `Queue` in a heap of its own for many threads: its segments, and what its items hold, come from one `SharedHeap`.
+//! `Queue` in a heap of its own for many threads: its segments, and what its items hold, come from
+//! one `SharedHeap`.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 use rast_queue::Queue;
@@ -9,7 +10,8 @@ use std::thread;
 
 const ITEMS: usize = if cfg!(miri) { 300 } else { 40_000 };
 
-/// Two producers and two consumers, which make and drop their items in the heap that the segments are of.
+/// Two producers and two consumers, which make and drop their items in the heap that the segments
+/// are of.
 #[test]
 fn segments_and_items_share_a_heap() {
     const PAIRS: usize = 2;
@@ -47,7 +49,8 @@ fn segments_and_items_share_a_heap() {
     assert_eq!((heap.stats().live(), heap.stats().bytes_current), (0, 0));
 }
 
-/// A bound on the heap bounds the queue: what does not fit is given back, and once items were taken there is room again.
+/// A bound on the heap bounds the queue: what does not fit is given back, and once items were taken
+/// there is room again.
 #[test]
 fn a_bounded_heap_bounds_the_queue() {
     const BOUND: usize = 64 << 10;
@@ -75,7 +78,8 @@ fn a_bounded_heap_bounds_the_queue() {
     assert!((&heap).allocate(all).is_ok());
 }
 
-/// Producers that meet the bound keep their items and try again: nothing is lost, and the bound holds at every moment.
+/// Producers that meet the bound keep their items and try again: nothing is lost, and the bound
+/// holds at every moment.
 #[test]
 fn producers_wait_for_room_in_a_bounded_heap() {
     const PRODUCERS: usize = 3;

@@ -1,14 +1,17 @@
-//! A thread of `Queue` that stops at any step, for good, delays no other thread; `cargo xtask stall` runs it.
+//! A thread of `Queue` that stops at any step, for good, delays no other thread; `cargo xtask
+//! stall` runs it.
 //!
-//! For each `step!` of the sources one thread, the victim, is stopped exactly there. Two producers and two consumers
-//! then complete a fixed number of operations each, in segments so small that they come again many times; nothing is
-//! lost or doubled except what the victim has in hand, and it keeps one segment from going back (those in hand beside).
-//! Then pops with a timeout return, and two threads that sleep are woken by three items: one more than they need, since
-//! the victim may be a waiter itself and get one of the wake-ups. Then the victim goes on, and everything adds up.
+//! For each `step!` of the sources one thread, the victim, is stopped exactly there. Two producers
+//! and two consumers then complete a fixed number of operations each, in segments so small that
+//! they come again many times; nothing is lost or doubled except what the victim has in hand, and
+//! it keeps one segment from going back (those in hand beside). Then pops with a timeout return,
+//! and two threads that sleep are woken by three items: one more than they need, since the victim
+//! may be a waiter itself and get one of the wake-ups. Then the victim goes on, and everything adds
+//! up.
 //!
-//! How the victim comes to a step is left to chance: it and some others work on a queue, and each yields now and then at
-//! a step. So even those of lost exchanges are come upon; a step that is not, fails. `RAST_STALL_STEP=part` runs only those
-//! whose names contain that.
+//! How the victim comes to a step is left to chance: it and some others work on a queue, and each
+//! yields now and then at a step. So even those of lost exchanges are come upon; a step that is
+//! not, fails. `RAST_STALL_STEP=part` runs only those whose names contain that.
 #![cfg(rast_stall)]
 
 mod support;
@@ -119,7 +122,8 @@ fn rast_stall_step(name: &'static str) {
     let _ = CHANCE.try_with(|chance| {
         let mut seed = chance.get();
         if seed != 0 {
-            // Moments that last, for others to come into: twelve lost claims in a row, a mark that nobody has seen.
+            // Moments that last, for others to come into: twelve lost claims in a row, a mark that
+            // no thread has seen.
             let lasts = ["pop: claim lost", "close: pinned", "close: marked"].contains(&name);
             if lasts || next_random(&mut seed).is_multiple_of(8) {
                 thread::yield_now();

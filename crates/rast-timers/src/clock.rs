@@ -107,7 +107,7 @@ impl ManualClock {
     /// Moves the clock to `to`; does nothing if the clock is already there or
     /// past it, because a clock never runs backwards.
     pub fn set(&self, to: Instant) {
-        // Relaxed: as CK1; the greatest of all settings stands. [CK3]
+        // Relaxed: as CK1; the greatest of all settings stays. [CK3]
         self.nanos.fetch_max(to.as_nanos(), Ordering::Relaxed);
     }
 }

@@ -18,7 +18,7 @@ pub trait Counter {
     /// than the instructions around it.
     fn count(&self) -> u64;
 
-    /// Returns the count as it stands once everything before has run.
+    /// Returns the count after everything before has run.
     #[inline]
     fn count_ordered(&self) -> u64 {
         self.count()
@@ -98,7 +98,7 @@ impl Tsc {
     const LOOK_NS: u128 = 10_000;
     const LOOKS: u32 = 3;
 
-    /// Looks for a counter that a clock can stand on; takes about 10 µs, and
+    /// Looks for a counter that a clock can use; takes about 10 µs, and
     /// on Linux one look at a file of the kernel's.
     ///
     /// # Errors

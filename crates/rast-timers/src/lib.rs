@@ -93,7 +93,7 @@
 //! The unsafe code is three small files: one reads the processor's counter and two
 //! clocks of the system, one keeps the places of a lane, and one is a slot whose value
 //! may be absent. The proofs, and the faults of the source document that
-//! they answer, stand in `docs/algorithms/timers.md`.
+//! they answer, are in `docs/algorithms/timers.md`.
 //!
 //! # Deliberately simple for now
 //!

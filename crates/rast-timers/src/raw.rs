@@ -1,11 +1,10 @@
-//! The crate's whole unsafe code: three instructions and one system call that
-//! std has no face for.
+//! Three instructions and one system call for which std has no function.
 //!
-//! Each function here is safe to call from anywhere; what its value is good for
-//! is said where it is used.
+//! Each function here is safe to call from anywhere. What its value may be used for is documented
+//! at the caller.
 #![allow(
     unsafe_code,
-    reason = "instructions and a call that std has no face for"
+    reason = "instructions and a call for which std has no function"
 )]
 
 /// Whether this build can read a counter of the processor at all.

@@ -12,7 +12,7 @@
 //!
 //! | state | who sets it | what it means |
 //! | --- | --- | --- |
-//! | ARMED | arm | the timer will fire if nobody cancels it |
+//! | ARMED | arm | the timer will fire if no thread cancels it |
 //! | FIRED | the owner, when it takes the due value out of its store | a cancel comes too late |
 //! | CANCELLED | the canceller | the owner drops the value instead of handing it out; it keeps what it cancelled itself |
 //! | GONE | the owner's end, when it drops the value unfired | nothing is left to cancel |
@@ -62,7 +62,7 @@ struct Ticket {
 const UNSTORED: u64 = u64::MAX;
 
 /// How many commands wait for an owner that [rests](TimerOwner::rest) before
-/// whoever adds to them wakes it.
+/// the thread that adds to them wakes it.
 ///
 /// To take so many, which is the first thing it does then, keeps the owner for
 /// some ten to a hundred microseconds, about what a wake-up may cost.
@@ -80,7 +80,7 @@ struct Stub(Arc<Ticket>);
 
 impl Drop for Stub {
     fn drop(&mut self) {
-        // Relaxed: whoever finds it gone learns nothing else; a state that was
+        // Relaxed: the thread that finds it gone learns nothing else; a state that was
         // left before stays as it is. [RT5]
         let _ = self
             .0
@@ -104,7 +104,7 @@ struct Shared<T, W> {
     commands: Queue<Command<T>>,
     /// Cancels that came after `close`; empty before it.
     late: Queue<Arc<Ticket>>,
-    /// Until when the owner rests: what is due then or later wakes nobody.
+    /// Until when the owner rests: what is due then or later wakes no thread.
     /// `AWAKE` if it does not rest.
     rests_until: AtomicU64,
     wake: W,
@@ -143,7 +143,7 @@ impl<T, W: Fn()> Shared<T, W> {
     /// old: an owner that has come back is woken for nothing, and one whose rest
     /// is not seen yet is left to the next who adds.
     fn wake_for_backlog<C>(&self, queue: &Queue<C>) {
-        // Relaxed: a bound of memory, on which nobody waits. [RT12]
+        // Relaxed: a bound of memory, on which no thread waits. [RT12]
         let until = self.rests_until.load(Ordering::Relaxed);
         if until != AWAKE && queue.len() >= BACKLOG {
             (self.wake)();
@@ -218,7 +218,7 @@ impl<T, W: Fn()> RemoteTimers<T, W> {
     /// A deadline in the past fires at the owner's next poll;
     /// [`Instant::MAX`] never does, but can be cancelled. One allocation, one
     /// push, one fence, and one call of the owner's wake unless it rests until
-    /// `at` or less and fewer than [`BACKLOG`] commands wait; lock-free but for
+    /// `at` or less and fewer than [`BACKLOG`] commands wait; lock-free except for
     /// the allocator, as [`Queue::push`] is.
     ///
     /// # Errors
@@ -476,16 +476,16 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     }
 
     /// Sleeps by `sleep` until the next deadline, which it is given, and tells
-    /// those who arm: a timer that is due at that time or later wakes nobody.
+    /// those who arm: a timer that is due at that time or later wakes no thread.
     ///
     /// Those timers, and cancels, wait in the queue meanwhile. Once [`BACKLOG`]
-    /// of them do, whoever adds another wakes the owner as well, until it is up:
+    /// of them do, no matter which thread adds another wakes the owner as well, until it is up:
     /// about so many wait at most, and what comes while it wakes.
     ///
     /// `sleep` must return once `wake` is called, or has been called since this
     /// began, and at the deadline; earlier does no harm. It is not called, and
     /// the answer is `None`, if commands wait: then [`poll`](Self::poll) first.
-    /// Whoever sleeps in another way is woken for each timer, and may do so
+    /// The thread that sleeps in another way is woken for each timer, and may do so
     /// between two rests. One fence.
     ///
     /// ```
@@ -527,7 +527,7 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         }
         let deadline = self.next_deadline();
         let until = deadline.map_or(u64::MAX, |at| at.as_nanos().max(AWAKE + 1));
-        // Relaxed: whoever does not see it wakes; whoever sees it has a timer
+        // Relaxed: the thread that does not see it wakes; the thread that sees it has a timer
         // that the owner meets after the rest. [RT6]
         self.shared.rests_until.store(until, Ordering::Relaxed);
         let _rest = Rest(&self.shared.rests_until);
@@ -656,7 +656,7 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
             if handle != UNSTORED {
                 return Some(Handle::from_word(handle));
             }
-            // Relaxed: whoever decided it has the value, or `obey` drops it.
+            // Relaxed: the thread that decided it has the value, or `obey` drops it.
             // [RT14]
             let decided = ticket.state.load(Ordering::Relaxed) != ARMED;
             // By rule 3 the Arm of an undecided one waits in the queue.

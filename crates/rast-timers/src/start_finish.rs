@@ -29,7 +29,7 @@ const FRACTION_BITS: u32 = 8;
 /// The running mean takes in this part of each new duration: 1 / 2^3.
 const MEAN_SHIFT: u32 = 3;
 
-/// Where the timer stands between `start` and `finish`.
+/// Where the timer is between `start` and `finish`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pair {
     /// No pair is open.

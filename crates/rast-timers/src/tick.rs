@@ -19,7 +19,7 @@ use core::fmt;
 /// 2. at any moment the word is at most τ + δ behind that clock, where τ is
 ///    the period at which the loop publishes and δ how late it may be.
 ///
-/// The loop keeps τ; nobody can promise δ on a machine that may suspend the
+/// The loop keeps τ; no thread can promise δ on a machine that may suspend the
 /// loop's thread, so measure it where it matters.
 /// Any thread may publish and any thread may look; every operation is
 /// lock-free, `load` is one relaxed load. A tick that threads share belongs

@@ -8,15 +8,15 @@
 //! the other within the width of that bracket; from there the error grows with
 //! the age of the anchor times what is unknown of the pace.
 //!
-//! Nobody re-anchors in the background: the reader who finds the current
+//! No thread re-anchors in the background: the reader who finds the current
 //! segment nearly over does it, others go on reading meanwhile. Where no next
-//! segment is there in time (nobody read for long, or that reader was taken off
+//! segment is there in time (no thread read for long, or that reader was taken off
 //! its core), readers take the time from the reference and mark the word; the
 //! segment that follows then runs along the upper edge of its interval, at or
 //! above everything that the reference has shown. The same path serves the first
 //! microseconds, while the pace is unknown, and a counter that has been left.
 //!
-//! The picture and the argument stand in `docs/algorithms/timers.md`.
+//! The picture and the argument are in `docs/algorithms/timers.md`.
 
 mod config;
 mod guard;
@@ -92,15 +92,13 @@ pub enum TscStatus {
 /// with the default configuration up to 0.6 µs, 0.3 µs in the mean, while the
 /// clock is read at least some thousand times in a second.
 ///
-/// It assumes that the counter, as each thread reads it, goes at one pace, and
-/// that the reference keeps within [`drift_ppm`](TscConfig::drift_ppm) of its
-/// mean pace. Each anchor tests both. Where the reference lies outside of the
-/// interval, or the pace has changed by more, the clock leaves the counter at
-/// once, reads the reference from then on, and says so by
-/// [`status`](Self::status). So a counter that jumps while a virtual machine is
-/// moved or a laptop sleeps is believed for one segment at the longest, 1 ms by
-/// default; its intervals are wrong for that time. A counter that stops for good ends no segment; it is found by
-/// [`check`](Self::check) and by a [`TscGuard`].
+/// It assumes that the counter, as each thread reads it, goes at one pace, and that the reference
+/// keeps within [`drift_ppm`](TscConfig::drift_ppm) of its mean pace. Each anchor tests both. Where
+/// the reference lies outside of the interval, or the pace has changed by more, the clock leaves
+/// the counter at once, reads the reference from then on, and says so by [`status`](Self::status).
+/// So a counter that jumps while a virtual machine is moved or a laptop sleeps is believed for one
+/// segment at the longest, 1 ms by default; its intervals are wrong for that time. A counter that
+/// stops for good ends no segment; it is found by [`check`](Self::check) and by a [`TscGuard`].
 ///
 /// # Leaving the counter, and taking it up again
 ///
@@ -136,7 +134,7 @@ pub enum TscStatus {
 ///
 /// # Cost
 ///
-/// Lock-free; nobody waits for the thread that re-anchors. A reading is five
+/// Lock-free; no thread waits for the thread that re-anchors. A reading is five
 /// loads, the counter, and a multiplication; one in a millisecond pays for an
 /// anchor, three more readings. Where the clock is read less often than
 /// [`anchor_every`](TscConfig::anchor_every), each reading pays that: then read
@@ -261,7 +259,7 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
         }
     }
 
-    /// Returns the instants between which the reference stood at a moment
+    /// Returns the instants between which the reference was at a moment
     /// between the call and the return; [`now`](Clock::now) lies between them
     /// too.
     ///
@@ -478,7 +476,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
     /// Reads the reference in place of the counter; `None` if a segment has
     /// come meanwhile.
     fn refer(&self, word: Word, current: &Segment, count: u64) -> Option<Found> {
-        // First the mark: whoever publishes from here on knows that the
+        // First the mark: the thread that publishes from here on knows that the
         // reference has been shown.
         if !word.is_expired() && !self.track.expire(word) {
             return None;

@@ -10,7 +10,7 @@
 
 use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
 
-/// What a [`WaitingTimer`] does about periods that passed while nobody
+/// What a [`WaitingTimer`] does about periods that passed while no thread
 /// called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Missed {

@@ -443,7 +443,7 @@ fn a_backlog_ends_a_rest() {
     assert_eq!(owner.len(), 2 * remote::BACKLOG);
 }
 
-/// Who does not rest has nobody to wake it for what is cancelled.
+/// Who does not rest has no thread to wake it for what is cancelled.
 #[test]
 fn cancels_wake_no_owner_that_does_not_rest() {
     let wakes = Arc::new(AtomicUsize::new(0));

@@ -195,7 +195,7 @@ fn a_longer_rest_misses_no_timer() {
     });
 }
 
-/// Whoever sleeps in another way after a rest is woken as if there had been
+/// The thread that sleeps in another way after a rest is woken as if there had been
 /// none.
 #[test]
 fn a_sleep_after_a_rest_misses_no_timer() {

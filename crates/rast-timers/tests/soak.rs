@@ -132,7 +132,7 @@ fn the_interval_never_misses_the_bracket() {
     assert!(median < 1_000, "median half-width {median} ns");
 }
 
-/// Whoever anchors is held up between the readings, before and after the
+/// The thread that anchors is held up between the readings, before and after the
 /// reference, from nothing to far more than an anchor may be wrong.
 struct HeldUp {
     inner: MonotonicClock,

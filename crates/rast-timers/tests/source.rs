@@ -391,7 +391,7 @@ fn start_finish_estimates_well() {
     assert!(readings < 400, "{readings} readings");
 }
 
-/// A long pair that nobody expected is seen, because the tick moves in it.
+/// A long pair that no thread expected is seen, because the tick moves in it.
 #[test]
 fn start_finish_sees_a_long_pair() {
     let mut run = Run::new();

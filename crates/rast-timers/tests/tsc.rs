@@ -633,7 +633,7 @@ fn the_counter_is_taken_up_again_after_a_slew() {
     }
 }
 
-/// Nobody reads the guard's clock, and the counter stops or slows down.
+/// No thread reads the guard's clock, and the counter stops or slows down.
 #[test]
 fn a_guard_finds_a_counter_that_stops() {
     for (pace, fast) in [(0, true), (0, false), (1_000, true), (1_000, false)] {
@@ -694,7 +694,7 @@ fn the_end_of_the_range_is_the_references() {
 enum Step {
     /// So many readings, each after a gap.
     Read { gap: u64, count: u16 },
-    /// Nobody reads.
+    /// No thread reads.
     Idle(u64),
     /// The discipline of time changes the pace, within what was agreed.
     Slew(i64),

@@ -1,7 +1,7 @@
 //! RAST is a tower of small crates for programs that pass many messages between many cores with
 //! low, steady latency: databases, ad servers, trading systems, game back ends.
 //!
-//! At its top stands a typed graph of message processors.
+//! At its top is a typed graph of message processors.
 //! Worker threads run the processors and move them between each other while the graph runs, so
 //! that load is even and processors that talk a lot share a core.
 //! Each crate beneath is useful alone, and this one re-exports them all: it holds no code.
@@ -50,8 +50,8 @@
 //! # When not to use it
 //!
 //! - The work is a plain data-parallel loop: a fork-join pool is simpler.
-//! - The program waits for thousands of mostly idle peers: an async runtime fits better. The one here,
-//!   `executor`, has tasks and timers and no sockets.
+//! - The program waits for thousands of mostly idle peers: an async runtime fits better: the
+//!   crate `executor`, whose feature `io` has sockets, or tokio.
 //! - Processors are created and wired while the program runs: the graph is fixed at compile time,
 //!   which is what lets the compiler refuse a send that no edge allows.
 //!
@@ -125,9 +125,8 @@
 //! - Misuse by safe code does not compile, or is an error value that hands the item back.
 //! - Nothing that was accepted is lost; what could not be delivered is counted in the report.
 //! - Everything is bounded, or says in its name or its docs that it is not.
-//! - No lock and no allocation on a hot path, unless an item's docs say when; `queue::Queue` has
-//!   its final interface over a simple inside for now, and says so.
-//! - Every atomic ordering is argued where it stands and has a row in `docs/verification.md`,
+//! - No lock and no allocation on a hot path, unless an item's docs say when.
+//! - Every atomic ordering is argued beside the operation and has a row in `docs/verification.md`,
 //!   with the loom model that fails when it is weakened, or the reason why none can.
 //!
 //! # Features
@@ -152,7 +151,7 @@
 //!
 //! # Platforms
 //!
-//! Linux on x86-64 is tested; aarch64, macOS and Windows stand in the public CI file.
+//! Linux on x86-64 is tested; aarch64, macOS and Windows are in the public CI file.
 //! Without `std` the features `alloc`, `queue` and `timers` need only an allocator, and
 //! `tests/no-std` links them so.
 //! The least supported Rust version is 1.91; it moves only with a minor release.

@@ -1,4 +1,6 @@
 //! The labels of the sources and the table in docs/verification.md hold the same.
+//!
+//! `Relaxed` is the weakest ordering, so no test can tell it from a weaker one: such an operation needs neither a label nor a row.
 
 use super::{File, find, is_library};
 use crate::orderings::{ORDERINGS, is_label, operations};
@@ -6,6 +8,9 @@ use crate::source::Source;
 
 /// Where the table stands.
 const TABLE: &str = "docs/verification.md";
+
+/// The ordering that needs no row.
+const RELAXED: &str = "Relaxed";
 
 /// One row of the table.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,6 +86,7 @@ pub(super) fn check(files: &[File]) -> Vec<String> {
             }
             let krate = file.path.split('/').nth(1).unwrap_or("");
             match rows.iter().find(|row| row.label == label) {
+                None if ordering == RELAXED => {}
                 None => faults.push(format!("{at}: label {label} has no row in {TABLE}")),
                 Some(row) => {
                     if row.krate != krate {
@@ -105,6 +111,12 @@ pub(super) fn check(files: &[File]) -> Vec<String> {
         if !known.iter().any(|(label, _)| *label == row.label) {
             faults.push(format!("{at}: {} labels nothing in the sources", row.label));
         }
+        if row.ordering == RELAXED {
+            faults.push(format!(
+                "{at}: {} is Relaxed, which nothing weakens; delete the row",
+                row.label
+            ));
+        }
         if rows[..index].iter().any(|other| other.label == row.label) {
             faults.push(format!("{at}: {} has two rows", row.label));
         }
@@ -113,9 +125,9 @@ pub(super) fn check(files: &[File]) -> Vec<String> {
             .split(|c: char| !c.is_ascii_alphanumeric())
             .filter(|word| is_label(word))
         {
-            if !rows.iter().any(|other| other.label == word) && !is_other_name(word) {
+            if !known.iter().any(|(label, _)| label == word) && !is_other_name(word) {
                 faults.push(format!(
-                    "{at}: {} pairs with {word}, which has no row",
+                    "{at}: {} pairs with {word}, which labels nothing in the sources",
                     row.label
                 ));
             }
@@ -186,7 +198,11 @@ fn labels_of(file: &File, faults: &mut Vec<String>) -> Vec<(String, String, Stri
     for operation in operations(&source) {
         let at = format!("{}:{}", file.path, operation.line + 1);
         let first = operation.orderings[0].1.clone();
+        let is_relaxed = operation.orderings.iter().all(|(_, name)| name == RELAXED);
         let Some(comment) = operation.comment else {
+            if is_relaxed {
+                continue;
+            }
             faults.push(format!(
                 "{at}: `{}` with {first} has no labelled comment; write `// {first}: pairs with .. [LABEL]` directly above",
                 operation.call
@@ -194,6 +210,9 @@ fn labels_of(file: &File, faults: &mut Vec<String>) -> Vec<(String, String, Stri
             continue;
         };
         if lines.contains(&comment.line) {
+            if is_relaxed {
+                continue;
+            }
             faults.push(format!(
                 "{at}: two operations share label {}; give each its comment",
                 comment.name
@@ -294,6 +313,19 @@ mod tests {
                 .replace("pushes", "none: no test can see it"),
             "stands in rast-queue",
         );
+    }
+
+    #[test]
+    fn relaxed_needs_no_row() {
+        let relaxed = SOURCE.replace("Release", "Relaxed");
+        assert_eq!(faults(&relaxed, ""), Vec::<String>::new());
+        assert_bad(
+            &relaxed,
+            &ROW.replace("Release", "Relaxed"),
+            "delete the row",
+        );
+        let bare = "//! C.\nfn a() {\n    x.store(1, Ordering::Relaxed);\n}\n";
+        assert_eq!(faults(bare, ""), Vec::<String>::new());
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! Blocks that other threads freed come home.
 //!
-//! Many come at once, and often some in turn are of one slab: a thread frees what it was sent, in the order in which it was
-//! taken.
-//! Such a run goes into the list of its class without a look at the slab's class or the list's length for each; the list's
-//! words are written when it ends.
-//! In a hardened build the mark of each block, which is looked at anyway, tells its class, and there are no runs: more than
-//! one class at a time costs them as much as they spare where there is one.
+//! Many come at once, and often some in turn are of one slab: a thread frees what it was sent, in
+//! the order in which it was taken. Such a run goes into the list of its class without a look at
+//! the slab's class or the list's length for each; the list's words are written when it ends. In a
+//! hardened build the mark of each block, which is looked at anyway, tells its class, and there are
+//! no runs: more than one class at a time costs them as much as they spare where there is one.
 
 use super::{Arena, SPANS, Span};
 use crate::block::Block;
@@ -16,8 +15,8 @@ use core::ptr::{self, NonNull};
 
 /// Blocks of one slab that come one after another.
 ///
-/// Invariant: with [`Run::room`] above 0, `place` is the slot of a slab of `class`, and the list of that class has room for
-/// so many blocks behind those of `head`.
+/// Invariant: with [`Run::room`] above 0, `place` is the slot of a slab of `class`, and the list of
+/// that class has room for so many blocks behind those of `head`.
 pub(crate) struct Run {
     /// The number of the slab's slot in the address space.
     place: usize,
@@ -49,7 +48,8 @@ impl Run {
     ///
     /// # Safety
     ///
-    /// 1. The arena has the block, and it is put away last of those that come until this is called again.
+    /// 1. The arena has the block, and it is put away last of those that come until this is called
+    ///    again.
     #[inline(always)]
     pub(crate) unsafe fn go_by(&mut self, block: *mut Block) {
         self.around = Around::of(block);
@@ -79,8 +79,8 @@ impl Arena {
         unsafe { self.accept_unmarked(block) };
     }
 
-    /// As [`accept`](Self::accept), in a hardened build: the block's mark tells the class, so that neither its slab nor
-    /// runs are needed.
+    /// As [`accept`](Self::accept), in a hardened build: the block's mark tells the class, so that
+    /// neither its slab nor runs are needed.
     ///
     /// # Safety
     ///
@@ -132,8 +132,8 @@ impl Arena {
         unsafe { self.put(class, block) };
     }
 
-    /// As [`accept`](Self::accept), for one of many. From the first one until [`settle`](Self::settle) the arena is used for
-    /// nothing else.
+    /// As [`accept`](Self::accept), for one of many. From the first one until
+    /// [`settle`](Self::settle) the arena is used for nothing else.
     ///
     /// # Safety
     ///
@@ -142,7 +142,8 @@ impl Arena {
     #[inline(always)]
     pub(crate) unsafe fn accept_next(&self, run: &mut Run, block: *mut Block) {
         if HARDENED {
-            // SAFETY: obligation 1, and the run's around is of a block that is put away after this one, or this one itself.
+            // SAFETY: obligation 1, and the run's around is of a block that is put away after this
+            // one, or this one itself.
             unsafe { self.accept_marked(run.around, block) };
             return;
         }

@@ -1,6 +1,7 @@
 //! The calls of an allocator on one arena: which level serves which layout.
 //!
-//! The level follows from the layout alone, so that freeing finds it again without looking at the block:
+//! The level follows from the layout alone, so that freeing finds it again without looking at the
+//! block:
 //!
 //! | key (size rounded up to the alignment) | alignment | level |
 //! | --- | --- | --- |
@@ -40,7 +41,8 @@ impl Level {
             return Self::Class(class);
         }
         let key = key_of(layout);
-        // Without size there is no block; whoever asks for one all the same gets one of the least class.
+        // Without size there is no block; the thread that asks for one all the same gets one of the
+        // least class.
         if key == 0 || key <= CACHED_MAX && layout.align() <= GRAIN {
             Self::Class(class_of(key))
         } else if key <= SPAN_MAX && layout.align() <= SLOT {
@@ -50,7 +52,8 @@ impl Level {
         }
     }
 
-    /// How many bytes a block of this layout has, whose level this is; 0 for a layout without size, which has no block.
+    /// How many bytes a block of this layout has, whose level this is; 0 for a layout without size,
+    /// which has no block.
     pub(crate) fn usable_size(self, layout: Layout) -> usize {
         match self {
             _ if layout.size() == 0 => 0,
@@ -88,7 +91,7 @@ impl Contents {
     }
 }
 
-/// Whether a block may get another alignment where it stands.
+/// Whether a block may get another alignment where it is.
 #[cold]
 fn lies_well(block: NonNull<u8>, old: Layout, new: Layout) -> bool {
     // How far a large block lies behind the start of its mapping follows from its alignment.
@@ -146,8 +149,8 @@ impl Arena {
         (span.start().as_ptr(), Contents::of(span))
     }
 
-    /// A span, or a mapping. Where zeroes are wanted, a mapping comes from the system, which has them and commits no page
-    /// that is not touched.
+    /// A span, or a mapping. Where zeroes are wanted, a mapping comes from the system, which has
+    /// them and commits no page that is not touched.
     #[inline(never)]
     fn allocate_unlisted(
         &self,
@@ -194,7 +197,7 @@ impl Arena {
         let bytes = self.larges.mapped(layout)?;
         let block = self.kept.take(bytes).or_else(|| self.take_pooled(bytes))?;
         if HARDENED && !self.larges.enter(block, layout) {
-            // SAFETY: the pages were taken above, and nobody knows them.
+            // SAFETY: the pages were taken above, and no thread knows them.
             let unmapped = unsafe { self.kept.put(block, bytes) };
             self.reserved.subtract(unmapped as u64);
             return None;
@@ -219,13 +222,14 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// 1. `block` is a block of this arena with this layout, or a large block of any arena that tracks none if this one
-    ///    tracks none, and the caller gives it up.
+    /// 1. `block` is a block of this arena with this layout, or a large block of any arena that
+    ///    tracks none if this one tracks none, and the caller gives it up.
     #[inline]
     pub(crate) unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
         match Level::of(layout) {
             Level::Class(class) => {
-                // SAFETY: obligation 1; the class follows from the layout, as it did when the block was taken.
+                // SAFETY: obligation 1; the class follows from the layout, as it did when the block
+                // was taken.
                 unsafe { self.push(class, block.as_ptr(), layout.size()) };
             }
             // SAFETY: obligation 1.
@@ -270,12 +274,13 @@ impl Arena {
         self.reserved.subtract(unmapped as u64);
     }
 
-    /// Changes a block's size where it stands, or by the system's moving it; null if neither is possible, and nothing has
-    /// changed.
+    /// Changes a block's size where it is, or by the system's moving it; null if neither is
+    /// possible, and nothing has changed.
     ///
     /// # Safety
     ///
-    /// 1. `block` is a block of this arena with the layout `old`, or a large block as for [`Arena::deallocate`].
+    /// 1. `block` is a block of this arena with the layout `old`, or a large block as for
+    ///    [`Arena::deallocate`].
     /// 2. The caller gives `block` up if the call succeeds.
     #[inline]
     pub(crate) unsafe fn resize(&self, block: NonNull<u8>, old: Layout, new: Layout) -> *mut u8 {
@@ -320,7 +325,8 @@ impl Arena {
         resized.as_ptr()
     }
 
-    /// Lengthens a large block by what is kept behind it; false, and nothing has changed, if that is not enough.
+    /// Lengthens a large block by what is kept behind it; false, and nothing has changed, if that
+    /// is not enough.
     fn grow_into_kept(&self, block: NonNull<u8>, old: Layout, new: Layout) -> bool {
         let (Some(from), Some(to)) = (self.larges.mapped(old), self.larges.mapped(new)) else {
             return false;
@@ -370,7 +376,8 @@ impl Arena {
         true
     }
 
-    /// Changes a block's size, moving it if need be; null if the system has no memory, and nothing has changed.
+    /// Changes a block's size, moving it if need be; null if the system has no memory, and nothing
+    /// has changed.
     ///
     /// # Safety
     ///

@@ -10,8 +10,8 @@ use crate::segment::{SLOT, Segment};
 use crate::size_class::{SLAB_CLASSES, size_of_class};
 use crate::span::{Span, bytes_for};
 
-/// Ends the process if a block is not of this class, as far as its slab or its place tell; any thread may ask of a block
-/// that it has, as neither changes meanwhile.
+/// Ends the process if a block is not of this class, as far as its slab or its place tell; any
+/// thread may ask of a block that it has, as neither changes meanwhile.
 ///
 /// # Safety
 ///
@@ -32,7 +32,8 @@ pub(crate) unsafe fn check_class(class: usize, block: *mut u8) {
     }
 }
 
-/// Ends the process if a span is not as long as this size asks; any thread may ask of a block that it has.
+/// Ends the process if a span is not as long as this size asks; any thread may ask of a block that
+/// it has.
 ///
 /// # Safety
 ///
@@ -51,8 +52,8 @@ pub(crate) unsafe fn check_span(block: NonNull<u8>, size: usize) {
     }
 }
 
-/// What is checked of a block that goes to its owner from another thread, or as a letter: all of it in a hardened build,
-/// the layout where debug assertions are on.
+/// What is checked of a block that goes to its owner from another thread, or as a letter: all of it
+/// in a hardened build, the layout where debug assertions are on.
 ///
 /// # Safety
 ///
@@ -68,8 +69,8 @@ pub(crate) unsafe fn check_given(block: NonNull<u8>, layout: Layout) {
     }
 }
 
-/// What is checked of another owner's block that keeps its place: all of it in a hardened build, the layout where debug
-/// assertions are on.
+/// What is checked of another owner's block that keeps its place: all of it in a hardened build,
+/// the layout where debug assertions are on.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
-//! Sequences that are made to scatter memory, against the bounds of `docs/algorithms/alloc.md`: bytes are counted, and
-//! no block is touched.
+//! Sequences that are made to scatter memory, against the bounds of `docs/algorithms/alloc.md`:
+//! bytes are counted, and no block is touched.
 
 use super::tests::arena;
 use super::*;
@@ -12,7 +12,8 @@ const PAYLOAD: usize = SEGMENT * 9 / 10 / GRAIN;
 /// The longest span that is asked for, in grains.
 const LONGEST: usize = SEGMENT / 4 / GRAIN;
 
-/// Spans of one arena, with the most that were in use at once and the most that was reserved; all in grains.
+/// Spans of one arena, with the most that were in use at once and the most that was reserved; all
+/// in grains.
 struct Board {
     arena: std::boxed::Box<Arena>,
     used: Vec<(usize, Span)>,
@@ -54,7 +55,8 @@ impl Board {
         }
     }
 
-    /// Gives back the spans for which `keeps`, asked with the place in the order of taking, says no.
+    /// Gives back the spans for which `keeps`, asked with the place in the order of taking, says
+    /// no.
     fn keep(&mut self, mut keeps: impl FnMut(usize, usize, Span) -> bool) {
         let mut place = 0;
         let mut given = Vec::new();
@@ -72,8 +74,8 @@ impl Board {
         }
     }
 
-    /// Checks the rules of spans, the bound, and that the sequence stays under Robson's bound for the first fit, too,
-    /// which is not proved for this one.
+    /// Checks the rules of spans, the bound, and that the sequence stays under Robson's bound for
+    /// the first fit, too, which is not proved for this one.
     fn check(&self, what: &str) {
         self.arena.check();
         let (most, reserved) = (self.live_most, self.reserved_most);
@@ -102,8 +104,8 @@ fn random(state: &mut u64) -> usize {
     *state as usize
 }
 
-/// Robson's adversary: at each doubling it keeps the spans that lie across one residue of the addresses, so that no free
-/// span between them takes the next length.
+/// Robson's adversary: at each doubling it keeps the spans that lie across one residue of the
+/// addresses, so that no free span between them takes the next length.
 #[test]
 fn the_adversary_of_robson() {
     for most in [PAYLOAD, 8 * PAYLOAD] {

@@ -13,7 +13,8 @@ use core::ptr::{self, NonNull};
 const BEAT: u32 = 64;
 /// Empty segments that stay through a beat.
 const KEPT: usize = 1;
-/// The least span that is given back because nobody needed it; a shorter one is not worth the call.
+/// The least span that is given back because no thread needed it; a shorter one is not worth the
+/// call.
 const AGED_LEAST: usize = 64 * 1024;
 /// Bytes of them that one step gives back, each counted with [`CALL`] besides: 32 of the least.
 const AGED_MOST: usize = 8 << 20;
@@ -66,7 +67,8 @@ impl<'a> Pace<'a> {
 }
 
 impl Arena {
-    /// Notes that one free span fills a segment; from time to time gives those back that nobody needed meanwhile.
+    /// Notes that one free span fills a segment; from time to time gives those back that no thread
+    /// needed meanwhile.
     pub(super) fn emptied(&self, span: Span) {
         // SAFETY: the span lies in a mapped segment of this arena.
         let segment = unsafe { &*Segment::of(span.start().as_ptr()) };
@@ -78,7 +80,7 @@ impl Arena {
         }
     }
 
-    /// Gives back the empty segments, and the kept mappings, that stood unused since the last beat.
+    /// Gives back the empty segments, and the kept mappings, that was unused since the last beat.
     #[cold]
     pub(crate) fn beat(&self) {
         self.beats.set(0);
@@ -94,11 +96,13 @@ impl Arena {
             && let Some(span) = self.spans.take_whole(Segment::BYTES)
         {
             let mapped = Segment::of(span.start().as_ptr()).cast_mut();
-            // SAFETY: the span lies in a mapped segment of this arena, which is not at the address zero.
+            // SAFETY: the span lies in a mapped segment of this arena, which is not at the address
+            // zero.
             let mapped = unsafe { NonNull::new_unchecked(mapped) };
             // SAFETY: as above.
             self.segments.unlink(unsafe { mapped.as_ref() });
-            // SAFETY: its one span was taken out and it is linked nowhere, so nobody knows it or a block of it.
+            // SAFETY: its one span was taken out and it is linked nowhere, so no thread knows it or
+            // a block of it.
             unsafe { Segment::unmap(mapped) };
             shed += 1;
         }
@@ -108,8 +112,9 @@ impl Arena {
         shed * SEGMENT
     }
 
-    /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives all memory that no block needs
-    /// back to the system: whole segments, and the whole pages of free spans. Returns how many bytes that were.
+    /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives all
+    /// memory that no block needs back to the system: whole segments, and the whole pages of free
+    /// spans. Returns how many bytes that were.
     ///
     /// Cost: linear in the blocks of the lists and in the free spans.
     pub(crate) fn purge(&self) -> usize {
@@ -120,7 +125,8 @@ impl Arena {
         kept + shed + self.spans.purge(2 * PAGE, discard)
     }
 
-    /// Gives up to `most` bytes of what is kept for all threads back; returns how many bytes that were.
+    /// Gives up to `most` bytes of what is kept for all threads back; returns how many bytes that
+    /// were.
     fn shed_pool(&self, most: usize) -> usize {
         if !self.larges.is_untracked() {
             return 0;
@@ -138,11 +144,13 @@ impl Arena {
         shed
     }
 
-    /// Gives back what nobody needed since the last call of this: the lists of classes that nobody used, segments that
-    /// stayed empty, and long free spans that nobody touched. Of the last two only as many as the pace allows; the rest goes
-    /// by [`shed_aged`](Self::shed_aged), if this says that it was not all, before the next call of this.
+    /// Gives back what no thread needed since the last call of this: the lists of classes that no
+    /// thread used, segments that stayed empty, and long free spans that no thread touched. Of the
+    /// last two only as many as the pace allows; the rest goes by [`shed_aged`](Self::shed_aged),
+    /// if this says that it was not all, before the next call of this.
     ///
-    /// Cost: linear in the blocks of unused lists and in the long free spans, and the system calls of the pace.
+    /// Cost: linear in the blocks of unused lists and in the long free spans, and the system calls
+    /// of the pace.
     pub(crate) fn age(&self, pace: &mut Pace) -> Aged {
         for class in 0..CLASSES {
             let slot = self.slot(class);
@@ -192,7 +200,8 @@ impl Arena {
             && (0..CLASSES).all(|class| !self.is_listed(class))
     }
 
-    /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives the kept mappings back.
+    /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives the kept
+    /// mappings back.
     pub(crate) fn empty_lists(&self) {
         self.shed_kept();
         for class in 0..CLASSES {
@@ -247,7 +256,7 @@ fn discard(span: Span) -> Option<usize> {
     }
     // SAFETY: `first` lies inside the span.
     let pages = unsafe { span.start().add(first - start) };
-    // SAFETY: the pages lie wholly in a free span: nobody needs them.
+    // SAFETY: the pages lie wholly in a free span: no thread needs them.
     if !unsafe { os::discard(pages, last - first) } {
         return None;
     }
@@ -310,7 +319,8 @@ mod tests {
         let arena = arena(Larges::untracked());
         let kept = use_and_free(&arena, 1);
         let full = committed(&arena);
-        // The first look marks, the second gives back what still stands, the third what the lists held till the second.
+        // The first look marks, the second gives back what is still there, the third what the lists
+        // held till the second.
         for _ in 0..3 {
             let mut is_all = age(&arena);
             while !is_all {
@@ -319,7 +329,8 @@ mod tests {
             arena.check();
         }
         let rest = committed(&arena);
-        // What is kept is a fifteenth; then there are its slabs and the headers, which are longer when hardened.
+        // What is kept is a fifteenth; then there are its slabs and the headers, which are longer
+        // when hardened.
         assert!(rest * 5 < full, "{rest} of {full} bytes are left");
         for (block, layout) in kept {
             // SAFETY: the block is in use, and its first byte was written.

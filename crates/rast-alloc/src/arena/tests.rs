@@ -1,4 +1,5 @@
-//! Random calls on one arena against a map of what is in use, with the rules of every level checked on the way.
+//! Random calls on one arena against a map of what is in use, with the rules of every level checked
+//! on the way.
 
 use super::call::SPAN_MAX;
 use super::*;
@@ -11,7 +12,7 @@ use std::vec::Vec;
 ///
 /// # Safety
 ///
-/// 1. The `bytes` at `start` are initialised, and nobody else uses them.
+/// 1. The `bytes` at `start` are initialised, and nothing else uses them.
 pub(crate) unsafe fn is_zero(start: NonNull<u8>, bytes: usize) -> bool {
     const ZEROES: [u8; 4096] = [0; 4096];
     // SAFETY: obligation 1.
@@ -298,7 +299,7 @@ fn a_block_grows_into_what_stands_behind_it() {
         let new = Layout::from_size_align(layout.size() * 2, 8).unwrap();
         // SAFETY: the block is this arena's and has this layout.
         let grown = unsafe { arena.reallocate(block, layout, new) };
-        assert_eq!(grown, block.as_ptr(), "it grows where it stands");
+        assert_eq!(grown, block.as_ptr(), "it grows in place");
         layout = new;
     }
     // SAFETY: as above.
@@ -330,7 +331,7 @@ fn a_large_block_that_is_not_remapped_is_copied() {
         assert!(refusal::is_over());
         one.check(old.size());
         let behind = block.as_ptr().wrapping_add(old.size());
-        assert!(GUARD == 0 || !os::is_readable(behind), "its guard stands");
+        assert!(GUARD == 0 || !os::is_readable(behind), "its guard is kept");
         refusal::plan(refusal::Call::Remap, 0);
         // SAFETY: as above.
         let moved = NonNull::new(unsafe { arena.reallocate(block, old, new) }).unwrap();
@@ -384,7 +385,7 @@ fn what_another_thread_freed_is_used_again() {
     for _ in 0..BLOCKS {
         ring.push(NonNull::new(producer.allocate(layout)).unwrap());
         if ring.len() > 4 {
-            // SAFETY: taken above; large blocks are whoever's frees them.
+            // SAFETY: taken above; any thread may free a large block.
             unsafe { consumer.deallocate(ring.remove(0), layout) };
         }
     }

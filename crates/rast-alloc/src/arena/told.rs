@@ -1,23 +1,27 @@
 //! What an arena tells the process of its bytes in use: a lower bound, in steps.
 //!
-//! The process adds up what its heaps told ([`crate::level`]), so that a new peak is seen without a look at every heap.
-//! What a heap told must not be more than it has in use, or memory that one heap freed and another one took would count
-//! twice. The fast paths test nothing, so the bound holds for whatever they may free before the next slow path:
+//! The process adds up what its heaps told ([`crate::level`]), so that a new peak is seen without a
+//! look at every heap. What a heap told must not be more than it has in use, or memory that one
+//! heap freed and another one took would count twice. The fast paths test nothing, so the bound
+//! holds for whatever they may free before the next slow path:
 //!
 //! ```text
 //!   in use  =  told  +  margin  +  what the fast paths may free: room in lists, pledged parcels
 //! ```
 //!
-//! 1. A slow path that frees, or that makes room in a list, first takes that from the margin ([`Arena::spend`]).
-//! 2. Where the margin falls below zero, or the bytes in use have grown by [`STEP`], the margin is computed anew, and what
-//!    was told is corrected if the margin is not within [`MARGIN`].
-//! 3. A list frees no more than it has room for, nor more than the blocks of its class that are in use.
-//! 4. Blocks past the classes of slabs are freed by slow paths alone. So they change the margin exactly
-//!    ([`Arena::earn`], [`Arena::repay`]), and what was told is corrected by the margin, without a look at the lists. After
-//!    [`QUICK`] such corrections the margin is computed anew.
+//! 1. A slow path that frees, or that makes room in a list, first takes that from the margin
+//!    ([`Arena::spend`]).
+//! 2. Where the margin falls below zero, or the bytes in use have grown by [`STEP`], the margin is
+//!    computed anew, and what was told is corrected if the margin is not within [`MARGIN`].
+//! 3. A list frees no more than it has room for, nor more than the blocks of its class that are in
+//!    use.
+//! 4. Blocks past the classes of slabs are freed by slow paths alone. So they change the margin
+//!    exactly ([`Arena::earn`], [`Arena::repay`]), and what was told is corrected by the margin,
+//!    without a look at the lists. After [`QUICK`] such corrections the margin is computed anew.
 //!
-//! One case is left out: where blocks of a class are replaced by shorter ones of the same class on fast paths alone, the
-//! bytes in use fall by up to an eighth of these blocks (15 bytes of each up to 256) before the next slow path tells it.
+//! One case is left out: where blocks of a class are replaced by shorter ones of the same class on
+//! fast paths alone, the bytes in use fall by up to an eighth of these blocks (15 bytes of each up
+//! to 256) before the next slow path tells it.
 
 use core::cell::Cell;
 
@@ -109,7 +113,8 @@ impl Arena {
         }
     }
 
-    /// Corrects what was told so that half a [`MARGIN`] is left, where `spent` bytes are about to be freed.
+    /// Corrects what was told so that half a [`MARGIN`] is left, where `spent` bytes are about to
+    /// be freed.
     #[cold]
     #[inline(never)]
     fn correct(&self, spent: u64) {
@@ -148,7 +153,8 @@ impl Arena {
         }
     }
 
-    /// Tells the process the bytes in use exactly; the next slow path computes the margin. Only a thread's heap calls it.
+    /// Tells the process the bytes in use exactly; the next slow path computes the margin. Only a
+    /// thread's heap calls it.
     #[cold]
     pub(crate) fn tell_all(&self) {
         self.set_told(self.requested());

@@ -1,5 +1,6 @@
-//! Links of free blocks, encoded, each twice: what stands in a block is the address of the next one, mixed with a secret
-//! of the process, and behind it the same, mixed with the block's own address and another secret.
+//! Links of free blocks, encoded, each twice: what is in a block is the address of the next one,
+//! mixed with a secret of the process, and behind it the same, mixed with the block's own address
+//! and another secret.
 //!
 //! ```text
 //!   block of a list    │ first: next ^ secret │ first ^ block ^ other secret │ …
@@ -7,15 +8,16 @@
 //!   letter             │ link ^ secret        │ a seal                       │ …
 //! ```
 //!
-//! The two are looked at when the link is followed: whatever is written to either of them makes them differ, the words of
-//! another free block too, unless the other secret is known or both are changed alike; so the second word is the poison of
-//! the block too, on the line of the processor's that the link is on anyway.
-//! A write further behind is not seen; nor is one to a span without a class, or to a block that is on its way to its owner.
-//! But a block that carries others there has a seal on what it says of them ([`crate::parcel`]), and one that is a letter of
-//! its own has a seal here.
-//! When a block is given out its second word is cleared, so that it is no block of a list any more, wherever a list leads
-//! to it a second time; and who gets it cannot read the other secret from it.
-//! Where addresses have 64 bits neither word is one, so whoever follows it faults; who reads a free block learns no address.
+//! The two are looked at when the link is followed: whatever is written to either of them makes
+//! them differ, the words of another free block too, unless the other secret is known or both are
+//! changed alike; so the second word is the poison of the block too, on the line of the processor's
+//! that the link is on anyway. A write further behind is not seen; nor is one to a span without a
+//! class, or to a block that is on its way to its owner. But a block that carries others there has
+//! a seal on what it says of them ([`crate::parcel`]), and one that is a letter of its own has a
+//! seal here. When a block is given out its second word is cleared, so that it is no block of a
+//! list any more, wherever a list leads to it a second time; and who gets it cannot read the other
+//! secret from it. Where addresses have 64 bits neither word is one, so the thread that follows it
+//! faults; who reads a free block learns no address.
 //!
 //! The secrets come from the system when the first heap is made.
 
@@ -34,8 +36,9 @@ pub(crate) fn begin() {
         return;
     }
     for (index, secret) in SECRETS.iter().enumerate() {
-        // Relaxed: a number. Who makes a heap comes here first, and sees it not zero from then on; who gets that heap or a
-        // block of it later does so by an order of its own, so no link is written or followed with the zero. [AH6]
+        // Relaxed: a number. Who makes a heap comes here first, and sees it not zero from then on;
+        // who gets that heap or a block of it later does so by an order of its own, so no link is
+        // written or followed with the zero. [AH6]
         if secret.load(Ordering::Relaxed) == 0 {
             // Relaxed: who comes first decides; as for [AH6]. [AH7]
             let _ = secret.compare_exchange(
@@ -48,8 +51,9 @@ pub(crate) fn begin() {
     }
 }
 
-/// The highest bit, and the next one in the second secret alone: with 64 bits such a word is no address, whatever address
-/// it is mixed with, nor are both together; and what is zero, or was cleared, never agrees.
+/// The highest bit, and the next one in the second secret alone: with 64 bits such a word is no
+/// address, whatever address it is mixed with, nor are both together; and what is zero, or was
+/// cleared, never agrees.
 const fn shaped(random: usize, index: usize) -> usize {
     random & (usize::MAX >> 2) | (2 + index) << (usize::BITS - 2)
 }
@@ -121,14 +125,16 @@ pub(crate) fn mix(link: *mut Block) -> *mut Block {
     link.map_addr(|address| address ^ secret(0))
 }
 
-/// An odd secret of the process, for seals: those of letters that carry nothing, and of carriers ([`crate::parcel`]).
+/// An odd secret of the process, for seals: those of letters that carry nothing, and of carriers
+/// ([`crate::parcel`]).
 #[inline(always)]
 pub(crate) fn point() -> u64 {
-    // Both: with 32 bits one is too short, and who gets a block may learn the first, but not the second.
+    // Both: with 32 bits one is too short, and who gets a block may learn the first, but not the
+    // second.
     (secret(1) as u64 ^ (secret(0) as u64).rotate_left(u32::BITS)) | 1
 }
 
-/// Seals a letter that carries nothing: its second word says that it is one, and where it stands.
+/// Seals a letter that carries nothing: its second word says that it is one, and where it is.
 ///
 /// # Safety
 ///
@@ -166,7 +172,7 @@ pub(crate) unsafe fn repeat(block: *mut Block, next: *mut Block) {
     unsafe { second(block).write(again) };
 }
 
-/// How the two words of a block differ, but for its address.
+/// How the two words of a block differ, except for its address.
 ///
 /// # Safety
 ///

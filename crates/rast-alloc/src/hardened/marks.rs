@@ -1,4 +1,5 @@
-//! What begins at each 16 bytes of a segment: nothing, a block in use and of which slot, a free one, one on its way.
+//! What begins at each 16 bytes of a segment: nothing, a block in use and of which slot, a free
+//! one, one on its way.
 //!
 //! | mark | meaning | written by |
 //! | --- | --- | --- |
@@ -10,7 +11,8 @@
 //!
 //! The owner alone writes the marks of slabs' blocks, and hardly anybody else reads them.
 //!
-//! Marks of blocks that a span is no more divided into are left as they are: they are never "in use".
+//! Marks of blocks that a span is no more divided into are left as they are: they are never "in
+//! use".
 
 use core::mem::offset_of;
 
@@ -68,7 +70,8 @@ pub(crate) const fn start(segment: usize) -> usize {
 }
 
 /// Where the mark of a place is, if that lies in a segment.
-// By the address alone, not by a reference to all marks: so a load and a store share what is computed.
+// By the address alone, not by a reference to all marks: so a load and a store share what is
+// computed.
 #[inline(always)]
 fn address_of<T>(block: *mut T) -> *mut u8 {
     let place = block.addr() % SEGMENT / PLACE;
@@ -84,15 +87,16 @@ impl<'a> Mark<'a> {
     /// The mark of a place in a mapped segment.
     #[inline(always)]
     pub(crate) fn of<T>(block: *mut T) -> Self {
-        // SAFETY: callers ask for places in segments, whose headers are mapped, and this is one of its marks.
+        // SAFETY: callers ask for places in segments, whose headers are mapped, and this is one of
+        // its marks.
         unsafe { Self::at(address_of(block)) }
     }
 
-    /// The mark that stands at an address.
+    /// The mark that is at an address.
     ///
     /// # Safety
     ///
-    /// 1. One of the marks of a segment stands there, which stays mapped for `'a`.
+    /// 1. One of the marks of a segment is there, which stays mapped for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn at(mark: *mut u8) -> Self {
         // SAFETY: obligation 1; marks are atomic.
@@ -101,7 +105,8 @@ impl<'a> Mark<'a> {
 
     #[inline(always)]
     pub(crate) fn read(self) -> u8 {
-        // Relaxed: what brought the block brought its mark; misuse is seen by the word's own order. [AH3]
+        // Relaxed: what brought the block brought its mark; misuse is seen by the word's own order.
+        // [AH3]
         self.0.load(Ordering::Relaxed)
     }
 

@@ -1,20 +1,23 @@
-//! The register of large blocks, whose memory is unmapped when they are freed, so that nothing in them could tell.
+//! The register of large blocks, whose memory is unmapped when they are freed, so that nothing in
+//! them could tell.
 //!
-//! A table with open addressing, without locks: an entry is claimed by one exchange, and stays where it was put.
+//! A table with open addressing, without locks: an entry is claimed by one exchange, and stays
+//! where it was put.
 //!
 //! ```text
 //!   address        0 none │ address in use │ address + FREED was freed │ address + BUSY is being written
 //! ```
 //!
-//! 1. A new entry takes the first place of its sequence that is empty or freed. So what is in use stands before what was
-//!    freed of the same address.
+//! 1. A new entry takes the first place of its sequence that is empty or freed. So what is in use
+//!    is before what was freed of the same address.
 //! 2. Places never become empty again: a sequence ends where nothing was ever put.
 
 use super::HARDENED;
 use crate::os::PAGE;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 
-/// As many large blocks may be in use at once; Linux allows a process about half as many, by its limit on mappings.
+/// As many large blocks may be in use at once; Linux allows a process about half as many, by its
+/// limit on mappings.
 const ENTRIES: usize = if HARDENED { 1 << 16 } else { 0 };
 const FREED: usize = 1;
 const BUSY: usize = 2;
@@ -54,7 +57,8 @@ pub(crate) fn enter(address: usize, bytes: usize, owner: usize) -> bool {
             continue;
         }
         let claim = address | BUSY;
-        // Acquire: pairs with the Release in `take`, of who freed what stood here; the words below are ours. [AH10]
+        // Acquire: pairs with the Release in `take`, of who freed what was here; the words below
+        // are ours. [AH10]
         let claimed =
             entry
                 .address
@@ -88,7 +92,8 @@ pub(crate) fn take(address: usize, bytes: usize, owner: usize) -> bool {
                 return false;
             }
             let freed = address | FREED;
-            // Release: pairs with the Acquire in `enter`; of two that free a block at once one fails. [AH17]
+            // Release: pairs with the Acquire in `enter`; of two that free a block at once one
+            // fails. [AH17]
             let taken =
                 entry
                     .address

@@ -1,5 +1,5 @@
-//! Which stretches of the address space are segments of ours, and whose, so that a pointer can be looked at before its
-//! header is.
+//! Which stretches of the address space are segments of ours, and whose, so that a pointer can be
+//! looked at before its header is.
 //!
 //! | unit | what the stretch is |
 //! | --- | --- |
@@ -8,10 +8,10 @@
 //! | from [`FIRST`] | a segment of the thread's heap with this number |
 //! | [`MANY`] | a segment of a thread's heap that came when all numbers were taken |
 //!
-//! Two bytes for each stretch of a segment's length: as address space 64 MiB on x86-64, of which a page is touched for
-//! each 8 GiB that segments lie in.
-//! By one look here a heap knows its own blocks, if it does not by one at a table of its own ([`Near`]); their headers, each
-//! on a page of its own, are not touched for that.
+//! Two bytes for each stretch of a segment's length: as address space 64 MiB on x86-64, of which a
+//! page is touched for each 8 GiB that segments lie in. By one look here a heap knows its own
+//! blocks, if it does not by one at a table of its own ([`Near`]); their headers, each on a page of
+//! its own, are not touched for that.
 
 use core::cell::Cell;
 use core::ptr;
@@ -84,7 +84,7 @@ impl Number {
         }
     }
 
-    /// Whether the arena's number stands at an address: the arena owns what stands there.
+    /// Whether the arena's number is at an address: the arena owns what is there.
     #[inline(always)]
     pub(crate) fn is_at(&self, address: usize) -> bool {
         at(address) == self.get()
@@ -96,11 +96,12 @@ impl Number {
 /// 256, so that the index is a byte of the number: one instruction less than other masks.
 const NEAR: usize = if HARDENED { 256 } else { 0 };
 
-/// Segments by their addresses, a table in which each has one place: so one load tells of a block whether its segment is
-/// one of them, unless two share a place. Of no length but in a hardened build.
+/// Segments by their addresses, a table in which each has one place: so one load tells of a block
+/// whether its segment is one of them, unless two share a place. Of no length but in a hardened
+/// build.
 ///
-/// With [`NEAR`] places two segments share one if they are a multiple of so many segments apart, 1 GiB where a segment has
-/// 4 MiB.
+/// With [`NEAR`] places two segments share one if they are a multiple of so many segments apart, 1
+/// GiB where a segment has 4 MiB.
 struct Stretches<const PLACES: usize>([Cell<usize>; PLACES]);
 
 impl<const PLACES: usize> Stretches<PLACES> {
@@ -146,7 +147,8 @@ impl<const PLACES: usize> Stretches<PLACES> {
 /// An owner's own segments, and by one load more where a block's mark is.
 pub(crate) struct Near {
     stretches: Stretches<NEAR>,
-    /// For each of them, how far a block's mark is from the block's address turned ([`turned`]), as a wrapping sum.
+    /// For each of them, how far a block's mark is from the block's address turned ([`turned`]), as
+    /// a wrapping sum.
     distances: [Cell<usize>; NEAR],
 }
 
@@ -193,8 +195,8 @@ impl Near {
         let (_, index) = Stretches::<NEAR>::place(block.addr());
         let distance = self.distances.get(index).map_or(0, Cell::get);
         let mark = block.map_addr(|address| turned(address).wrapping_add(distance));
-        // SAFETY: obligation 1: the segment that is noted is mapped, and the address lies in it and is a multiple of
-        // `PLACE`, so that this is one of its marks.
+        // SAFETY: obligation 1: the segment that is noted is mapped, and the address lies in it and
+        // is a multiple of `PLACE`, so that this is one of its marks.
         unsafe { Mark::at(mark) }
     }
 }
@@ -239,8 +241,9 @@ impl Around {
 /// How many segments of others a thread knows at once.
 const AFAR: usize = if HARDENED { 8 } else { 0 };
 
-/// Segments of other owners that have blocks in parcels of this thread, and in which one: until that is delivered the
-/// segment stays mapped, and its owner's, so neither the table of units nor the owner in its header has to be asked.
+/// Segments of other owners that have blocks in parcels of this thread, and in which one: until
+/// that is delivered the segment stays mapped, and its owner's, so neither the table of units nor
+/// the owner in its header has to be asked.
 pub(crate) struct Afar<P> {
     stretches: Stretches<AFAR>,
     parcels: [Cell<*const P>; AFAR],
@@ -293,18 +296,21 @@ impl<P> Afar<P> {
     pub(crate) unsafe fn parcel_of(&self, block: *mut u8) -> &P {
         let place = self.parcels.get(Stretches::<AFAR>::place(block.addr()).1);
         let parcel = place.map_or(ptr::null(), Cell::get);
-        // SAFETY: obligation 1: it was noted with the segment, and is this thread's, as is this table.
+        // SAFETY: obligation 1: it was noted with the segment, and is this thread's, as is this
+        // table.
         unsafe { &*parcel }
     }
 }
 
-/// An address in units of [`PLACE`]: turned to the right, so that what makes it no multiple of that are the highest bits.
+/// An address in units of [`PLACE`]: turned to the right, so that what makes it no multiple of that
+/// are the highest bits.
 #[inline(always)]
 const fn turned(address: usize) -> usize {
     address.rotate_right(PLACE.trailing_zeros())
 }
 
-/// The number of the stretch that an address lies in; of one where no block may start, another number than any segment's.
+/// The number of the stretch that an address lies in; of one where no block may start, another
+/// number than any segment's.
 #[inline(always)]
 fn stretch_of(address: usize) -> usize {
     turned(address) >> (SEGMENT / PLACE).trailing_zeros()
@@ -320,7 +326,7 @@ pub(crate) fn note(address: usize, unit: u16) -> bool {
     true
 }
 
-/// What stands at an address: [`NONE`] also where no block may start.
+/// What is at an address: [`NONE`] also where no block may start.
 ///
 /// One comparison finds what the table does not reach, and such addresses.
 #[inline(always)]
@@ -371,7 +377,8 @@ mod tests {
         let (one, other) = (0_u8, 1_u8);
         let block = |address: usize| ptr::without_provenance_mut::<u8>(address);
         let note = |address, parcel| {
-            // SAFETY: neither a mark nor what stands in a parcel is asked for, so nothing is touched but these bytes.
+            // SAFETY: neither a mark nor what is in a parcel is asked for, so nothing is touched
+            // but these bytes.
             unsafe { afar.note(block(address), parcel) };
         };
         // SAFETY: as above, and `has` says that it is there.

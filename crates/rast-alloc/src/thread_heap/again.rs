@@ -1,12 +1,14 @@
-//! What is done where the system refuses memory: what the process holds and does not need goes back, and it is asked again.
+//! What is done where the system refuses memory: what the process holds and does not need goes
+//! back, and it is asked again.
 
 use super::{HEAPS, ThreadHeap};
 use crate::Layout;
 use crate::os;
 
 impl ThreadHeap {
-    /// Asks for memory again that the system refused: after this heap gave back what it does not need, and, unless that
-    /// was enough, as `ask` says, after the others did. Only the holder calls it.
+    /// Asks for memory again that the system refused: after this heap gave back what it does not
+    /// need, and, unless that was enough, as `ask` says, after the others did. Only the holder
+    /// calls it.
     ///
     /// Cost: linear in what is unused, and in the heaps; there is no third attempt.
     #[cold]
@@ -23,7 +25,7 @@ impl ThreadHeap {
         }
     }
 
-    /// Gives back the memory of the heaps that nobody holds.
+    /// Gives back the memory of the heaps that no thread holds.
     #[cold]
     pub(crate) fn purge_unheld() {
         HEAPS.find(|heap| {

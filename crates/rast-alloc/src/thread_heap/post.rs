@@ -1,8 +1,9 @@
 //! Blocks of other owners: into their parcels, and away.
 //!
-//! A hardened build asks before whether the block may start there, and finds its parcel by the segment that it lies in,
-//! where others of that segment are on their way already ([`Afar`](crate::hardened::units::Afar)). The block's mark is
-//! looked at when a parcel is opened, and by the owner; see [`crate::hardened`].
+//! A hardened build asks before whether the block may start there, and finds its parcel by the
+//! segment that it lies in, where others of that segment are on their way already
+//! ([`Afar`](crate::hardened::units::Afar)). The block's mark is looked at when a parcel is opened,
+//! and by the owner; see [`crate::hardened`].
 
 use core::ptr::NonNull;
 
@@ -26,7 +27,8 @@ impl ThreadHeap {
     ///
     /// # Safety
     ///
-    /// 1. `block` is a block of `owner` with this layout, which is not large, and the caller gives it up.
+    /// 1. `block` is a block of `owner` with this layout, which is not large, and the caller gives
+    ///    it up.
     #[inline]
     pub(super) unsafe fn post(&self, block: NonNull<u8>, owner: &'static Self, layout: Layout) {
         // SAFETY: obligation 1: the block lies in a mapped segment.
@@ -42,20 +44,21 @@ impl ThreadHeap {
         unsafe { self.put(parcel, block.as_ptr().cast(), slot, layout.size()) };
     }
 
-    /// The parcel for an owner; it may be another one's, or nobody's.
+    /// The parcel for an owner; it may be another one's, or no thread's.
     #[inline(always)]
     fn parcel_of(&self, owner: *const Self) -> &Parcel<Self> {
         // Heaps are some pages apart.
         &self.parcels[(owner.addr() >> 14) % PARCELS]
     }
 
-    /// Puts a block of another owner into its parcel if that takes its address; false, and nothing has changed, if not. A
-    /// heap that no thread holds has no parcel that is anybody's, so the call does not succeed.
+    /// Puts a block of another owner into its parcel if that takes its address; false, and nothing
+    /// has changed, if not. A heap that no thread holds has no parcel that is anybody's, so the
+    /// call does not succeed.
     ///
     /// # Safety
     ///
-    /// 1. `block` is a block of `owner`, a thread's heap, and of `class`, taken for `size` bytes; the caller gives it up if
-    ///    the call succeeds.
+    /// 1. `block` is a block of `owner`, a thread's heap, and of `class`, taken for `size` bytes;
+    ///    the caller gives it up if the call succeeds.
     #[inline(always)]
     pub(crate) unsafe fn try_post(
         &self,
@@ -70,13 +73,13 @@ impl ThreadHeap {
         parcel.is_for(owner) && unsafe { self.try_put(parcel, block, class, size) }
     }
 
-    /// As [`try_post`](Self::try_post), in a hardened build, where the segment of the block may be known: false as well if
-    /// it is not, or if no block of `class` starts there.
+    /// As [`try_post`](Self::try_post), in a hardened build, where the segment of the block may be
+    /// known: false as well if it is not, or if no block of `class` starts there.
     ///
     /// # Safety
     ///
-    /// 1. If `block` is a block of a thread's heap and of `class`, it was taken for `size` bytes, and the caller gives it
-    ///    up if the call succeeds.
+    /// 1. If `block` is a block of a thread's heap and of `class`, it was taken for `size` bytes,
+    ///    and the caller gives it up if the call succeeds.
     #[inline(always)]
     pub(crate) unsafe fn try_post_known(&self, block: *mut u8, class: usize, size: usize) -> bool {
         // SAFETY: a segment that is known is mapped, and `has` says that a block may start there.
@@ -85,12 +88,13 @@ impl ThreadHeap {
         }
         // SAFETY: its segment is known.
         let parcel = unsafe { self.afar.parcel_of(block) };
-        // SAFETY: obligation 1: it is where a block of the class starts; the parcel is for its segment's owner.
+        // SAFETY: obligation 1: it is where a block of the class starts; the parcel is for its
+        // segment's owner.
         unsafe { self.try_put(parcel, block, class, size) }
     }
 
-    /// As [`try_post_known`](Self::try_post_known), where the segment is not known, or its parcel does not take the block's
-    /// address: false as well if there is no parcel for its owner.
+    /// As [`try_post_known`](Self::try_post_known), where the segment is not known, or its parcel
+    /// does not take the block's address: false as well if there is no parcel for its owner.
     ///
     /// # Safety
     ///
@@ -119,7 +123,8 @@ impl ThreadHeap {
     ///
     /// # Safety
     ///
-    /// 1. `block` is a block of the parcel's owner and of this slot, taken for `size` bytes; the caller gives it up.
+    /// 1. `block` is a block of the parcel's owner and of this slot, taken for `size` bytes; the
+    ///    caller gives it up.
     #[inline]
     unsafe fn put(&self, parcel: &Parcel<Self>, block: *mut Block, slot: usize, size: usize) {
         self.foreign_of(slot).add(1);
@@ -135,12 +140,13 @@ impl ThreadHeap {
         }
     }
 
-    /// Puts a block into a parcel if that takes its address; false, and nothing has changed, if not.
+    /// Puts a block into a parcel if that takes its address; false, and nothing has changed, if
+    /// not.
     ///
     /// # Safety
     ///
-    /// 1. `block` is a block of the parcel's owner and of `class`, taken for `size` bytes; the caller gives it up if the
-    ///    call succeeds.
+    /// 1. `block` is a block of the parcel's owner and of `class`, taken for `size` bytes; the
+    ///    caller gives it up if the call succeeds.
     #[inline(always)]
     unsafe fn try_put(
         &self,
@@ -173,7 +179,8 @@ impl ThreadHeap {
         };
         self.afar.forget(parcel);
         self.arena.redeem(PLEDGE);
-        // SAFETY: the parcel's blocks are free, in a list from the first to the last, and this thread's alone.
+        // SAFETY: the parcel's blocks are free, in a list from the first to the last, and this
+        // thread's alone.
         if unsafe { packed.owner.mailbox.deliver(packed.first, packed.last) } {
             packed.owner.leave();
         }

@@ -1,4 +1,4 @@
-//! Blocks that change their size, whoever owns them.
+//! Blocks that change their size, no matter which thread owns them.
 
 use core::ptr::{self, NonNull};
 
@@ -8,7 +8,8 @@ use crate::arena::{Level, check_kept};
 use crate::size_class::SLAB_CLASSES;
 use crate::span::bytes_for;
 
-/// Whether a block may keep its place under another layout, whoever owns it: its class or the length of its span stay.
+/// Whether a block may keep its place under another layout, no matter which thread owns it: its
+/// class or the length of its span stay.
 #[inline]
 fn fits_as_it_is(old: Layout, new: Layout) -> bool {
     match (Level::of(old), Level::of(new)) {
@@ -19,13 +20,13 @@ fn fits_as_it_is(old: Layout, new: Layout) -> bool {
 }
 
 impl ThreadHeap {
-    /// Changes a block's size, whoever owns it; null if the system has no memory, and nothing has changed. Only the holder
-    /// calls it.
+    /// Changes a block's size, no matter which thread owns it; null if the system has no memory,
+    /// and nothing has changed. Only the holder calls it.
     ///
     /// # Safety
     ///
-    /// 1. `block` is a block of a thread's heap with the layout `old`, `new` has the same alignment, and the caller gives
-    ///    the block up if the call succeeds.
+    /// 1. `block` is a block of a thread's heap with the layout `old`, `new` has the same
+    ///    alignment, and the caller gives the block up if the call succeeds.
     pub(crate) unsafe fn reallocate(
         &self,
         block: NonNull<u8>,
@@ -53,7 +54,7 @@ impl ThreadHeap {
         if resized.is_null() {
             let mut moved = self.allocate_once(new);
             if moved.is_null() {
-                // With more memory it may be lengthened where it stands.
+                // With more memory it may be lengthened in place.
                 self.again(new, || {
                     resized = resize();
                     if resized.is_null() {

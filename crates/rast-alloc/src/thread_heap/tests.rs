@@ -5,8 +5,8 @@ use crate::arena::looks;
 use crate::registry;
 use std::vec::Vec;
 
-/// Who read the clock before somebody else looked leaves the heap as it is, too; but not for ever if the clock was set
-/// back.
+/// Who read the clock before another thread looked leaves the heap as it is, too; but not for ever
+/// if the clock was set back.
 #[test]
 fn a_heap_is_not_due_for_who_read_the_clock_before_the_last_look() {
     let heap = ThreadHeap::adopt().unwrap();
@@ -25,7 +25,8 @@ fn a_heap_is_not_due_for_who_read_the_clock_before_the_last_look() {
     heap.abandon();
 }
 
-/// A slow path takes in a few of the blocks that came home, and no block is new while there are more.
+/// A slow path takes in a few of the blocks that came home, and no block is new while there are
+/// more.
 #[test]
 fn what_came_home_is_taken_in_as_it_is_wanted() {
     const BLOCKS: usize = 4096;
@@ -56,8 +57,8 @@ fn what_came_home_is_taken_in_as_it_is_wanted() {
     other.abandon();
 }
 
-/// A heap that was left has told all that is in use; its thread's next call that its lists serve, and the fast paths
-/// after that, free no more than was told.
+/// A heap that was left has told all that is in use; its thread's next call that its lists serve,
+/// and the fast paths after that, free no more than was told.
 #[test]
 fn what_was_told_holds_after_a_heap_is_taken_up() {
     let layout = Layout::from_size_align(64, 8).unwrap();
@@ -70,7 +71,7 @@ fn what_was_told_holds_after_a_heap_is_taken_up() {
         unsafe { heap.deallocate(block, layout) };
     }
     heap.hold.park();
-    // Nobody else tends it meanwhile, as nobody delivers to it.
+    // Nothing else tends it meanwhile, as no thread delivers to it.
     heap.leave();
     assert_eq!(heap.arena.untold(), 0);
     assert!(heap.come_back());
@@ -91,7 +92,8 @@ fn what_was_told_holds_after_a_heap_is_taken_up() {
     heap.abandon();
 }
 
-/// What a thread that begins and a block at a new peak cost does not depend on how many heaps there are.
+/// What a thread that begins and a block at a new peak cost does not depend on how many heaps there
+/// are.
 #[test]
 fn no_call_looks_at_the_other_heaps() {
     const HEAPS_HELD: usize = 300;
@@ -110,7 +112,8 @@ fn no_call_looks_at_the_other_heaps() {
         heap.abandon();
     });
     assert!(steps < HEAPS_HELD, "looked at {steps} heaps");
-    // The heap that was left last is adopted next, if no other test is quicker; in any case no new ones are made.
+    // The heap that was left last is adopted next, if no other test is quicker; in any case no new
+    // ones are made.
     for heap in held {
         heap.abandon();
     }
@@ -207,7 +210,8 @@ fn a_purge_reaches_a_heap_that_another_thread_asks_for() {
     assert_purged(heap);
 }
 
-/// The thread that a wish finds in a call that parks the heap purges it, and so does one that comes back first.
+/// The thread that a wish finds in a call that parks the heap purges it, and so does one that comes
+/// back first.
 #[test]
 fn a_wish_that_a_thread_did_not_see_is_done_as_it_parks_or_comes_back() {
     for is_parking in [true, false] {
@@ -229,8 +233,8 @@ fn a_wish_that_a_thread_did_not_see_is_done_as_it_parks_or_comes_back() {
     }
 }
 
-/// Blocks past the classes of slabs that are replaced, from lists or not, and that grow where they stand, are told without
-/// a look at all lists at every few calls.
+/// Blocks past the classes of slabs that are replaced, from lists or not, and that grow in place,
+/// are told without a look at all lists at every few calls.
 #[test]
 fn what_long_blocks_change_is_told_without_a_look_at_the_lists() {
     const CALLS: usize = 20_000;

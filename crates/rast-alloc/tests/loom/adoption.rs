@@ -69,7 +69,8 @@ impl Orphanage {
     }
 }
 
-/// A thread takes the top one while another takes both and puts the first back: nothing is lost, and none is had twice.
+/// A thread takes the top one while another takes both and puts the first back: nothing is lost,
+/// and none is had twice.
 #[test]
 fn offers_are_taken_once_and_not_lost() {
     model(|| {
@@ -79,7 +80,7 @@ fn offers_are_taken_once_and_not_lost() {
         }
         let use_one = |home: &Orphanage| {
             let taken = home.stack.take()?;
-            // SAFETY: whoever took it has it alone until it is offered again.
+            // SAFETY: the thread that took it has it alone until it is offered again.
             taken.claims.with_mut(|claims| unsafe { *claims += 1 });
             Some(std::ptr::from_ref(taken).addr())
         };
@@ -103,7 +104,8 @@ fn offers_are_taken_once_and_not_lost() {
     });
 }
 
-/// One thread leaves a heap, one tends it, one adopts: in the end it is adopted, or offered to the next.
+/// One thread leaves a heap, one tends it, one adopts: in the end it is adopted, or offered to the
+/// next.
 #[test]
 fn a_heap_that_is_left_is_adopted_or_offered() {
     model(|| {
@@ -128,7 +130,8 @@ fn a_heap_that_is_left_is_adopted_or_offered() {
     });
 }
 
-/// A thread ends the parking of its heap while one tends that and one adopts: in the end it is adopted, or offered.
+/// A thread ends the parking of its heap while one tends that and one adopts: in the end it is
+/// adopted, or offered.
 #[test]
 fn a_parked_heap_that_is_abandoned_is_adopted_or_offered() {
     model(|| {

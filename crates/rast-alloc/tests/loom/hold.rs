@@ -124,7 +124,8 @@ impl Heap {
     }
 }
 
-/// A thread calls while another one takes its heap: each is alone with the heap, and sees what the other did.
+/// A thread calls while another one takes its heap: each is alone with the heap, and sees what the
+/// other did.
 #[test]
 fn hold_a_heap_is_taken_between_two_calls() {
     model(|| {
@@ -140,8 +141,8 @@ fn hold_a_heap_is_taken_between_two_calls() {
     });
 }
 
-/// Two threads ask for the heap of a third, which calls meanwhile: an ask that the owner took off takes nothing, even if
-/// another one was made since.
+/// Two threads ask for the heap of a third, which calls meanwhile: an ask that the owner took off
+/// takes nothing, even if another one was made since.
 #[test]
 fn hold_no_ask_takes_for_another() {
     model(|| {
@@ -161,8 +162,8 @@ fn hold_no_ask_takes_for_another() {
     });
 }
 
-/// A thread ends while another one takes its heap, or adopts it and calls, and a third takes it from that: each is alone with
-/// it.
+/// A thread ends while another one takes its heap, or adopts it and calls, and a third takes it
+/// from that: each is alone with it.
 #[test]
 fn hold_a_heap_is_taken_as_its_thread_ends() {
     model(|| {
@@ -210,8 +211,8 @@ fn hold_a_wish_reaches_the_thread_that_tends() {
     });
 }
 
-/// A thread wishes a purge while the owner parks the heap and comes back: one of the two purges, at the owner's next call at
-/// the latest.
+/// A thread wishes a purge while the owner parks the heap and comes back: one of the two purges, at
+/// the owner's next call at the latest.
 #[test]
 fn hold_a_wish_reaches_the_thread_that_comes_back() {
     model(|| {

@@ -1,4 +1,5 @@
-//! What the tests of blocks share: contents that tell whose they are, sizes of every level, and which blocks are in use.
+//! What the tests of blocks share: contents that tell whose they are, sizes of every level, and
+//! which blocks are in use.
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use rast_alloc::{AllocError, Allocator, Layout, RastAlloc};
@@ -34,7 +35,8 @@ impl Random {
         ((self.0 >> 11) % bound as u64) as usize
     }
 
-    /// Sizes of every level; each doubling up to `bits` is as likely as the next, and some are at a border.
+    /// Sizes of every level; each doubling up to `bits` is as likely as the next, and some are at a
+    /// border.
     pub(crate) fn size(&mut self, bits: usize) -> usize {
         let longest = 1 << bits;
         if self.below(5) == 0 {
@@ -55,7 +57,8 @@ impl Random {
     }
 }
 
-/// A seed: that of the environment, or another one each time; printed, so that a failure can be repeated.
+/// A seed: that of the environment, or another one each time; printed, so that a failure can be
+/// repeated.
 pub(crate) fn seed() -> u64 {
     const NAME: &str = "RAST_ALLOC_SEED";
     let seed = match std::env::var(NAME) {
@@ -94,7 +97,7 @@ fn expected(mark: usize, from: usize) -> &'static [u8] {
 ///
 /// # Safety
 ///
-/// 1. The block is writable up to `to`, and nobody else uses it.
+/// 1. The block is writable up to `to`, and nothing else uses it.
 pub(crate) unsafe fn write(block: NonNull<u8>, mark: usize, from: usize, to: usize) {
     let mut at = from;
     while at < to {
@@ -112,7 +115,7 @@ pub(crate) unsafe fn write(block: NonNull<u8>, mark: usize, from: usize, to: usi
 ///
 /// # Safety
 ///
-/// 1. They are initialised, and nobody writes to them.
+/// 1. They are initialised, and no thread writes to them.
 pub(crate) unsafe fn has(block: NonNull<u8>, mark: usize, bytes: usize) -> bool {
     // SAFETY: obligation 1.
     let bytes = unsafe { std::slice::from_raw_parts(block.as_ptr(), bytes) };
@@ -124,7 +127,7 @@ pub(crate) unsafe fn has(block: NonNull<u8>, mark: usize, bytes: usize) -> bool 
 ///
 /// # Safety
 ///
-/// 1. They are initialised, and nobody writes to them.
+/// 1. They are initialised, and no thread writes to them.
 pub(crate) unsafe fn is_zero(block: NonNull<u8>, from: usize, to: usize) -> bool {
     const ZEROES: [u8; 4096] = [0; 4096];
     // SAFETY: obligation 1.

@@ -1,7 +1,8 @@
 //! A pointer and a count of full width, whatever layout [`TaggedPtr`](super::TaggedPtr) has.
 //!
-//! For counts that only grow while a pointer stands, and may grow for years. Outside of models it is always the
-//! double-word layout; a model takes the layout of `TaggedPtr`, because loom has no 128-bit atomics.
+//! For counts that only grow while a pointer stands, and may grow for years. Outside of models it
+//! is always the double-word layout; a model takes the layout of `TaggedPtr`, because loom has no
+//! 128-bit atomics.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -121,10 +122,11 @@ impl<T> fmt::Debug for WideTaggedPtr<T> {
 
 /// A [`WideTaggedPtr`] that threads share: each operation reads both parts at once.
 ///
-/// Every operation is lock-free where the target has an instruction for two words: always on AArch64 and on x86-64
-/// built for `cmpxchg16b`; on other x86-64 builds that is asked of the processor at run time, and all but the first
-/// models have it. Elsewhere a short lock per address stands in; [`is_lock_free`](Self::is_lock_free) tells.
-/// A load may be a read-modify-write of the double word, so the memory is never read-only.
+/// Every operation is lock-free where the target has an instruction for two words: always on
+/// AArch64 and on x86-64 built for `cmpxchg16b`; on other x86-64 builds that is asked of the
+/// processor at run time, and all but the first models have it. Elsewhere a short lock per address
+/// is in; [`is_lock_free`](Self::is_lock_free) tells. A load may be a read-modify-write of the
+/// double word, so the memory is never read-only.
 ///
 /// # Examples
 ///
@@ -182,7 +184,8 @@ impl<T> AtomicWideTaggedPtr<T> {
         WideTaggedPtr::from_word(self.word.load(order))
     }
 
-    /// Replaces both parts if both equal `current`, and may fail by chance; returns the previous pair.
+    /// Replaces both parts if both equal `current`, and may fail by chance; returns the previous
+    /// pair.
     ///
     /// # Errors
     ///

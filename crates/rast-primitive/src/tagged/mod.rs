@@ -1,6 +1,6 @@
 //! A pointer and a count in one word, read and changed together.
 //!
-//! Whoever claims a place in a structure by counting must know which structure
+//! The thread that claims a place in a structure by counting must know which structure
 //! the count belongs to; one read-modify-write must tell both. There are three
 //! layouts behind one interface, chosen when the crate is built:
 //!
@@ -10,10 +10,10 @@
 //! | low-bits    | `--cfg rast_tagged_low`, 64-bit pointers         | log2(align) bits | addresses not aligned         | lock-free |
 //! | double-word | `--cfg rast_tagged_wide`, Android on aarch64, or other pointer widths | half of the word | nothing | lock-free where the processor has it |
 //!
-//! `rast_tagged_wide` wins over `rast_tagged_low`. loom has no 128-bit atomics, so
-//! a model takes one of the first two. Android on aarch64 keeps a tag in the top byte
-//! of each heap pointer, where the high-bits layout has its count. An address is checked when a [`TaggedPtr`]
-//! is made, which is when memory is new; loads check nothing.
+//! `rast_tagged_wide` wins over `rast_tagged_low`. loom has no 128-bit atomics, so a model takes
+//! one of the first two. Android on aarch64 keeps a tag in the top byte of each heap pointer, where
+//! the high-bits layout has its count. An address is checked when a [`TaggedPtr`] is made, which is
+//! when memory is new; loads check nothing.
 //!
 //! [`WideTaggedPtr`] is always of the double-word layout, but in a model.
 
@@ -111,7 +111,8 @@ impl<T> TaggedPtr<T> {
         }
     }
 
-    /// A null pointer with `count`, modulo `2^COUNT_BITS`: where something begins before there is memory for it.
+    /// A null pointer with `count`, modulo `2^COUNT_BITS`: where something begins before there is
+    /// memory for it.
     #[must_use]
     pub const fn null_with_count(count: u64) -> Self {
         Self {
@@ -316,7 +317,8 @@ impl<T> AtomicTaggedPtr<T> {
         }
     }
 
-    /// Returns whether the operations are lock-free: in the double-word layout this depends on the processor.
+    /// Returns whether the operations are lock-free: in the double-word layout this depends on the
+    /// processor.
     ///
     /// ```
     /// use rast_primitive::AtomicTaggedPtr;

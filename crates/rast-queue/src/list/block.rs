@@ -45,7 +45,7 @@ impl<'a, V, A: Allocator> Block<'a, V, A> {
     /// # Safety
     ///
     /// 1. `at` came from `leak`, of a block of this very allocator.
-    /// 2. Nobody else uses the block any more, or takes it back too.
+    /// 2. Nothing else uses the block any more, or takes it back too.
     pub(super) unsafe fn from_leaked(at: NonNull<V>, alloc: &'a A) -> Self {
         Self {
             at,
@@ -54,7 +54,7 @@ impl<'a, V, A: Allocator> Block<'a, V, A> {
         }
     }
 
-    /// Where the value stands.
+    /// Where the value is.
     pub(super) fn as_non_null(&self) -> NonNull<V> {
         self.at
     }
@@ -69,7 +69,8 @@ impl<'a, V, A: Allocator> Block<'a, V, A> {
         let this = ManuallyDrop::new(self);
         // SAFETY: the block owns the value, which is not touched again: the block is not dropped.
         let value = unsafe { this.at.read() };
-        // SAFETY: `new` took the memory from this allocator with this layout, and the value was moved out.
+        // SAFETY: `new` took the memory from this allocator with this layout, and the value was
+        // moved out.
         unsafe { deallocate(this.alloc, this.at.cast(), Self::LAYOUT) };
         value
     }
@@ -88,7 +89,8 @@ impl<V, A: Allocator> Drop for Block<'_, V, A> {
     fn drop(&mut self) {
         // SAFETY: the block owns the value, which is not touched again.
         let value = unsafe { self.at.read() };
-        // SAFETY: `new` took the memory from this allocator with this layout, and the value was moved out.
+        // SAFETY: `new` took the memory from this allocator with this layout, and the value was
+        // moved out.
         unsafe { deallocate(self.alloc, self.at.cast(), Self::LAYOUT) };
         // Last, because the drop of an item may panic.
         drop(value);

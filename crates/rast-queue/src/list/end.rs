@@ -1,4 +1,4 @@
-//! The end of a queue: by links and not by counts, since nobody else has it any more.
+//! The end of a queue: by links and not by counts, since nothing else has it any more.
 
 use crate::alloc::Allocator;
 
@@ -19,7 +19,8 @@ impl<T, A: Allocator> Drop for ListQueue<T, A> {
     }
 }
 
-/// The end of a queue: walks the links, drops what stands and frees the nodes, also while a panic goes up.
+/// The end of a queue: walks the links, drops what is queued and frees the nodes, also while a
+/// panic goes up.
 struct Rest<'a, T, A: Allocator> {
     queue: &'a ListQueue<T, A>,
     place: Option<Place<T>>,
@@ -33,21 +34,22 @@ impl<T, A: Allocator> Rest<'_, T, A> {
         };
         let node = self.queue.resolve(place);
         let (data, next) = {
-            // SAFETY: the queue is being dropped, so nobody else uses it; its list consists of live nodes.
+            // SAFETY: the queue is being dropped, so nothing else uses it; its list consists of
+            // live nodes.
             let node = unsafe { node.as_ref() };
             node.used();
             (node.data(), node.next())
         };
         self.place = next.map(Place::of_link);
         if let Place::Allocated(node) = place {
-            // SAFETY: (1) whoever linked the node leaked it, from this queue's allocator; (2) nobody else uses the
-            // queue, and `place` has moved on.
+            // SAFETY: (1) the thread that linked the node leaked it, from this queue's allocator;
+            // (2) nothing else uses the queue, and `place` has moved on.
             let node = unsafe { Block::from_leaked(node, &self.queue.alloc) };
             node.ended();
         }
         if let Data::Item(item) = data {
-            // SAFETY: (1) a push leaked the item, from this queue's allocator; (2) it stands from the head on, so no
-            // pop has taken it, and `place` has moved on.
+            // SAFETY: (1) a push leaked the item, from this queue's allocator; (2) it is queued
+            // from the head on, so no pop has taken it, and `place` has moved on.
             drop(unsafe { Block::from_leaked(item, &self.queue.alloc) });
         }
         true
@@ -61,8 +63,8 @@ impl<T, A: Allocator> Drop for Rest<'_, T, A> {
 }
 
 impl<T, A: Allocator> ListQueue<T, A> {
-    /// Asserts, of a queue at rest, that every reference was given back and that the tail is at the end of the list; in
-    /// debug builds only.
+    /// Asserts, of a queue at rest, that every reference was given back and that the tail is at the
+    /// end of the list; in debug builds only.
     pub(super) fn check_invariants(&mut self) {
         if !cfg!(debug_assertions) {
             return;

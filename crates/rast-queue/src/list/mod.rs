@@ -1,14 +1,17 @@
-//! An unbounded lock-free queue as a list of nodes, each freed by multi-counters as soon as nobody refers to it.
+//! An unbounded lock-free queue as a list of nodes, each freed by multi-counters as soon as no
+//! thread refers to it.
 //!
-//! The source is algorithm 2.4 of the RAST document, whose faults are mended here; `docs/algorithms/queue-list.md` lists
-//! each of them with the test that shows it. The idea is kept: the last node is a place without an item, a push puts its
-//! item there and then links a new place behind it, and whoever comes meanwhile helps; the head and the tail each carry
-//! a count of the references that they gave out, and hand it over to a node when they leave it.
+//! The source is algorithm 2.4 of the RAST document, whose faults are mended here;
+//! `docs/algorithms/queue-list.md` lists each of them with the test that shows it. The idea is
+//! kept: the last node is a place without an item, a push puts its item there and then links a new
+//! place behind it, and the thread that comes meanwhile helps; the head and the tail each carry a
+//! count of the references that they gave out, and hand it over to a node when they leave it.
 //!
-//! What we changed: an item is written once and never taken out of its node; the tail is moved until it has left the
-//! node, whatever other counts change meanwhile; a pop asks the link and not the tail whether there is an item; the link
-//! is a plain pointer, written once, and no source of references; all counts are modulo a power of two; and a close was
-//! added, which is a push of a mark that nothing is ever linked behind.
+//! What we changed: an item is written once and never taken out of its node; the tail is moved
+//! until it has left the node, whatever other counts change meanwhile; a pop asks the link and not
+//! the tail whether there is an item; the link is a plain pointer, written once, and no source of
+//! references; all counts are modulo a power of two; and a close was added, which is a push of a
+//! mark that nothing is ever linked behind.
 //!
 //! ```text
 //!     head (node, count)                                   tail (node, count)
@@ -32,13 +35,15 @@
 //! Rules:
 //!
 //! 1. `data` and `next` change once, from null. `next` is written only below an item.
-//! 2. The head and the tail move only along links, one node at a time, and only by a thread that holds a reference to
-//!    the node they leave.
-//! 3. Each of them leaves each node once, and whoever moved it promises at once: the node takes the count over.
-//! 4. A node is used only under a reference, and given back to the allocator by the release that ends it.
+//! 2. The head and the tail move only along links, one node at a time, and only by a thread that
+//!    holds a reference to the node they leave.
+//! 3. Each of them leaves each node once, and the thread that moved it promises at once: the node
+//!    takes the count over.
+//! 4. A node is used only under a reference, and given back to the allocator by the release that
+//!    ends it.
 //! 5. The item of a node belongs to the pop that moved the head off the node.
-//! 6. An operation holds one reference at a time; nothing that can panic runs between putting an item and moving the
-//!    tail past it.
+//! 6. An operation holds one reference at a time; nothing that can panic runs between putting an
+//!    item and moving the tail past it.
 
 mod block;
 mod end;
@@ -62,21 +67,25 @@ use node::{Data, Item, Node};
 use reference::Reference;
 use source::{Place, Source};
 
-/// An unbounded first-in first-out queue between any number of producers and consumers, as a list of single nodes.
+/// An unbounded first-in first-out queue between any number of producers and consumers, as a list
+/// of single nodes.
 ///
-/// The form in which the RAST document describes its queue, kept as reference, oracle and baseline of measurements: each
-/// item costs two allocations and about ten atomic read-modify-writes, so [`Queue`](crate::Queue) is several times
-/// faster. Take this one to read, to compare with, or where memory must go back to the allocator item by item.
+/// The form in which the RAST document describes its queue, kept as reference, oracle and baseline
+/// of measurements: each item costs two allocations and about ten atomic read-modify-writes, so
+/// [`Queue`](crate::Queue) is several times faster. Take this one to read, to compare with, or
+/// where memory must go back to the allocator item by item.
 ///
-/// Linearizable. `const fn new`, so it can be a static; it allocates nothing until the first push. A push allocates the
-/// item and a node; both go back to the allocator as soon as the item was popped and no operation that began before
-/// looks at them.
+/// Linearizable. `const fn new`, so it can be a static; it allocates nothing until the first push.
+/// A push allocates the item and a node; both go back to the allocator as soon as the item was
+/// popped and no operation that began before looks at them.
 ///
-/// Progress: lock-free, every operation: of the threads that use the queue, one completes its operation within a bounded
-/// number of steps of its own, whatever the others do, where the target can exchange two words at once (and as far as
-/// the allocator is lock-free); [`is_lock_free`](Self::is_lock_free) tells.
+/// Progress: lock-free, every operation: of the threads that use the queue, one completes its
+/// operation within a bounded number of steps of its own, whatever the others do, where the target
+/// can exchange two words at once (and as far as the allocator is lock-free);
+/// [`is_lock_free`](Self::is_lock_free) tells.
 ///
-/// There is no length: the list has no place to count, and a walk along it could not end while others push.
+/// There is no length: the list has no place to count, and a walk along it could not end while
+/// others push.
 ///
 /// ```
 /// use rast_queue::list::ListQueue;
@@ -105,7 +114,8 @@ use source::{Place, Source};
 /// send(rast_queue::list::ListQueue::<std::rc::Rc<u8>>::new());
 /// ```
 ///
-/// A queue of long-lived references takes no shorter ones, because they could be popped as long-lived:
+/// A queue of long-lived references takes no shorter ones, because they could be popped as
+/// long-lived:
 ///
 /// ```compile_fail
 /// use rast_queue::list::ListQueue;
@@ -119,14 +129,16 @@ pub struct ListQueue<T, A: Allocator = Global> {
     tail: CachePadded<Source<T>>,
     /// Where a new queue begins; in the list once, and never freed.
     first: Node<T>,
-    /// Where a queue ends that is closed between the two steps of a push; in the list at most once, and never freed.
+    /// Where a queue ends that is closed between the two steps of a push; in the list at most once,
+    /// and never freed.
     last: Node<T>,
     alloc: A,
 }
 
-// SAFETY: the queue owns its items and gives out no reference to one: an item goes in by one thread and out by another,
-// so it must be Send and need not be Sync. The nodes are shared by the protocol of the module. The allocator is used by
-// all threads through a shared reference. Send follows from the fields: a node stands for an item.
+// SAFETY: the queue owns its items and gives out no reference to one: an item goes in by one thread
+// and out by another, so it must be Send and need not be Sync. The nodes are shared by the protocol
+// of the module. The allocator is used by all threads through a shared reference. Send follows from
+// the fields: a node stands for an item.
 unsafe impl<T: Send, A: Allocator + Sync> Sync for ListQueue<T, A> {}
 
 // No user code runs while the list is half changed, so a panic cannot be seen in it.
@@ -174,9 +186,10 @@ impl<T, A: Allocator> ListQueue<T, A> {
         }
     }
 
-    /// Returns whether the queue is lock-free on this processor; if not, short locks stand in for the double word.
+    /// Returns whether the queue is lock-free on this processor; if not, short locks replace the
+    /// double word.
     ///
-    /// True on AArch64, and on x86-64 but for its first models; see [`AtomicWideTaggedPtr`].
+    /// True on AArch64, and on x86-64 except for its first models; see [`AtomicWideTaggedPtr`].
     #[must_use]
     pub fn is_lock_free() -> bool {
         AtomicWideTaggedPtr::<Node<T>>::is_lock_free()
@@ -205,8 +218,8 @@ impl<T, A: Allocator> ListQueue<T, A> {
 
     /// Pushes one item at the back, and hands it back on lack of memory too.
     ///
-    /// Lock-free; allocates the item and a node. It may allocate one more node each time that it comes between the two
-    /// steps of another push.
+    /// Lock-free; allocates the item and a node. It may allocate one more node each time that it
+    /// comes between the two steps of another push.
     ///
     /// # Errors
     ///
@@ -239,7 +252,8 @@ impl<T, A: Allocator> ListQueue<T, A> {
             let back = self.refer(&self.tail);
             match back.put(item_at) {
                 Ok(()) => {
-                    // The item is the list's, and is pushed as soon as a link stands below it, whoever makes it.
+                    // The item is the list's, and is pushed as soon as a link is below it, no
+                    // matter which thread makes it.
                     let _ = item.leak();
                     let unused = self.extend_list(&back, place);
                     drop(back);
@@ -257,8 +271,8 @@ impl<T, A: Allocator> ListQueue<T, A> {
         }
     }
 
-    /// Sees to it that a node is linked behind `back`, where an item stands, and that the tail has left `back`; gives
-    /// `place` back if it was not needed.
+    /// Sees to it that a node is linked behind `back`, where an item is queued, and that the tail
+    /// has left `back`; gives `place` back if it was not needed.
     #[inline]
     fn extend_list<'a>(
         &self,
@@ -293,7 +307,7 @@ impl<T, A: Allocator> ListQueue<T, A> {
 
     /// Pops the item at the front, or gives `None` if the queue is empty.
     ///
-    /// After [`close`](Self::close) it gives what stands, then `None` for ever.
+    /// After [`close`](Self::close) it gives what is queued, then `None` for ever.
     /// Lock-free; never allocates, never panics; runs no code of `T`.
     pub fn pop(&self) -> Option<T> {
         loop {
@@ -303,11 +317,12 @@ impl<T, A: Allocator> ListQueue<T, A> {
                 continue;
             }
             let Data::Item(item) = front.data() else {
-                unreachable!("list: rule 1: a link stands below a place without an item");
+                unreachable!("list: rule 1: a link is below a place without an item");
             };
             drop(front);
-            // SAFETY: (1) a push leaked the item, from this queue's allocator, when it put it into the node; (2) this
-            // call moved the head off the node, which by rules 2 and 3 happens once, and by rule 5 the item is ours.
+            // SAFETY: (1) a push leaked the item, from this queue's allocator, when it put it into
+            // the node; (2) this call moved the head off the node, which by rules 2 and 3 happens
+            // once, and by rule 5 the item is ours.
             let item = unsafe { Block::from_leaked(item, &self.alloc) };
             return Some(item.into_inner().0);
         }
@@ -315,8 +330,9 @@ impl<T, A: Allocator> ListQueue<T, A> {
 
     /// Returns an iterator that pops until it first finds the queue empty.
     ///
-    /// Others may push and pop meanwhile: it ends at the first moment that the queue is empty, which need not come while
-    /// producers are faster; bound it with `take`. Dropped early, it leaves the rest.
+    /// Others may push and pop meanwhile: it ends at the first moment that the queue is empty,
+    /// which need not come while producers are faster; bound it with `take`. Dropped early, it
+    /// leaves the rest.
     ///
     /// ```
     /// let queue: rast_queue::list::ListQueue<_> = (1..=5).collect();
@@ -324,7 +340,7 @@ impl<T, A: Allocator> ListQueue<T, A> {
     /// assert_eq!(queue.drain().collect::<Vec<_>>(), [3, 4, 5]);
     /// ```
     ///
-    /// A drain that nobody runs pops nothing:
+    /// A drain that no thread runs pops nothing:
     ///
     /// ```compile_fail
     /// #![deny(unused_must_use)]
@@ -337,8 +353,8 @@ impl<T, A: Allocator> ListQueue<T, A> {
 
     /// Closes the queue for pushes, for ever; returns whether this call did it.
     ///
-    /// What stands can still be popped: once a thread sees the queue closed, then empty, it has seen the end.
-    /// Lock-free; allocates nothing.
+    /// Queued items can still be popped: once a thread sees the queue closed, then empty, it has
+    /// seen the end. Lock-free; allocates nothing.
     ///
     /// ```
     /// let queue: rast_queue::list::ListQueue<_> = (1..=2).collect();
@@ -352,7 +368,8 @@ impl<T, A: Allocator> ListQueue<T, A> {
             match back.put_closed() {
                 Ok(()) => return true,
                 Err(Data::Closed) => return false,
-                // A push put its item here and may not have linked a place yet: if so, close by the link.
+                // A push put its item here and may not have linked a place yet: if so, close by the
+                // link.
                 Err(_) => {
                     let last = Place::<T>::last_mark();
                     let closed = back.link(last);
@@ -384,7 +401,7 @@ impl<T, A: Allocator> ListQueue<T, A> {
         }
     }
 
-    /// Returns whether nothing stands, at the moment of the call. Lock-free.
+    /// Returns whether the queue is empty, at the moment of the call. Lock-free.
     pub fn is_empty(&self) -> bool {
         self.refer(&self.head).next().is_none()
     }
@@ -410,8 +427,8 @@ impl<T, A: Allocator> ListQueue<T, A> {
         Reference::take(self, source)
     }
 
-    /// Moves `source` from the node of `from` to `to`, the one linked behind it, unless it has left that node already;
-    /// returns whether this call did it.
+    /// Moves `source` from the node of `from` to `to`, the one linked behind it, unless it has left
+    /// that node already; returns whether this call did it.
     #[inline]
     fn pass(&self, source: &Source<T>, from: &Reference<'_, T, A>, to: NonNull<Node<T>>) -> bool {
         match source.pass(from.place, from.count, Place::of_link(to)) {
@@ -433,7 +450,7 @@ impl<T, A: Allocator> Extend<T> for ListQueue<T, A> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
         assert!(!self.is_closed(), "list: extend needs an open queue");
         for item in items {
-            // The borrow is exclusive, so nobody closes the queue meanwhile.
+            // The borrow is exclusive, so no thread closes the queue meanwhile.
             assert!(
                 self.push(item).is_ok(),
                 "list: closed while it was borrowed exclusively"

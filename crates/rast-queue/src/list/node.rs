@@ -1,4 +1,5 @@
-//! A node of the list: one place for an item, a link, and the counts that say when the node may be freed.
+//! A node of the list: one place for an item, a link, and the counts that say when the node may be
+//! freed.
 //!
 //! ```text
 //!   data    null ──────► item             written once, by a push
@@ -16,9 +17,10 @@
 //! | sources | how many words may still give out references to the node | a promise takes one off |
 //! | internal | references that a promise handed over, less those that were given back | a promise adds, a release takes one off |
 //!
-//! `internal` is a number modulo 2^`INTERNAL_BITS`, and so are the counts in the words. It wraps off the word's top and
-//! its borrow never meets the sources. When no source is left it is the number of references that are held, of which a
-//! thread has one at most: so it is zero exactly when nobody holds one, however often the counts have come round.
+//! `internal` is a number modulo 2^`INTERNAL_BITS`, and so are the counts in the words. It wraps
+//! off the word's top and its borrow never meets the sources. When no source is left it is the
+//! number of references that are held, of which a thread has one at most: so it is zero exactly
+//! when no thread holds one, however often the counts have come round.
 
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
@@ -31,7 +33,7 @@ use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 #[repr(align(2))]
 pub(super) struct Item<T>(pub(super) T);
 
-/// What stands in `data` of the last node of a closed queue.
+/// What is in `data` of the last node of a closed queue.
 const CLOSED: usize = 1;
 
 const _: () = assert!(!CLOSED.is_multiple_of(align_of::<Item<()>>()));
@@ -43,11 +45,11 @@ pub(super) struct Node<T> {
     state: AtomicUsize,
     /// Of no size; in a model it marks each use of the node, and its end as a write.
     life: UnsafeCell<()>,
-    /// The list owns the item that stands here.
+    /// The list owns the item that is here.
     owns: PhantomData<T>,
 }
 
-/// What stands in a node.
+/// What is in a node.
 pub(super) enum Data<T> {
     /// Nothing yet: this is the last node.
     Nothing,
@@ -58,7 +60,8 @@ pub(super) enum Data<T> {
 }
 
 impl<T> Node<T> {
-    /// The width of `internal`: no wider than the counts it is compared with, and two bits remain for the sources.
+    /// The width of `internal`: no wider than the counts it is compared with, and two bits remain
+    /// for the sources.
     const INTERNAL_BITS: u32 = {
         let counts = WideTaggedPtr::<Self>::COUNT_BITS;
         let room = usize::BITS - 2;
@@ -119,21 +122,22 @@ impl<T> Node<T> {
 
     /// Puts `item` here, if nothing has been put here before.
     ///
-    /// The node owns the item from then on. Otherwise, tells what stands here.
+    /// The node owns the item from then on. Otherwise, tells what is here.
     #[inline]
     pub(super) fn put(&self, item: NonNull<Item<T>>) -> Result<(), Data<T>> {
         self.set(item.as_ptr())
     }
 
-    /// Puts the mark of the end here, if nothing has been put here before; otherwise tells what stands here.
+    /// Puts the mark of the end here, if nothing has been put here before; otherwise tells what is
+    /// here.
     pub(super) fn put_closed(&self) -> Result<(), Data<T>> {
         self.set(ptr::without_provenance_mut(CLOSED))
     }
 
     #[inline]
     fn set(&self, data: *mut Item<T>) -> Result<(), Data<T>> {
-        // Release: pairs with the Acquire in data; publishes the item, and what the thread did before it pushed or
-        // closed. Nothing is read through the null that stood here. [LQ1]
+        // Release: pairs with the Acquire in data; publishes the item, and what the thread did
+        // before it pushed or closed. Nothing is read through the null that was here. [LQ1]
         let outcome =
             self.data
                 .compare_exchange(ptr::null_mut(), data, Ordering::Release, Ordering::Relaxed);
@@ -143,10 +147,11 @@ impl<T> Node<T> {
         }
     }
 
-    /// What stands here; but for `Nothing` it never changes.
+    /// What is here; except for `Nothing` it never changes.
     #[inline]
     pub(super) fn data(&self) -> Data<T> {
-        // Acquire: pairs with the Release in set; the item is seen whole, and what the closer did before. [LQ2]
+        // Acquire: pairs with the Release in set; the item is seen whole, and what the closer did
+        // before. [LQ2]
         let data = self.data.load(Ordering::Acquire);
         match NonNull::new(data) {
             None => Data::Nothing,
@@ -171,19 +176,21 @@ impl<T> Node<T> {
     /// The node behind this one; once there is one, it stays.
     #[inline]
     pub(super) fn next(&self) -> Option<NonNull<Self>> {
-        // Acquire: pairs with the Release in link; whoever passes the node on in the head or the tail passes it on
-        // whole. [LQ4]
+        // Acquire: pairs with the Release in link; the thread that passes the node on in the head
+        // or the tail passes it on whole. [LQ4]
         NonNull::new(self.next.load(Ordering::Acquire))
     }
 
-    /// Takes over `count` references that one source gave out, which gives out no more: the nocopy promise.
+    /// Takes over `count` references that one source gave out, which gives out no more: the nocopy
+    /// promise.
     ///
     /// The caller holds a reference, so this is never the end of the node.
     #[inline]
     pub(super) fn promise(&self, count: u64) {
         // Only the low bits count: the others are lost off the top, here and in every release.
         let handed_over = (count as usize).wrapping_mul(Self::REFERENCE);
-        // Relaxed: the sum alone matters; the caller's use of the node ends with its release, later. [LQ5]
+        // Relaxed: the sum alone matters; the caller's use of the node ends with its release,
+        // later. [LQ5]
         let before = self
             .state
             .fetch_add(handed_over.wrapping_sub(Self::SOURCE), Ordering::Relaxed);
@@ -193,9 +200,11 @@ impl<T> Node<T> {
         );
     }
 
-    /// Gives one reference back; returns whether the node has ended: no source is left and nobody holds a reference.
+    /// Gives one reference back; returns whether the node has ended: no source is left and no
+    /// thread holds a reference.
     ///
-    /// If it has not, another may end it before this returns: so this takes the address, and borrows a field at a time.
+    /// If it has not, another may end it before this returns: so this takes the address, and
+    /// borrows a field at a time.
     ///
     /// # Safety
     ///
@@ -208,7 +217,8 @@ impl<T> Node<T> {
         life.with(|_| ());
         // SAFETY: as above.
         let state = unsafe { &(*node).state };
-        // AcqRel: pairs with itself; whoever ends the node comes after all that others did with it. [LQ6]
+        // AcqRel: pairs with itself; the thread that ends the node comes after all that others did
+        // with it. [LQ6]
         let before = state.fetch_sub(Self::REFERENCE, Ordering::AcqRel);
         before == Self::REFERENCE
     }
@@ -225,8 +235,9 @@ impl<T> Node<T> {
         self.life.with_mut(|_| ());
     }
 
-    /// Returns whether the counts are those of a node at rest, to which words with the counts `given` in all point:
-    /// as many references were given back as given out, and `sources` words have not yet passed.
+    /// Returns whether the counts are those of a node at rest, to which words with the counts
+    /// `given` in all point: as many references were given back as given out, and `sources` words
+    /// have not yet passed.
     pub(super) fn is_at_rest(&self, given: u64, sources: usize) -> bool {
         let given = (given as usize).wrapping_mul(Self::REFERENCE);
         // Relaxed: the caller has the queue to itself. [LQ7]

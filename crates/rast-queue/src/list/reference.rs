@@ -1,4 +1,5 @@
-//! A reference to a node, from the word that counted it to the release: the access protocol of the multi-counters.
+//! A reference to a node, from the word that counted it to the release: the access protocol of the
+//! multi-counters.
 
 use core::ops::Deref;
 
@@ -9,7 +10,8 @@ use super::block::Block;
 use super::node::Node;
 use super::source::{Place, Source};
 
-/// A reference to a node, counted in the word that gave it out: while it stands the node is not freed.
+/// A reference to a node, counted in the word that gave it out: while it exists the node is not
+/// freed.
 pub(super) struct Reference<'a, T, A: Allocator> {
     queue: &'a ListQueue<T, A>,
     pub(super) place: Place<T>,
@@ -38,8 +40,8 @@ impl<T, A: Allocator> Deref for Reference<'_, T, A> {
     #[inline]
     fn deref(&self) -> &Node<T> {
         let node = self.queue.resolve(self.place);
-        // SAFETY: a node was made before it was linked, and by rule 4 it is not freed before this reference is given
-        // back, in drop. Nodes change through atomics alone.
+        // SAFETY: a node was made before it was linked, and by rule 4 it is not freed before this
+        // reference is given back, in drop. Nodes change through atomics alone.
         unsafe { node.as_ref() }
     }
 }
@@ -55,8 +57,8 @@ impl<T, A: Allocator> Drop for Reference<'_, T, A> {
         let Place::Allocated(node) = self.place else {
             unreachable!("list: rule 4: a node of the queue itself has ended");
         };
-        // SAFETY: (1) whoever linked the node leaked it, from this queue's allocator; (2) the release just said that
-        // nobody has a reference or can get one.
+        // SAFETY: (1) the thread that linked the node leaked it, from this queue's allocator; (2)
+        // the release just said that no thread has a reference or can get one.
         let node = unsafe { Block::from_leaked(node, &self.queue.alloc) };
         node.ended();
     }

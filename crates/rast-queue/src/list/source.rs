@@ -46,7 +46,8 @@ struct Mark(#[expect(dead_code, reason = "gives the mark a size")] u8);
 static LAST: Mark = Mark(0);
 
 impl<T> Place<T> {
-    /// The address that names the last node; no node stands there. Nothing is read or written through it.
+    /// The address that names the last node; no node is queued there. Nothing is read or written
+    /// through it.
     pub(super) fn last_mark() -> NonNull<Node<T>> {
         const { assert!(align_of::<Mark>() >= align_of::<Node<T>>()) };
         NonNull::from(&LAST).cast()
@@ -83,7 +84,8 @@ impl<T> Place<T> {
     }
 }
 
-/// The head or the tail: the place of a node, and how many references to it this word has given out.
+/// The head or the tail: the place of a node, and how many references to it this word has given
+/// out.
 pub(super) struct Source<T>(AtomicWideTaggedPtr<Node<T>>);
 
 impl<T> Source<T> {
@@ -99,7 +101,8 @@ impl<T> Source<T> {
         Self(AtomicWideTaggedPtr::new(WideTaggedPtr::null()))
     }
 
-    /// Gives out a reference to the node that this word points to; it must be given back by `Node::release`.
+    /// Gives out a reference to the node that this word points to; it must be given back by
+    /// `Node::release`.
     ///
     /// Returns how many the word has now given out to that node.
     #[inline]
@@ -109,21 +112,22 @@ impl<T> Source<T> {
         (Place::of_word(word), word.count().wrapping_add(1))
     }
 
-    /// Moves on from the node at `from` to the one behind it, unless the word has left `from` already.
+    /// Moves on from the node at `from` to the one behind it, unless the word has left `from`
+    /// already.
     ///
-    /// Returns how many references the word has given out to the node that it left, if this call moved it; `count` is
-    /// a guess. The caller holds a reference to that node, so it is not freed, and its address does not come back,
-    /// while this runs.
+    /// Returns how many references the word has given out to the node that it left, if this call
+    /// moved it; `count` is a guess. The caller holds a reference to that node, so it is not freed,
+    /// and its address does not come back, while this runs.
     ///
-    /// Liveness: a failure means that another thread took a reference or moved the word. A thread that took one does
-    /// not take another one before the word has left this node, unless it completes an operation in between, as
-    /// `is_empty` does, which moves nothing.
+    /// Liveness: a failure means that another thread took a reference or moved the word. A thread
+    /// that took one does not take another one before the word has left this node, unless it
+    /// completes an operation in between, as `is_empty` does, which moves nothing.
     #[inline]
     pub(super) fn pass(&self, from: Place<T>, count: u64, to: Place<T>) -> Option<u64> {
         let mut seen = from.to_word(count);
         loop {
-            // Release: pairs with the Acquire in refer; the node behind, which the caller saw whole or made, is seen
-            // whole by those who refer to it from here. [LQ9]
+            // Release: pairs with the Acquire in refer; the node behind, which the caller saw whole
+            // or made, is seen whole by those who refer to it from here. [LQ9]
             let outcome = self.0.compare_exchange_weak(
                 seen,
                 to.to_word(0),
@@ -138,7 +142,8 @@ impl<T> Source<T> {
         }
     }
 
-    /// The place, and how many references to it were given out; for whoever has the queue alone.
+    /// The place, and how many references to it were given out; for the thread that has the queue
+    /// alone.
     pub(super) fn at_rest(&self) -> (Place<T>, u64) {
         // Relaxed: the caller has the queue to itself. [LQ10]
         let word = self.0.load(Ordering::Relaxed);

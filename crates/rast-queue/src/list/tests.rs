@@ -141,15 +141,16 @@ fn pop_that_stops(queue: &Counted<'_>, at: usize, others: impl FnOnce()) -> Opti
     )
 }
 
-/// Many operations of others, which complete, on a queue in which `standing` items may stand; what they leave holds
-/// a few blocks.
+/// Many operations of others, which complete, on a queue in which `standing` items may be queued;
+/// what they leave holds a few blocks.
 fn others(queue: &Counted<'_>, counting: &Counting, standing: usize) {
     for n in 0..100 {
         queue.push(1000 + n).unwrap();
         assert!(!queue.is_empty() && !queue.is_closed());
         assert!(queue.pop().is_some());
     }
-    // What stands, the last node, what the thread that stopped holds: its item, its node, and one that it looks at.
+    // What is queued, the last node, what the thread that stopped holds: its item, its node, and
+    // one that it looks at.
     assert!(counting.0.get() <= 2 * standing + 4, "{}", counting.0.get());
 }
 

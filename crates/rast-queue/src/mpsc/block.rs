@@ -1,4 +1,5 @@
-//! The memory of the boxed face: nodes in blocks, filled by one producer and emptied by the consumer.
+//! The memory of the boxed face: nodes in blocks, filled by one producer and emptied by the
+//! consumer.
 //!
 //! ```text
 //!   ┌ header ─────────────────┬ node 0 ──────┬ node 1 ──────┬ … ┬ node N - 1 ──┐   aligned to its size, so a
@@ -15,16 +16,19 @@
 //!
 //! Rules:
 //!
-//! 1. A block is in one of three places: at a producer, as its current block or under a batch that is not pushed yet;
-//!    in the spares; or exhausted: all of its nodes were pushed, and nobody has it.
-//! 2. A producer uses each node once. When it leaves, its blocks go to the spares with `used` written, so that the next
-//!    producer goes on where it stopped.
-//! 3. Whoever consumes the last node of a block (`consumed == N`) finds it exhausted by rule 2, so it is his alone: he
-//!    empties it and gives it to the spares, or frees it if there are many.
-//! 4. When the last half is gone, every item is consumed, so all blocks are in the spares, and are freed.
+//! 1. A block is in one of three places: at a producer, as its current block or under a batch that
+//!    is not pushed yet; in the spares; or exhausted: all of its nodes were pushed, and no thread
+//!    has it.
+//! 2. A producer uses each node once. When it leaves, its blocks go to the spares with `used`
+//!    written, so that the next producer goes on where it stopped.
+//! 3. The thread that consumes the last node of a block (`consumed == N`) finds it exhausted by
+//!    rule 2, so it is his alone: he empties it and gives it to the spares, or frees it if there
+//!    are many.
+//! 4. When the last half is gone, every item is consumed, so all blocks are in the spares, and are
+//!    freed.
 //!
-//! No item is counted by an atomic: the producer counts what it filled, the consumer what it emptied, and both need only
-//! see a block full.
+//! No item is counted by an atomic: the producer counts what it filled, the consumer what it
+//! emptied, and both need only see a block full.
 
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -44,7 +48,7 @@ pub(super) struct BoxedNode<T> {
     item: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// What stands at the start of a block.
+/// What is at the start of a block.
 #[repr(C)]
 pub(super) struct Header {
     consumed: UnsafeCell<usize>,
@@ -59,9 +63,10 @@ const NODES_MIN: usize = if cfg!(rast_loom) { 2 } else { 8 };
 
 /// So many bytes of empty blocks are kept for producers to come, and at least so many blocks.
 ///
-/// A producer whose consumer was stopped for a while fills many blocks, and both sides pay the system for pages if most
-/// are freed in between. Measured with four producers on two cores (KVM guest, 2026-11): 62 million pushes and pops per
-/// second with 256 KiB, 170 with 1 MiB, 141 with 4 MiB.
+/// A producer whose consumer was stopped for a while fills many blocks, and both sides pay the
+/// system for pages if most are freed in between. Measured with four producers on two cores (KVM
+/// guest, 2026-11): 62 million pushes and pops per second with 256 KiB, 170 with 1 MiB, 141 with 4
+/// MiB.
 const SPARE_BYTES: usize = 1 << 20;
 const SPARES_MIN: usize = if cfg!(rast_loom) { 1 } else { 4 };
 
@@ -167,7 +172,8 @@ impl<T> Block<T> {
             for index in 0..Self::NODES {
                 // SAFETY: `index` is below `NODES`.
                 let node = unsafe { self.node(index) };
-                // SAFETY: initialised by `allocate`, and ours by (1); this matters to cells that keep books.
+                // SAFETY: initialised by `allocate`, and ours by (1); this matters to cells that
+                // keep books.
                 unsafe { node.drop_in_place() };
             }
             // SAFETY: likewise.
@@ -198,8 +204,8 @@ impl<T> Block<T> {
             .map_addr(|address| address & !(Self::BYTES - 1));
         debug_assert!(!header.is_null(), "mpsc: a block is not at null");
         Self {
-            // SAFETY: blocks are aligned to their size and not at null, so the first address of the one that the node
-            // lies in has at least one bit set.
+            // SAFETY: blocks are aligned to their size and not at null, so the first address of the
+            // one that the node lies in has at least one bit set.
             header: unsafe { NonNull::new_unchecked(header.cast()) },
             nodes: PhantomData,
         }
@@ -251,7 +257,7 @@ impl<T> Block<T> {
     pub(super) unsafe fn consume(self) -> bool {
         // SAFETY: the item was not counted yet, so the block is alive, by rule 3.
         unsafe { self.header() }.consumed.with_mut(|consumed| {
-            // SAFETY: by (1); nobody else uses this field.
+            // SAFETY: by (1); nothing else uses this field.
             unsafe { *consumed += 1 };
             // SAFETY: as above.
             let consumed = unsafe { *consumed };
@@ -298,7 +304,7 @@ impl<T> BoxedNode<T> {
         if !cfg!(rast_loom) {
             // Outside of a model the node was never initialised; its cells are as plain memory.
             let link = node.cast::<RawLink>();
-            // SAFETY: by the caller; the link stands first.
+            // SAFETY: by the caller; the link is first.
             unsafe { link.write(RawLink::new()) };
         }
         // SAFETY: by the caller; a cell of nothing needs no initialisation.
@@ -325,8 +331,8 @@ impl<T> BoxedNode<T> {
     }
 }
 
-/// Blocks that one thread has, linked by `next`; or those in the spares: the address of the first, and in its low bits
-/// how many there are, up to `SPARES_MAX`.
+/// Blocks that one thread has, linked by `next`; or those in the spares: the address of the first,
+/// and in its low bits how many there are, up to `SPARES_MAX`.
 pub(super) struct Reserve<T> {
     word: *mut Header,
     blocks: PhantomData<Block<T>>,
@@ -386,7 +392,8 @@ impl<T> Reserve<T> {
     }
 }
 
-/// Blocks that nobody has: a stack that is always taken whole, so that no address can come back under an exchange.
+/// Blocks that no thread has: a stack that is always taken whole, so that no address can come back
+/// under an exchange.
 pub(super) struct Spares<T> {
     word: AtomicPtr<Header>,
     blocks: PhantomData<Block<T>>,
@@ -432,7 +439,7 @@ impl<T> Spares<T> {
     ///
     /// The caller has the block; on true, no more.
     unsafe fn try_give(&self, block: Block<T>, bound: usize) -> bool {
-        // Relaxed: the exchange below checks it; nobody follows it. [MQ11]
+        // Relaxed: the exchange below checks it; no thread follows it. [MQ11]
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             if Reserve::<T>::count(word) >= bound {
@@ -440,7 +447,8 @@ impl<T> Spares<T> {
             }
             // SAFETY: by the caller; the exchange has not succeeded yet.
             unsafe { block.set_next(word) };
-            // Release: pairs with the Acquire in take; our use of the block, its items and its count is over. [MQ12]
+            // Release: pairs with the Acquire in take; our use of the block, its items and its
+            // count is over. [MQ12]
             match self.word.compare_exchange_weak(
                 word,
                 Reserve::upon(block, word),
@@ -459,7 +467,8 @@ impl<T> Spares<T> {
         if self.word.load(Ordering::Relaxed).is_null() {
             return Reserve::new();
         }
-        // Acquire: pairs with the Release in try_give; the blocks are seen as they were left. [MQ14]
+        // Acquire: pairs with the Release in try_give; the blocks are seen as they were left.
+        // [MQ14]
         let word = self.word.swap(ptr::null_mut(), Ordering::Acquire);
         Reserve {
             word,
@@ -467,7 +476,8 @@ impl<T> Spares<T> {
         }
     }
 
-    /// Gives back the rest of what was taken: at once if no block was given since, else one by one. Lock-free.
+    /// Gives back the rest of what was taken: at once if no block was given since, else one by one.
+    /// Lock-free.
     ///
     /// # Safety
     ///
@@ -477,8 +487,9 @@ impl<T> Spares<T> {
         if rest.word.is_null() {
             return;
         }
-        // Relaxed: we touched none of these blocks since we took them, and the exchange goes on with the release
-        // sequences of those who gave them, so the next to take synchronises with them. [MQ15]
+        // Relaxed: we touched none of these blocks since we took them, and the exchange goes on
+        // with the release sequences of those who gave them, so the next to take synchronises with
+        // them. [MQ15]
         let given = self.word.compare_exchange(
             ptr::null_mut(),
             rest.word,

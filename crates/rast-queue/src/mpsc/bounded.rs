@@ -1,4 +1,5 @@
-//! Many producers, one consumer, and a bound: a ring of slots, claimed by one exchange for a whole batch.
+//! Many producers, one consumer, and a bound: a ring of slots, claimed by one exchange for a whole
+//! batch.
 //!
 //! ```text
 //!   ┌ claim ───────────┬ head ─┬ slots ────────────────────────────────────────────────────┐
@@ -14,20 +15,25 @@
 //! | `head` | the consumer | producers | by `release`; when `limit` is too low |
 //! | state, item | the producer that claimed the slot, then the consumer | likewise | rules 2 and 3 |
 //!
-//! A state is a word: the parity of the lap, whether the slot was claimed for nothing, and the tag that the producer
-//! gave. Two laps are enough to tell apart, because a slot is claimed again only when its head was published.
+//! A state is a word: the parity of the lap, whether the slot was claimed for nothing, and the tag
+//! that the producer gave. Two laps are enough to tell apart, because a slot is claimed again only
+//! when its head was published.
 //!
 //! Rules:
 //!
-//! 1. `tail - head <= capacity`; `limit` is a past `head` plus the capacity, so that `tail <= limit` says the same.
-//! 2. The producer that raised the tail from `t` to `t + k` owns the slots `t..t + k`, writes each item, and then its
-//!    state. It writes the state of each of them, also if it has no item: the consumer would wait there.
+//! 1. `tail - head <= capacity`; `limit` is a past `head` plus the capacity, so that `tail <=
+//!    limit` says the same.
+//! 2. The producer that raised the tail from `t` to `t + k` owns the slots `t..t + k`, writes each
+//!    item, and then its state. It writes the state of each of them, also if it has no item: the
+//!    consumer would wait there.
 //! 3. The consumer owns a slot from the state of this lap on, until it publishes a head behind it.
-//! 4. A producer reads `limit` or `head` with acquire, so the consumer's last access to a slot comes before the
-//!    producer's first. A producer that stores `limit` has acquired that head, and hands it on by release.
+//! 4. A producer reads `limit` or `head` with acquire, so the consumer's last access to a slot
+//!    comes before the producer's first. A producer that stores `limit` has acquired that head, and
+//!    hands it on by release.
 //!
-//! A producer that is stopped between claim and state keeps the consumer from the items behind it: the queue is
-//! lock-free for producers and not for the consumer. Who stops there holds a processor of the same program.
+//! A producer that is stopped between claim and state keeps the consumer from the items behind it:
+//! the queue is lock-free for producers and not for the consumer. Who stops there holds a processor
+//! of the same program.
 
 use core::fmt;
 use core::mem::MaybeUninit;
@@ -69,8 +75,9 @@ struct Ring<T> {
     lap_shift: u32,
 }
 
-// SAFETY: a slot's item is reached by the producer that claimed the slot until it writes the state, and by the consumer
-// from there on until it publishes a head behind it (rules 2 to 4); items move between threads, so they are Send.
+// SAFETY: a slot's item is reached by the producer that claimed the slot until it writes the state,
+// and by the consumer from there on until it publishes a head behind it (rules 2 to 4); items move
+// between threads, so they are Send.
 unsafe impl<T: Send> Sync for Ring<T> {}
 // SAFETY: likewise; the ring owns the items.
 unsafe impl<T: Send> Send for Ring<T> {}
@@ -98,7 +105,8 @@ impl<T> Ring<T> {
         // Relaxed: the exchange below checks it. [MB1]
         let mut tail = self.claim.tail.load(Ordering::Relaxed);
         loop {
-            // Acquire: pairs with the Release in look; who stored it had seen the consumer leave the slots below. [MB2]
+            // Acquire: pairs with the Release in look; who stored it had seen the consumer leave
+            // the slots below. [MB2]
             let limit = self.claim.limit.load(Ordering::Acquire);
             let mut room = distance(tail, limit);
             if room < count {
@@ -131,7 +139,8 @@ impl<T> Ring<T> {
     /// Looks at the head, and tells the other producers the limit.
     #[cold]
     fn look(&self) -> usize {
-        // Acquire: pairs with the Release in release; the slots below are the consumer's no more. [MB5]
+        // Acquire: pairs with the Release in release; the slots below are the consumer's no more.
+        // [MB5]
         let head = self.head.load(Ordering::Acquire);
         let limit = head.wrapping_add(self.capacity());
         // Release: pairs with the Acquire in claim; hands on what was acquired just now. [MB6]
@@ -251,8 +260,8 @@ pub fn queue_at<T>(capacity: usize, start: usize) -> (Producer<T>, Consumer<T>) 
 
 /// A way in: shared or cloned by any number of threads.
 ///
-/// Lock-free; nothing allocates. There is no end to a queue: when the consumer is gone, items stay until the last
-/// half goes.
+/// Lock-free; nothing allocates. There is no end to a queue: when the consumer is gone, items stay
+/// until the last half goes.
 pub struct Producer<T> {
     ring: Arc<Ring<T>>,
 }
@@ -291,10 +300,11 @@ impl<T> Producer<T> {
         Ok(())
     }
 
-    /// Pushes items of `items` as far as there is room, by one exchange, and returns how many; they stand side by side.
+    /// Pushes items of `items` as far as there is room, by one exchange, and returns how many; they
+    /// stand side by side.
     ///
-    /// The iterator is asked for no more items than there is room for. If it has fewer than it said, or panics, the
-    /// slots that it leaves are skipped by the consumer.
+    /// The iterator is asked for no more items than there is room for. If it has fewer than it
+    /// said, or panics, the slots that it leaves are skipped by the consumer.
     ///
     /// # Panics
     ///
@@ -377,10 +387,11 @@ impl<T> UnwindSafe for Consumer<T> {}
 impl<T> RefUnwindSafe for Consumer<T> {}
 
 impl<T> Consumer<T> {
-    /// Moves the oldest item out, with its tag, and keeps its slot until [`release`](Self::release). Wait-free.
+    /// Moves the oldest item out, with its tag, and keeps its slot until
+    /// [`release`](Self::release). Wait-free.
     ///
-    /// Slots that a producer claimed and left void are skipped. They too return with the next `release`, also
-    /// when this returns `None` behind them.
+    /// Slots that a producer claimed and left void are skipped. They too return with the next
+    /// `release`, also when this returns `None` behind them.
     #[inline]
     pub fn take(&mut self) -> Option<(u32, T)> {
         loop {
@@ -391,8 +402,8 @@ impl<T> Consumer<T> {
                 continue;
             }
             let item = self.ring.slot(index).item.with(|place| {
-                // SAFETY: by rule 3 the slot is the consumer's and holds an item; the head has moved on, so it is
-                // read once.
+                // SAFETY: by rule 3 the slot is the consumer's and holds an item; the head has
+                // moved on, so it is read once.
                 unsafe { place.cast::<T>().read() }
             });
             return Some((state >> TAG_SHIFT, item));
@@ -456,7 +467,8 @@ impl<T> Ring<T> {
             if state & VOID == 0 {
                 let rest = Next(self, next);
                 self.slot(index).item.with_mut(|place| {
-                    // SAFETY: published in its lap, so it holds an item; ours alone by (1), dropped once by (2).
+                    // SAFETY: published in its lap, so it holds an item; ours alone by (1), dropped
+                    // once by (2).
                     unsafe { place.cast::<T>().drop_in_place() };
                 });
                 core::mem::forget(rest);

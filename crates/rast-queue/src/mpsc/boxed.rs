@@ -1,6 +1,7 @@
 //! The boxed face: items of any type, in nodes that the queue keeps.
 //!
-//! One block of memory with the stack, the spare blocks and a count of the halves; the half that leaves last frees it.
+//! One block of memory with the stack, the spare blocks and a count of the halves; the half that
+//! leaves last frees it.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -109,8 +110,8 @@ impl<T, A: Allocator> Shared<T, A> {
 
     /// Whether this is the only handle; what the others did is then seen.
     pub(super) fn is_alone(&self) -> bool {
-        // Acquire: pairs with the release half in drop; what the others pushed is seen by the next load of the top.
-        // [MQ16]
+        // Acquire: pairs with the release half in drop; what the others pushed is seen by the next
+        // load of the top. [MQ16]
         self.inside().halves.load(Ordering::Acquire) == 1
     }
 }
@@ -119,8 +120,9 @@ impl<T, A: Allocator> Clone for Shared<T, A> {
     fn clone(&self) -> Self {
         // Relaxed: a new handle comes from one that is counted. [MQ17]
         let halves = self.inside().halves.fetch_add(1, Ordering::Relaxed);
-        // Where addresses are small, halves can be forgotten until their count wraps and the memory is freed under the
-        // others. As for `Arc`: with half of the range left, no other thread gets there before this one ends them all.
+        // Where addresses are small, halves can be forgotten until their count wraps and the memory
+        // is freed under the others. As for `Arc`: with half of the range left, no other thread
+        // gets there before this one ends them all.
         if halves > HALVES_MAX {
             abort(format_args!("mpsc: the count of the halves overflows"));
         }
@@ -133,15 +135,16 @@ impl<T, A: Allocator> Clone for Shared<T, A> {
 
 impl<T, A: Allocator> Drop for Shared<T, A> {
     fn drop(&mut self) {
-        // AcqRel: pairs with itself in the other halves; all that they did with the memory comes before the last frees
-        // it. The release half pairs with the Acquire in is_alone too. [MQ18]
+        // AcqRel: pairs with itself in the other halves; all that they did with the memory comes
+        // before the last frees it. The release half pairs with the Acquire in is_alone too. [MQ18]
         if self.inside().halves.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
         let mut spares = self.inside().spares.take();
         // SAFETY: this is the last half, so the spares are its alone.
         while let Some(block) = unsafe { spares.pop() } {
-            // SAFETY: by rule 4 of the blocks the items are moved out; blocks come from this allocator.
+            // SAFETY: by rule 4 of the blocks the items are moved out; blocks come from this
+            // allocator.
             unsafe { block.deallocate(&self.inside().alloc) };
         }
         // SAFETY: initialised by `try_queue_in`; this is the last handle, and it ends here.
@@ -152,8 +155,8 @@ impl<T, A: Allocator> Drop for Shared<T, A> {
     }
 }
 
-// SAFETY: through a handle, items of type T move from thread to thread, and the allocator is used by several, and
-// dropped by the last.
+// SAFETY: through a handle, items of type T move from thread to thread, and the allocator is used
+// by several, and dropped by the last.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Shared<T, A> {}
 // SAFETY: a shared handle gives what several handles give.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Sync for Shared<T, A> {}

@@ -12,7 +12,7 @@ use crate::alloc::{Allocator, Global};
 /// The popping half of a [`queue`](super::queue).
 ///
 /// It is `Send`, and neither `Sync` nor `Clone`.
-/// Dropping it closes the queue and drops what stands.
+/// Dropping it closes the queue and drops what is queued.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -39,7 +39,8 @@ pub struct Consumer<T, A: Allocator = Global> {
     inbox: Inbox,
 }
 
-// SAFETY: what the consumer took goes with it: items of type T, which are Send, in memory of the shared allocator.
+// SAFETY: what the consumer took goes with it: items of type T, which are Send, in memory of the
+// shared allocator.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Consumer<T, A> {}
 
 impl<T, A: Allocator> core::panic::UnwindSafe for Consumer<T, A> {}
@@ -58,21 +59,21 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops the oldest item, or gives `None` if the queue is empty.
     ///
-    /// Wait-free but for the items that a take turns round, at most once each; one exchange per take, none per item.
-    /// Never allocates; frees or hands back one block per block of items.
+    /// Wait-free except for the items that a take turns round, at most once each; one exchange per
+    /// take, none per item. Never allocates; frees or hands back one block per block of items.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
-        // SAFETY: (1) this is the only consumer, and its inbox; (2) by the rules of the blocks a node is alive until
-        // its item is consumed.
+        // SAFETY: (1) this is the only consumer, and its inbox; (2) by the rules of the blocks a
+        // node is alive until its item is consumed.
         let link = unsafe { self.inbox.pop(&self.shared.inside().stack) }?;
         // SAFETY: the inbox handed the link out.
         Some(unsafe { self.consume(link) })
     }
 
-    /// Takes all items that stand, in the order of their pushes.
+    /// Takes all queued items, in the order of their pushes.
     ///
-    /// One exchange, and a walk over the items that turns them round: they are about to be read anyway.
-    /// Dropping the batch drops what is left in it.
+    /// One exchange, and a walk over the items that turns them round: they are about to be read
+    /// anyway. Dropping the batch drops what is left in it.
     #[inline]
     pub fn take_all(&mut self) -> Batch<'_, T, A> {
         // SAFETY: as in `pop`.
@@ -82,9 +83,9 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops up to `max` of the queued items, gives each to `each`, and returns how many.
     ///
-    /// Items pushed meanwhile are left for the next call, so a call is bounded by what was queued at its start.
-    /// If `each` panics, the item that it was given is its own, the ones before are popped, and the ones after stay.
-    /// One exchange, if fewer than `max` items were taken before.
+    /// Items pushed meanwhile are left for the next call, so a call is bounded by what was queued
+    /// at its start. If `each` panics, the item that it was given is its own, the ones before are
+    /// popped, and the ones after stay. One exchange, if fewer than `max` items were taken before.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -104,8 +105,9 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops up to `max` of the queued items to the end of `out`, and returns how many.
     ///
-    /// `out` is a `Vec`, a `VecDeque` or whatever else can be extended; if it stops early or panics, the items that it
-    /// did not take stay. One exchange, if fewer than `max` items were taken before.
+    /// `out` is a `Vec`, a `VecDeque` or whatever else can be extended; if it stops early or
+    /// panics, the items that it did not take stay. One exchange, if fewer than `max` items were
+    /// taken before.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -144,15 +146,16 @@ impl<T, A: Allocator> Consumer<T, A> {
         })
     }
 
-    /// Returns how many items are queued; it takes them from the producers, and counts what it took.
+    /// Returns how many items are queued; it takes them from the producers, and counts what it
+    /// took.
     ///
-    /// Producers can only make it more, so this many pops will succeed.
-    /// One exchange, and a walk over the items that it takes. The next push finds the queue empty, and says so.
+    /// Producers can only make it more, so this many pops will succeed. One exchange, and a walk
+    /// over the items that it takes. The next push finds the queue empty, and says so.
     pub fn len(&mut self) -> usize {
         self.queued(usize::MAX)
     }
 
-    /// Returns whether nothing stands. Wait-free, one load at most.
+    /// Returns whether the queue is empty. Wait-free, one load at most.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.inbox.is_empty(&self.shared.inside().stack)
@@ -160,7 +163,7 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Closes the queue for pushes, for ever; returns whether this call did it.
     ///
-    /// What stands can still be popped; nothing is added to it.
+    /// Queued items can still be popped; nothing is added to it.
     /// Wait-free, one exchange, and the walk of a take.
     pub fn close(&mut self) -> bool {
         // SAFETY: as in `pop`.
@@ -172,10 +175,11 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.shared.inside().stack.is_closed()
     }
 
-    /// Returns whether all producers are gone, or the queue is closed, and nothing stands: no pop will ever give an item
-    /// again. Wait-free.
+    /// Returns whether all producers are gone, or the queue is closed, and the queue is empty: no
+    /// pop will ever give an item again. Wait-free.
     pub fn is_finished(&self) -> bool {
-        // The order matters: what is pushed before the last producer goes is seen by the look that follows.
+        // The order matters: what is pushed before the last producer goes is seen by the look that
+        // follows.
         (self.shared.is_alone() || self.is_closed()) && self.is_empty()
     }
 
@@ -195,10 +199,12 @@ impl<T, A: Allocator> Consumer<T, A> {
         // SAFETY: the node is the consumer's, and holds an item.
         let item = unsafe { BoxedNode::read(node) };
         let block = Block::<T>::of(link);
-        // SAFETY: (1) this is the consumer, and the item is out; (2) on true the block is given away below.
+        // SAFETY: (1) this is the consumer, and the item is out; (2) on true the block is given
+        // away below.
         if unsafe { block.consume() } {
             let inside = self.shared.inside();
-            // SAFETY: by rule 3 of the blocks it is the consumer's alone; blocks come from this allocator.
+            // SAFETY: by rule 3 of the blocks it is the consumer's alone; blocks come from this
+            // allocator.
             unsafe { inside.spares.give_empty(block, &inside.alloc) };
         }
         item

@@ -1,7 +1,8 @@
 //! The intrusive face: nodes of the user's own, and no allocation at all.
 //!
-//! One [`Queue`], which any thread may push to and which can be a static; the right to consume is a guard that one
-//! thread has at a time, as the scheduling role of a task scheduler that goes from worker to worker.
+//! One [`Queue`], which any thread may push to and which can be a static; the right to consume is a
+//! guard that one thread has at a time, as the scheduling role of a task scheduler that goes from
+//! worker to worker.
 
 use core::cell::Cell;
 use core::fmt;
@@ -17,15 +18,16 @@ use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// An unbounded queue of nodes that carry their own link, from any number of producers to one consumer at a time.
+/// An unbounded queue of nodes that carry their own link, from any number of producers to one
+/// consumer at a time.
 ///
-/// `P` is the pointer that owns a node: [`Box`](std_alloc::boxed::Box), [`Arc`](std_alloc::sync::Arc), either of them
-/// pinned, `&'static N`, or your own ([`Pointer`]).
-/// The queue owns what is pushed until it is popped, so a node can be neither dropped nor pushed twice meanwhile.
+/// `P` is the pointer that owns a node: [`Box`](std_alloc::boxed::Box),
+/// [`Arc`](std_alloc::sync::Arc), either of them pinned, `&'static N`, or your own ([`Pointer`]).
+/// The queue owns what is pushed until it is popped, so a node can be neither dropped nor pushed
+/// twice meanwhile.
 ///
-/// Linearizable, first in, first out.
-/// A push is lock-free, one exchange; a take is wait-free but for the nodes that it turns round; a thread that is
-/// stopped anywhere delays nobody.
+/// Linearizable, first in, first out. A push is lock-free, one exchange; a take is wait-free except
+/// for the nodes that it turns round; a thread that is stopped anywhere delays no other thread.
 /// Nothing here allocates.
 ///
 /// ```
@@ -74,7 +76,8 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 /// share(rast_queue::mpsc::intrusive::Queue::<Box<Local>>::new());
 /// ```
 ///
-/// The queue is invariant, since pushing takes a shared reference: what borrows for less cannot be slipped in.
+/// The queue is invariant, since pushing takes a shared reference: what borrows for less cannot be
+/// slipped in.
 ///
 /// ```compile_fail
 /// use rast_queue::mpsc::{Link, intrusive::Queue};
@@ -102,18 +105,18 @@ struct Claim {
 }
 
 impl Claim {
-    /// Takes the right to consume; false if somebody has it.
+    /// Takes the right to consume; false if some thread has it.
     fn take(&self) -> bool {
-        // Acquire: pairs with the Release in the drop of Consumer; what the last consumer left in the inbox is seen.
-        // [MQ9]
+        // Acquire: pairs with the Release in the drop of Consumer; what the last consumer left in
+        // the inbox is seen. [MQ9]
         self.taken
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
 }
 
-// SAFETY: what threads hand each other through the queue are pointers of type P, which are Send; the inbox is reached by
-// the one consumer that the claim lets in.
+// SAFETY: what threads hand each other through the queue are pointers of type P, which are Send;
+// the inbox is reached by the one consumer that the claim lets in.
 unsafe impl<P: Pointer + Send> Sync for Queue<P> {}
 // SAFETY: as above; a queue that moves takes its nodes with it.
 unsafe impl<P: Pointer + Send> Send for Queue<P> {}
@@ -189,18 +192,18 @@ impl<P: Pointer> Queue<P> {
         }
     }
 
-    /// Pushes a node at the back; gives whether nothing stood since the last take.
+    /// Pushes a node at the back; gives whether nothing was pushed since the last take.
     ///
-    /// Of all pushes between two takes exactly the first gives `true`: it is the one to wake the consumer, if the
-    /// consumer sleeps only after it found the queue empty.
-    /// Lock-free; one exchange, and one more for a node that is shared.
+    /// Of all pushes between two takes exactly the first gives `true`: it is the one to wake the
+    /// consumer, if the consumer sleeps only after it found the queue empty. Lock-free; one
+    /// exchange, and one more for a node that is shared.
     ///
     /// # Errors
     ///
-    /// [`PushError::Closed`] if the queue is closed; [`PushError::Queued`] if the node is in a queue already, this or
-    /// another, or is being pushed, which takes a pointer that can be cloned.
-    /// A refusal of a node that stands comes before its pop: who pops it sees what the caller did before this push, so
-    /// an event noted first and then pushed for is not lost.
+    /// [`PushError::Closed`] if the queue is closed; [`PushError::Queued`] if the node is in a
+    /// queue already, this or another, or is being pushed, which takes a pointer that can be
+    /// cloned. A refusal of a node that stands comes before its pop: who pops it sees what the
+    /// caller did before this push, so an event noted first and then pushed for is not lost.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::{PushError, Queue}};
@@ -226,8 +229,8 @@ impl<P: Pointer> Queue<P> {
             // SAFETY: this is the first `from_raw` after our `into_raw`.
             return Err(PushError::Queued(unsafe { P::from_raw(raw) }));
         }
-        // SAFETY: (1) one link, alive, and ours: the pointer was the only one, or the mark is ours. (2) The pointer was
-        // given up, so the node stays alive until it is taken.
+        // SAFETY: (1) one link, alive, and ours: the pointer was the only one, or the mark is ours.
+        // (2) The pointer was given up, so the node stays alive until it is taken.
         match unsafe { self.stack.push(link.cast(), link.cast()) } {
             Some(was_empty) => Ok(was_empty),
             // SAFETY: the stack refused the link, which is ours as before.
@@ -235,11 +238,12 @@ impl<P: Pointer> Queue<P> {
         }
     }
 
-    /// Pushes all `nodes` at the back, in their order and with nothing in between; gives whether nothing stood before.
+    /// Pushes all `nodes` at the back, in their order and with nothing in between; returns whether
+    /// the queue was empty before.
     ///
-    /// Lock-free, one exchange for all of them, after the last was asked for; of no nodes, `Ok(false)` and none.
-    /// It is for pointers that are the only ones to their nodes, since a node that is queued elsewhere would break the
-    /// chain.
+    /// Lock-free, one exchange for all of them, after the last was asked for; of no nodes,
+    /// `Ok(false)` and none. It is for pointers that are the only ones to their nodes, since a node
+    /// that is queued elsewhere would break the chain.
     ///
     /// # Panics
     ///
@@ -270,8 +274,8 @@ impl<P: Pointer> Queue<P> {
         let (Some(newest), Some(oldest)) = (NonNull::new(chain.newest), oldest) else {
             return Ok(false);
         };
-        // SAFETY: (1) the links lead from the newest to the oldest, are alive and ours; (2) their pointers were given
-        // up.
+        // SAFETY: (1) the links lead from the newest to the oldest, are alive and ours; (2) their
+        // pointers were given up.
         match unsafe { self.stack.push(newest, oldest) } {
             Some(was_empty) => {
                 chain.newest = core::ptr::null_mut();
@@ -286,10 +290,10 @@ impl<P: Pointer> Queue<P> {
         }
     }
 
-    /// Returns the right to consume, or `None` while somebody has it.
+    /// Returns the right to consume, or `None` while some thread has it.
     ///
-    /// Wait-free, one exchange, two and a fence if the right is taken; dropping the [`Consumer`] gives the right back,
-    /// with a fence, and leaves what it did not pop to the next, in order.
+    /// Wait-free, one exchange, two and a fence if the right is taken; dropping the [`Consumer`]
+    /// gives the right back, with a fence, and leaves what it did not pop to the next, in order.
     ///
     /// Who pushes and is then given `None` may leave its node to the other, if all look at
     /// [`is_empty`](Self::is_empty) after they gave the right back: that look finds the node.
@@ -304,7 +308,7 @@ impl<P: Pointer> Queue<P> {
     /// fn run(queue: &Queue<Box<Task>>) {
     ///     while !queue.is_empty() {
     ///         let Some(mut consumer) = queue.consumer() else {
-    ///             return; // whoever has the right looks again
+    ///             return; // the thread that has the right looks again
     ///         };
     ///         consumer.take_all().for_each(drop);
     ///     }
@@ -317,21 +321,22 @@ impl<P: Pointer> Queue<P> {
     /// ```
     pub fn consumer(&self) -> Option<Consumer<'_, P>> {
         if !self.claim.take() {
-            // SeqCst: either the one with the right, who fences after giving it back, finds in its next look what we
-            // pushed before, or our second try finds the right free. [MQ19]
+            // SeqCst: either the one with the right, who fences after giving it back, finds in its
+            // next look what we pushed before, or our second try finds the right free. [MQ19]
             fence(Ordering::SeqCst);
             if !self.claim.take() {
                 return None;
             }
         }
         let inbox = self.claim.inbox.with_mut(|inbox| {
-            // SAFETY: the claim is ours, so nobody else is here.
+            // SAFETY: the claim is ours, so nothing else is here.
             core::mem::replace(unsafe { &mut *inbox }, Inbox::new())
         });
         Some(Consumer { queue: self, inbox })
     }
 
-    /// Returns whether nothing was pushed since the last take; what the consumer took and did not pop is not counted.
+    /// Returns whether nothing was pushed since the last take; what the consumer took and did not
+    /// pop is not counted.
     ///
     /// Wait-free, one load, a hint to those who do not consume.
     #[inline]
@@ -339,7 +344,8 @@ impl<P: Pointer> Queue<P> {
         self.stack.is_empty()
     }
 
-    /// Returns whether the queue is closed; what the closer did before is then visible. Wait-free, one load.
+    /// Returns whether the queue is closed; what the closer did before is then visible. Wait-free,
+    /// one load.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.stack.is_closed()
@@ -398,15 +404,17 @@ impl<P: Pointer> Drop for Chain<P> {
 
 impl<P: Pointer> Drop for Queue<P> {
     fn drop(&mut self) {
-        // `None` if a consumer was forgotten; what it had is leaked with it, by whoever forgot it.
+        // `None` if a consumer was forgotten; what it had is leaked with it, by the thread that
+        // forgot it.
         let inbox = self.consumer().map(|mut consumer| {
             consumer.close();
             consumer.inbox.fifo().take()
         });
         let rest = inbox.unwrap_or_else(|| {
             let mut inbox = Inbox::new();
-            // SAFETY: the borrow is exclusive, so the forgotten consumer, which borrowed the queue, is over; this is
-            // the consumer and its inbox now, and what was pushed is alive until taken.
+            // SAFETY: the borrow is exclusive, so the forgotten consumer, which borrowed the queue,
+            // is over; this is the consumer and its inbox now, and what was pushed is alive until
+            // taken.
             unsafe { inbox.close(&self.stack) };
             inbox.fifo().take()
         });
@@ -440,7 +448,8 @@ pub struct Consumer<'a, P: Pointer> {
     inbox: Inbox,
 }
 
-// SAFETY: a consumer that moves takes with it pointers of type P, which are Send, and a shared queue, which is Sync.
+// SAFETY: a consumer that moves takes with it pointers of type P, which are Send, and a shared
+// queue, which is Sync.
 unsafe impl<P: Pointer + Send> Send for Consumer<'_, P> {}
 
 impl<P: Pointer> UnwindSafe for Consumer<'_, P> {}
@@ -449,19 +458,21 @@ impl<P: Pointer> RefUnwindSafe for Consumer<'_, P> {}
 impl<P: Pointer> Consumer<'_, P> {
     /// Pops the oldest node, or gives `None` if the queue is empty.
     ///
-    /// Wait-free but for the nodes that a take turns round, at most once each; one exchange per take, none per node.
+    /// Wait-free except for the nodes that a take turns round, at most once each; one exchange per
+    /// take, none per node.
     #[inline]
     pub fn pop(&mut self) -> Option<P> {
-        // SAFETY: (1) the claim makes this the consumer, and this is its inbox; (2) pushed nodes were given up.
+        // SAFETY: (1) the claim makes this the consumer, and this is its inbox; (2) pushed nodes
+        // were given up.
         let link = unsafe { self.inbox.pop(&self.queue.stack) }?;
         // SAFETY: the link was handed out by the inbox, so it is ours, once.
         Some(unsafe { take_back(link) })
     }
 
-    /// Takes all nodes that stand, in the order of their pushes.
+    /// Takes all queued nodes, in the order of their pushes.
     ///
-    /// One exchange, and a walk over them that turns them round: the nodes are about to be read anyway.
-    /// The batch lives by itself; dropping it drops the nodes in it.
+    /// One exchange, and a walk over them that turns them round: the nodes are about to be read
+    /// anyway. The batch lives by itself; dropping it drops the nodes in it.
     #[inline]
     pub fn take_all(&mut self) -> Batch<P> {
         // SAFETY: as in `pop`.
@@ -472,7 +483,7 @@ impl<P: Pointer> Consumer<'_, P> {
         }
     }
 
-    /// Returns whether nothing stands. Wait-free, one load at most.
+    /// Returns whether the queue is empty. Wait-free, one load at most.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.inbox.is_empty(&self.queue.stack)
@@ -480,7 +491,7 @@ impl<P: Pointer> Consumer<'_, P> {
 
     /// Closes the queue for pushes, for ever; returns whether this call did it.
     ///
-    /// What stands can still be popped; nothing is added to it.
+    /// Queued items can still be popped; nothing is added to it.
     /// Wait-free, one exchange, and the walk of a take.
     pub fn close(&mut self) -> bool {
         // SAFETY: as in `pop`.
@@ -492,7 +503,8 @@ impl<P: Pointer> Consumer<'_, P> {
         self.queue.is_closed()
     }
 
-    /// Returns `true` if the queue is closed and drained: no pop gives a node again. Wait-free, two loads at most.
+    /// Returns `true` if the queue is closed and drained: no pop gives a node again. Wait-free, two
+    /// loads at most.
     pub fn is_finished(&self) -> bool {
         self.is_closed() && self.is_empty()
     }
@@ -502,14 +514,15 @@ impl<P: Pointer> Drop for Consumer<'_, P> {
     fn drop(&mut self) {
         let inbox = core::mem::replace(&mut self.inbox, Inbox::new());
         self.queue.claim.inbox.with_mut(|place| {
-            // SAFETY: the claim is ours still, so nobody else is here. What stood there is the empty inbox that the
-            // claim left.
+            // SAFETY: the claim is ours still, so nothing else is here. What was there is the empty
+            // inbox that the claim left.
             unsafe { *place = inbox };
         });
-        // Release: pairs with the Acquire in consumer; the inbox is written, and our takes are over. [MQ10]
+        // Release: pairs with the Acquire in consumer; the inbox is written, and our takes are
+        // over. [MQ10]
         self.queue.claim.taken.store(false, Ordering::Release);
-        // SeqCst: the other side of the fence in consumer; our next look at the queue finds what was pushed by those who
-        // found the right taken. [MQ20]
+        // SeqCst: the other side of the fence in consumer; our next look at the queue finds what
+        // was pushed by those who found the right taken. [MQ20]
         fence(Ordering::SeqCst);
     }
 }
@@ -524,7 +537,8 @@ impl<P: Pointer> fmt::Debug for Consumer<'_, P> {
 
 /// Nodes that were taken, oldest first; dropping it drops the rest.
 ///
-/// It is invariant: a type and a subtype of it are two, which may name different fields as their link.
+/// It is invariant: a type and a subtype of it are two, which may name different fields as their
+/// link.
 ///
 /// ```compile_fail,E0308
 /// use rast_queue::mpsc::{Link, intrusive::Batch};
@@ -541,7 +555,8 @@ impl<P: Pointer> fmt::Debug for Consumer<'_, P> {
 #[must_use = "dropping a batch drops the nodes in it"]
 pub struct Batch<P: Pointer> {
     fifo: Fifo,
-    /// Owns pointers, and finds their nodes by `P::Node`, which a subtype may implement otherwise: invariant.
+    /// Owns pointers, and finds their nodes by `P::Node`, which a subtype may implement otherwise:
+    /// invariant.
     owns: PhantomData<Cell<P>>,
 }
 

@@ -1,8 +1,8 @@
 //! Many producers, one consumer: the front queue of a task scheduler.
 //!
-//! A push is one exchange, and tells whether it found the queue empty, so that exactly one producer wakes the consumer;
-//! the consumer takes all that stands by one exchange, in the order of the pushes.
-//! A thread that is stopped anywhere delays nobody.
+//! A push is one exchange, and tells whether it found the queue empty, so that exactly one producer
+//! wakes the consumer; the consumer takes all queued items by one exchange, in the order of the
+//! pushes. A thread that is stopped anywhere delays no other thread.
 //!
 //! There are two faces over one protocol:
 //!
@@ -11,7 +11,8 @@
 //! | [`queue`] | the queue's own, in blocks, recycled | one [`Producer`] per thread, cloned | one [`Consumer`] half |
 //! | [`intrusive::Queue`] | yours, with a [`Link`] inside | anybody, by shared reference | a guard that one thread has at a time |
 //!
-//! [`bounded`] is another queue: a ring of slots, for as many producers as there are, which hold nothing each.
+//! [`bounded`] is another queue: a ring of slots, for as many producers as there are, which hold
+//! nothing each.
 //!
 //! The queue does not sleep: put a [`Signal`](crate::primitive::Signal) or an
 //! [`EventCount`](crate::primitive::EventCount) beside it, and send when a push says `true`.
@@ -45,7 +46,7 @@
 //! # }
 //! ```
 //!
-//! The argument stands in `docs/algorithms/queue-mpsc.md`.
+//! The argument is in `docs/algorithms/queue-mpsc.md`.
 
 mod block;
 pub mod bounded;

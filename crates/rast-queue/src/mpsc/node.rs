@@ -1,4 +1,5 @@
-//! What a user's type must have to be queued without an allocation: a link inside, and a pointer that owns it.
+//! What a user's type must have to be queued without an allocation: a link inside, and a pointer
+//! that owns it.
 
 use core::pin::Pin;
 use core::ptr::NonNull;
@@ -8,10 +9,11 @@ use super::stack::RawLink;
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 
-/// The place of a node in an [`intrusive::Queue`](super::intrusive::Queue): a field of the user's type.
+/// The place of a node in an [`intrusive::Queue`](super::intrusive::Queue): a field of the user's
+/// type.
 ///
-/// Two words; it says nothing about the queue that the node is in, and does not keep the node from moving, because a
-/// node that is queued is owned by the queue.
+/// Two words; it says nothing about the queue that the node is in, and does not keep the node from
+/// moving, because a node that is queued is owned by the queue.
 ///
 /// ```
 /// use rast_queue::mpsc::Link;
@@ -33,10 +35,11 @@ pub struct Link {
     queued: AtomicBool,
 }
 
-// SAFETY: a shared link gives nothing but `is_queued`, which is atomic. The rest is reached by the queue alone, which
-// owns the node meanwhile.
+// SAFETY: a shared link gives nothing but `is_queued`, which is atomic. The rest is reached by the
+// queue alone, which owns the node meanwhile.
 unsafe impl Sync for Link {}
-// SAFETY: the pointer inside is used by whoever owns the node in a queue; a link by itself has none that is followed.
+// SAFETY: the pointer inside is used by the thread that owns the node in a queue; a link by itself
+// has none that is followed.
 unsafe impl Send for Link {}
 
 impl Link {
@@ -63,16 +66,17 @@ impl Link {
     /// Marks a node that other pointers can reach; false if it is marked already.
     #[inline]
     pub(super) fn mark(&self) -> bool {
-        // AcqRel: pairs with the AcqRel in unmark; the consumer's last use of the link comes before our first, and if we
-        // are refused, what we did before is seen by who pops the node, so this writes even then. [MQ7]
+        // AcqRel: pairs with the AcqRel in unmark; the consumer's last use of the link comes before
+        // our first, and if we are refused, what we did before is seen by who pops the node, so
+        // this writes even then. [MQ7]
         !self.queued.swap(true, Ordering::AcqRel)
     }
 
     /// Takes the mark off; the node can be queued again.
     #[inline]
     pub(super) fn unmark(&self) {
-        // AcqRel: pairs with the AcqRel in mark; our use of the link is over, and what they did who were refused is
-        // seen. [MQ8]
+        // AcqRel: pairs with the AcqRel in mark; our use of the link is over, and what they did who
+        // were refused is seen. [MQ8]
         self.queued.swap(false, Ordering::AcqRel);
     }
 }
@@ -93,11 +97,11 @@ impl core::fmt::Debug for Link {
 ///
 /// # Safety
 ///
-/// 1. [`link`](Self::link) gives the address of one and the same field of type [`Link`] inside the node, derived from
-///    the pointer that it is given.
+/// 1. [`link`](Self::link) gives the address of one and the same field of type [`Link`] inside the
+///    node, derived from the pointer that it is given.
 /// 2. [`node`](Self::node) is its inverse.
-/// 3. Neither reads or writes the node, and nothing else hands out that link for writing or swaps it while the node is
-///    reachable by another pointer.
+/// 3. Neither reads or writes the node, and nothing else hands out that link for writing or swaps
+///    it while the node is reachable by another pointer.
 pub unsafe trait Node {
     /// The address of the link of the node at `node`.
     ///
@@ -143,8 +147,9 @@ macro_rules! impl_node {
         $crate::impl_node!(@impl [] [$node] $field);
     };
     (@impl [$($param:tt),*] [$node:ty] $field:tt) => {
-        // SAFETY: both functions move between the struct and one field by its fixed offset; the raw pointer has the
-        // field's type, without coercion, so the field is a link; nothing is read or written.
+        // SAFETY: both functions move between the struct and one field by its fixed offset; the raw
+        // pointer has the field's type, without coercion, so the field is a link; nothing is read
+        // or written.
         unsafe impl<$($param),*> $crate::mpsc::Node for $node {
             #[inline(always)]
             unsafe fn link(
@@ -184,15 +189,16 @@ macro_rules! impl_node {
 ///
 /// # Safety
 ///
-/// 1. Between [`into_raw`](Self::into_raw) and [`from_raw`](Self::from_raw) the node is alive, stays where it is, and
-///    nobody has exclusive access to it.
+/// 1. Between [`into_raw`](Self::into_raw) and [`from_raw`](Self::from_raw) the node is alive,
+///    stays where it is, and no thread has exclusive access to it.
 /// 2. The address of `into_raw` may be used for the whole node, and its link be written through it.
 /// 3. If a second pointer to the node can exist meanwhile, [`IS_SHARED`](Self::IS_SHARED) is true.
 pub unsafe trait Pointer: Sized {
     /// What it points to.
     type Node: Node;
 
-    /// Whether several pointers to one node can exist; a push then checks that the node is in no queue.
+    /// Whether several pointers to one node can exist; a push then checks that the node is in no
+    /// queue.
     const IS_SHARED: bool;
 
     /// Gives the node up as an address.
@@ -202,7 +208,8 @@ pub unsafe trait Pointer: Sized {
     ///
     /// # Safety
     ///
-    /// `node` came from [`into_raw`](Self::into_raw) of this type, and this is the first `from_raw` after it.
+    /// `node` came from [`into_raw`](Self::into_raw) of this type, and this is the first `from_raw`
+    /// after it.
     unsafe fn from_raw(node: NonNull<Self::Node>) -> Self;
 }
 
@@ -213,8 +220,8 @@ pub unsafe trait Pointer: Sized {
 /// [`Pointer::IS_SHARED`] is false.
 pub unsafe trait UniquePointer: Pointer {}
 
-// SAFETY: (1, 2) a box that is given up is its address, with the provenance of the node, until it is taken back; (3) it
-// is the only pointer.
+// SAFETY: (1, 2) a box that is given up is its address, with the provenance of the node, until it
+// is taken back; (3) it is the only pointer.
 unsafe impl<N: Node> Pointer for Box<N> {
     type Node = N;
     const IS_SHARED: bool = false;
@@ -242,7 +249,8 @@ unsafe impl<N: Node> Pointer for Pin<Box<N>> {
 
     #[inline]
     fn into_raw(self) -> NonNull<N> {
-        // SAFETY: the box only becomes an address, which becomes a pinned box again; nothing moves the node.
+        // SAFETY: the box only becomes an address, which becomes a pinned box again; nothing moves
+        // the node.
         let owner = unsafe { Pin::into_inner_unchecked(self) };
         owner.into_raw()
     }
@@ -259,8 +267,9 @@ unsafe impl<N: Node> Pointer for Pin<Box<N>> {
 // SAFETY: not shared.
 unsafe impl<N: Node> UniquePointer for Pin<Box<N>> {}
 
-// SAFETY: (1) the count that was given up keeps the node alive, and `Arc` gives exclusive access to nobody while it
-// stands; (2) the address is that of the node, and the link is written through its own cell; (3) it says so.
+// SAFETY: (1) the count that was given up keeps the node alive, and `Arc` gives exclusive access to
+// no thread while it stands; (2) the address is that of the node, and the link is written through
+// its own cell; (3) it says so.
 unsafe impl<N: Node> Pointer for Arc<N> {
     type Node = N;
     const IS_SHARED: bool = true;
@@ -285,7 +294,8 @@ unsafe impl<N: Node> Pointer for Pin<Arc<N>> {
 
     #[inline]
     fn into_raw(self) -> NonNull<N> {
-        // SAFETY: the `Arc` only becomes an address, which becomes a pinned one again; nothing moves the node.
+        // SAFETY: the `Arc` only becomes an address, which becomes a pinned one again; nothing
+        // moves the node.
         let owner = unsafe { Pin::into_inner_unchecked(self) };
         owner.into_raw()
     }
@@ -299,8 +309,8 @@ unsafe impl<N: Node> Pointer for Pin<Arc<N>> {
     }
 }
 
-// SAFETY: (1) a static reference is alive for ever, and excludes exclusive access; (2) the link is written through its
-// own cell; (3) it says so.
+// SAFETY: (1) a static reference is alive for ever, and excludes exclusive access; (2) the link is
+// written through its own cell; (3) it says so.
 unsafe impl<N: Node> Pointer for &'static N {
     type Node = N;
     const IS_SHARED: bool = true;

@@ -12,10 +12,10 @@ use crate::{Closed, TryPushError};
 
 /// The pushing half of a [`queue`](super::queue); clone it for each thread that pushes.
 ///
-/// It keeps one block of nodes to itself (4 KiB for small items, from its first push on), which is why it is used by one
-/// thread at a time: pushes take `&mut self`.
-/// Dropped, it leaves the block to the next producer.
-/// Blocks that the consumer has emptied come back to the producers; up to 1 MiB of them is kept, the rest freed.
+/// It keeps one block of nodes to itself (4 KiB for small items, from its first push on), which is
+/// why it is used by one thread at a time: pushes take `&mut self`. Dropped, it leaves the block to
+/// the next producer. Blocks that the consumer has emptied come back to the producers; up to 1 MiB
+/// of them is kept, the rest freed.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -55,7 +55,8 @@ pub struct Producer<T, A: Allocator = Global> {
     used: usize,
 }
 
-// SAFETY: the blocks go with the handle; they hold items of type T, which are Send, and come from the shared allocator.
+// SAFETY: the blocks go with the handle; they hold items of type T, which are Send, and come from
+// the shared allocator.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Producer<T, A> {}
 // SAFETY: a shared producer can be cloned and asked whether the queue is closed; nothing else.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Sync for Producer<T, A> {}
@@ -72,12 +73,12 @@ impl<T, A: Allocator> Producer<T, A> {
         }
     }
 
-    /// Pushes one item at the back; gives whether nothing stood since the last take.
+    /// Pushes one item at the back; gives whether nothing was pushed since the last take.
     ///
-    /// Of all pushes between two takes exactly the first gives `true`: it is the one to wake the consumer, if the
-    /// consumer sleeps only after it found the queue empty.
-    /// Lock-free; one exchange. Once per block (about 250 small items) it takes a block that the consumer has emptied,
-    /// or allocates one.
+    /// Of all pushes between two takes exactly the first gives `true`: it is the one to wake the
+    /// consumer, if the consumer sleeps only after it found the queue empty. Lock-free; one
+    /// exchange. Once per block (about 250 small items) it takes a block that the consumer has
+    /// emptied, or allocates one.
     ///
     /// # Panics
     ///
@@ -111,8 +112,8 @@ impl<T, A: Allocator> Producer<T, A> {
             }
         }
         let node = self.fill(item);
-        // SAFETY: (1) one link, alive, and ours as it was not used before; (2) the block stays until all of its nodes
-        // are consumed, by its rules.
+        // SAFETY: (1) one link, alive, and ours as it was not used before; (2) the block stays
+        // until all of its nodes are consumed, by its rules.
         match unsafe { self.shared.inside().stack.push(node.cast(), node.cast()) } {
             Some(was_empty) => Ok(was_empty),
             None => {
@@ -123,9 +124,11 @@ impl<T, A: Allocator> Producer<T, A> {
         }
     }
 
-    /// Pushes all `items` at the back, in their order and with nothing in between; gives whether nothing stood before.
+    /// Pushes all `items` at the back, in their order and with nothing in between; returns whether
+    /// the queue was empty before.
     ///
-    /// Lock-free, one exchange for all of them, after the last was asked for; of no items, `Ok(false)` and none.
+    /// Lock-free, one exchange for all of them, after the last was asked for; of no items,
+    /// `Ok(false)` and none.
     ///
     /// # Panics
     ///
@@ -172,7 +175,8 @@ impl<T, A: Allocator> Producer<T, A> {
             .map_err(|_| Closed(items))
     }
 
-    /// Returns whether the queue is closed, by the consumer or by its end; what it did before is then visible.
+    /// Returns whether the queue is closed, by the consumer or by its end; what it did before is
+    /// then visible.
     ///
     /// Wait-free, one load.
     #[inline]
@@ -180,7 +184,8 @@ impl<T, A: Allocator> Producer<T, A> {
         self.shared.inside().stack.is_closed()
     }
 
-    /// Returns whether nothing was pushed since the last take; what the consumer took and did not pop is not counted.
+    /// Returns whether nothing was pushed since the last take; what the consumer took and did not
+    /// pop is not counted.
     ///
     /// Wait-free, one load, a hint.
     #[inline]
@@ -199,7 +204,8 @@ impl<T, A: Allocator> Producer<T, A> {
         debug_assert!(self.used < Block::<T>::NODES, "mpsc: there is a node");
         // SAFETY: the index is below `NODES`; a block with a node to use is ours, and alive.
         let node = unsafe { self.block.node(self.used) };
-        // SAFETY: by rule 2 of the blocks the node was not used since the block was new, or was emptied.
+        // SAFETY: by rule 2 of the blocks the node was not used since the block was new, or was
+        // emptied.
         unsafe { BoxedNode::write(node, item) };
         self.used += 1;
         node
@@ -213,7 +219,8 @@ impl<T, A: Allocator> Producer<T, A> {
         let mut spares = inside.spares.take();
         // SAFETY: what was taken is ours.
         let block = unsafe { spares.pop() };
-        // SAFETY: (1) this is what was taken, without the one popped; (2) these blocks are ours, of this allocator.
+        // SAFETY: (1) this is what was taken, without the one popped; (2) these blocks are ours, of
+        // this allocator.
         unsafe { inside.spares.give_back(spares, &inside.alloc) };
         let Some(block) = block.or_else(|| Block::allocate(&inside.alloc).ok()) else {
             return false;
@@ -261,14 +268,14 @@ impl<T, A: Allocator> fmt::Debug for Producer<T, A> {
     }
 }
 
-/// A chain under construction, newest first. Until it is pushed, the blocks that it filled are kept, and each remembers
-/// in `used` what was used before.
+/// A chain under construction, newest first. Until it is pushed, the blocks that it filled are
+/// kept, and each remembers in `used` what was used before.
 struct Chain<'a, T, A: Allocator> {
     producer: &'a mut Producer<T, A>,
     newest: *mut RawLink,
     oldest: *mut RawLink,
     count: usize,
-    /// Blocks that the chain filled to their end, but for the producer's current one.
+    /// Blocks that the chain filled to their end, except for the producer's current one.
     filled: Reserve<T>,
 }
 
@@ -314,8 +321,8 @@ impl<'a, T, A: Allocator> Chain<'a, T, A> {
             return Ok(false);
         };
         let stack = &self.producer.shared.inside().stack;
-        // SAFETY: (1) the links lead from the newest to the oldest, are alive and ours; (2) their blocks stay until all
-        // of the nodes are consumed.
+        // SAFETY: (1) the links lead from the newest to the oldest, are alive and ours; (2) their
+        // blocks stay until all of the nodes are consumed.
         if let Some(was_empty) = unsafe { stack.push(newest, oldest) } {
             // The nodes are the consumer's, and with them the blocks that were filled.
             self.newest = ptr::null_mut();
@@ -329,7 +336,8 @@ impl<'a, T, A: Allocator> Chain<'a, T, A> {
         Err(Closed(items))
     }
 
-    /// Gives the items of a chain that was not pushed to `each`, oldest first, and makes their nodes free to use.
+    /// Gives the items of a chain that was not pushed to `each`, oldest first, and makes their
+    /// nodes free to use.
     fn undo(&mut self, mut each: impl FnMut(T)) {
         if self.newest.is_null() {
             return;
@@ -340,22 +348,24 @@ impl<'a, T, A: Allocator> Chain<'a, T, A> {
         self.newest = ptr::null_mut();
         // SAFETY: as above.
         while let Some(link) = unsafe { fifo.pop() } {
-            // SAFETY: the node is ours, and holds an item; it is out of the chain, so the item is read once.
+            // SAFETY: the node is ours, and holds an item; it is out of the chain, so the item is
+            // read once.
             each(unsafe { BoxedNode::read(link.cast()) });
         }
         // SAFETY: the newest node is in the producer's block, so that block is ours.
         self.producer.used = unsafe { self.producer.block.used() };
         let filled = core::mem::replace(&mut self.filled, Reserve::new());
         let inside = self.producer.shared.inside();
-        // SAFETY: (1) the filled blocks are ours, of this allocator; (2) each says what was used before the chain, and
-        // the items of the chain are moved out.
+        // SAFETY: (1) the filled blocks are ours, of this allocator; (2) each says what was used
+        // before the chain, and the items of the chain are moved out.
         unsafe { inside.spares.give_each(filled, &inside.alloc) };
     }
 }
 
 impl<T, A: Allocator> Drop for Chain<'_, T, A> {
     fn drop(&mut self) {
-        // A chain is left here by a panic of the iterator; if an item's drop panics then too, std aborts.
+        // A chain is left here by a panic of the iterator; if an item's drop panics then too, std
+        // aborts.
         self.undo(drop);
     }
 }

@@ -1,4 +1,5 @@
-//! The protocol beneath both faces: one word that producers push links on, and that the consumer takes whole.
+//! The protocol beneath both faces: one word that producers push links on, and that the consumer
+//! takes whole.
 //!
 //! ```text
 //!   top ──► n5 ──► n4 ──► n3 ──► null        shared: newest first, only ever changed at the top
@@ -8,21 +9,23 @@
 //!
 //! | value of `top` | says | changed by |
 //! | --- | --- | --- |
-//! | null | nothing stands since the last take | a push |
+//! | null | nothing was pushed since the last take | a push |
 //! | a link | the newest of those that stand | a push, a take, the close |
-//! | [`CLOSED`] | closed, for ever; nothing stands here | nobody |
+//! | [`CLOSED`] | closed, for ever; it is empty here | no thread |
 //!
 //! Rules:
 //!
-//! 1. A link belongs to its producer until the exchange that puts it, or a chain that it is in, on top; to the stack
-//!    until the exchange that takes it; then to the consumer.
-//! 2. Nobody follows a link that is not his, so a link may come back at the same address without harm: a producer
-//!    compares the top and stores it, and what it stores is true of whatever is on top when the exchange succeeds.
+//! 1. A link belongs to its producer until the exchange that puts it, or a chain that it is in, on
+//!    top; to the stack until the exchange that takes it; then to the consumer.
+//! 2. No thread follows a link that is not his, so a link may come back at the same address without
+//!    harm: a producer compares the top and stores it, and what it stores is true of whatever is on
+//!    top when the exchange succeeds.
 //! 3. Only the consumer takes and closes.
 //!
-//! The form is the front queue of the task scheduler (Shpilevoy, "Task scheduling"); ours can be closed.
-//! A consumer never waits before it takes: a pause that lets more items come was measured, and it costs the hand-over of
-//! a burst far more than it gains in throughput (`docs/performance.md`).
+//! The form is the front queue of the task scheduler (Shpilevoy, "Task scheduling"); ours can be
+//! closed. A consumer never waits before it takes: a pause that lets more items come was measured,
+//! and it costs the hand-over of a burst far more than it gains in throughput
+//! (`docs/performance.md`).
 
 use core::ptr::{self, NonNull};
 
@@ -105,8 +108,8 @@ impl Stack {
         }
     }
 
-    /// Puts a chain on top; gives whether nothing stood, or `None` if the stack is closed and the chain still the
-    /// caller's.
+    /// Puts a chain on top; returns whether the queue was empty, or `None` if the stack is closed
+    /// and the chain still the caller's.
     ///
     /// Lock-free: an exchange fails only because another succeeded.
     ///
@@ -120,13 +123,13 @@ impl Stack {
         newest: NonNull<RawLink>,
         oldest: NonNull<RawLink>,
     ) -> Option<bool> {
-        // Relaxed: the exchange below checks it; nobody follows it. [MQ1]
+        // Relaxed: the exchange below checks it; no thread follows it. [MQ1]
         let mut top = self.top.load(Ordering::Relaxed);
         while top != CLOSED {
             // SAFETY: by (1); the exchange has not succeeded yet.
             unsafe { set_next(oldest, top) };
-            // Release: pairs with the Acquire in take and close; publishes the chain. Earlier pushes stay published,
-            // because this continues their release sequences. [MQ2]
+            // Release: pairs with the Acquire in take and close; publishes the chain. Earlier
+            // pushes stay published, because this continues their release sequences. [MQ2]
             match self.top.compare_exchange_weak(
                 top,
                 newest.as_ptr(),
@@ -143,7 +146,7 @@ impl Stack {
         None
     }
 
-    /// Takes all that stands, newest first; null if nothing does.
+    /// Takes all queued items, newest first; null if there is none.
     ///
     /// Wait-free.
     ///
@@ -155,24 +158,24 @@ impl Stack {
         if self.is_empty() {
             return ptr::null_mut();
         }
-        // Acquire: pairs with the Release in push; the links and what they carry are seen written. The stack is open,
-        // since only the consumer closes it. [MQ3]
+        // Acquire: pairs with the Release in push; the links and what they carry are seen written.
+        // The stack is open, since only the consumer closes it. [MQ3]
         self.top.swap(ptr::null_mut(), Ordering::Acquire)
     }
 
-    /// Closes the stack and takes all that stands, in one exchange; `None` if it was closed.
+    /// Closes the stack and takes all queued items, in one exchange; `None` if it was closed.
     ///
     /// # Safety
     ///
     /// As for [`take`](Self::take).
     unsafe fn close(&self) -> Option<*mut RawLink> {
-        // AcqRel: pairs with the Release in push, as take does, and with the Acquire in is_closed; what the closer did
-        // before is seen by those who see the stack closed. [MQ4]
+        // AcqRel: pairs with the Release in push, as take does, and with the Acquire in is_closed;
+        // what the closer did before is seen by those who see the stack closed. [MQ4]
         let top = self.top.swap(CLOSED, Ordering::AcqRel);
         (top != CLOSED).then_some(top)
     }
 
-    /// Whether nothing stands here.
+    /// Whether it is empty.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         let top = self.peek();
@@ -304,7 +307,7 @@ impl Inbox {
         unsafe { self.take_all(stack) };
     }
 
-    /// Takes all that stands to the end of the inbox.
+    /// Takes all queued items to the end of the inbox.
     ///
     /// # Safety
     ///
@@ -331,7 +334,7 @@ impl Inbox {
         true
     }
 
-    /// Whether nothing stands, here and in `stack`.
+    /// Whether nothing is queued, here and in `stack`.
     #[inline]
     pub(super) fn is_empty(&self, stack: &Stack) -> bool {
         self.fifo.is_empty() && stack.is_empty()

@@ -11,7 +11,8 @@ use super::push::Refusal;
 use crate::Closed;
 use crate::alloc::Allocator;
 
-/// Items that are gathered before tickets are claimed for them, so that no user code runs between claim and slot.
+/// Items that are gathered before tickets are claimed for them, so that no user code runs between
+/// claim and slot.
 const GATHERED: usize = 32;
 
 /// Items at least this large go one by one: a batch would cost more stack than it saves time.
@@ -20,19 +21,22 @@ const LARGE: usize = 256;
 impl<T, A: Allocator> Queue<T, A> {
     /// Pushes the items of `items`, in order; returns how many.
     ///
-    /// Items of other producers may come between them. Up to 32 at a time take one claim, which makes a batch cheaper
-    /// than as many pushes; it is lock-free as they are, and calls `handle_alloc_error` on lack of memory. Each waiter
-    /// is woken as soon as there is an item for it. Items of 256 bytes or more go one by one.
+    /// Items of other producers may come between them. Up to 32 at a time take one claim, which
+    /// makes a batch cheaper than as many pushes; it is lock-free as they are, and calls
+    /// `handle_alloc_error` on lack of memory. Each waiter is woken as soon as there is an item for
+    /// it. Items of 256 bytes or more go one by one.
     ///
     /// # Panics
     ///
-    /// As [`push`](Self::push), and if the iterator panics: what it had given is pushed, unless the queue is closed, and
-    /// waiters were woken for it. The iterator is not called again after a panic of a waker or of the allocator. If the
-    /// allocator panics, the item that needed memory and those behind it are dropped.
+    /// As [`push`](Self::push), and if the iterator panics: what it had given is pushed, unless the
+    /// queue is closed, and waiters were woken for it. The iterator is not called again after a
+    /// panic of a waker or of the allocator. If the allocator panics, the item that needed memory
+    /// and those behind it are dropped.
     ///
     /// # Errors
     ///
-    /// [`Closed`] with what was not pushed, if the queue is closed: an iterator over it (see [`Rest`]).
+    /// [`Closed`] with what was not pushed, if the queue is closed: an iterator over it (see
+    /// [`Rest`]).
     ///
     /// ```
     /// let queue = rast_queue::Queue::new();
@@ -85,12 +89,13 @@ impl<T, A: Allocator> Queue<T, A> {
         Ok(pushed)
     }
 
-    /// Pushes copies of `items`, in order, as [`push_batch`](Self::push_batch) does, with one claim for as many as a
-    /// segment has room for.
+    /// Pushes copies of `items`, in order, as [`push_batch`](Self::push_batch) does, with one claim
+    /// for as many as a segment has room for.
     ///
     /// # Panics
     ///
-    /// As [`push`](Self::push). If the waker of a task panics, all items are in the queue nevertheless.
+    /// As [`push`](Self::push). If the waker of a task panics, all items are in the queue
+    /// nevertheless.
     ///
     /// # Errors
     ///
@@ -109,7 +114,8 @@ impl<T, A: Allocator> Queue<T, A> {
         T: Copy,
     {
         let mut taken = 0;
-        // SAFETY: the slice is valid for reads, and copies of its items may stand elsewhere: they are `Copy`.
+        // SAFETY: the slice is valid for reads, and copies of its items may be queued elsewhere:
+        // they are `Copy`.
         match unsafe { self.push_many(items.as_ptr(), items.len(), &mut taken) } {
             None => Ok(()),
             Some(Refusal::Closed) => Err(Closed(&items[taken..])),
@@ -122,7 +128,7 @@ impl<T, A: Allocator> Queue<T, A> {
 struct Gathered<'a, T, A: Allocator> {
     queue: &'a Queue<T, A>,
     items: [MaybeUninit<T>; GATHERED],
-    /// Those that stand here.
+    /// Those that are here.
     from: usize,
     to: usize,
     /// A push is under way, or a panic has ended one.
@@ -144,7 +150,7 @@ impl<'a, T, A: Allocator> Gathered<'a, T, A> {
         self.to - self.from
     }
 
-    /// Takes as many items as there is room for; nothing stands here before.
+    /// Takes as many items as there is room for; it is empty here before.
     #[inline]
     fn fill(&mut self, items: &mut impl Iterator<Item = T>) {
         debug_assert_eq!(self.len(), 0);
@@ -156,23 +162,23 @@ impl<'a, T, A: Allocator> Gathered<'a, T, A> {
         }
     }
 
-    /// Pushes what stands here; what is refused, or left by the panic of a waker, stands here afterwards.
+    /// Pushes what is here; what is refused, or left by the panic of a waker, is here afterwards.
     #[inline]
     fn push(&mut self) -> Option<Refusal> {
         let items = self.items.as_ptr().cast::<T>();
         self.is_pushing = true;
-        // SAFETY: items stand from `from` to `to`, and `from` moves past those that are taken.
+        // SAFETY: items are queued from `from` to `to`, and `from` moves past those that are taken.
         let refusal = unsafe { self.queue.push_many(items, self.to, &mut self.from) };
         self.is_pushing = false;
         refusal
     }
 
-    /// The items that stand here, as a list.
+    /// The items here, as a list.
     #[cold]
     fn take(&mut self) -> Vec<T> {
         let mut items = Vec::with_capacity(self.len());
         while self.from < self.to {
-            // SAFETY: an item stands at `from`, which then moves on.
+            // SAFETY: an item is at `from`, which then moves on.
             items.push(unsafe { self.items[self.from].assume_init_read() });
             self.from += 1;
         }
@@ -185,8 +191,9 @@ impl<T, A: Allocator> Drop for Gathered<'_, T, A> {
         if self.len() == 0 {
             return;
         }
-        // Only a panic leaves items. After one of the iterator they are pushed. After one of a push they are dropped: an
-        // allocator that panicked may do so again, and a second panic would abort.
+        // Only a panic leaves items. After one of the iterator they are pushed. After one of a push
+        // they are dropped: an allocator that panicked may do so again, and a second panic would
+        // abort.
         if !self.is_pushing && self.push() == Some(Refusal::NoMemory) {
             self.queue.no_memory_slow();
         }

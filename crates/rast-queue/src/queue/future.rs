@@ -14,16 +14,16 @@ use crate::alloc::{Allocator, Global};
 /// Gives the next item, or `None` when the queue is closed and empty; made by [`Queue::pop_async`].
 ///
 /// Dropped before it is done, it leaves the wait list, and a wake-up that it had goes to the next
-/// waiter. It may be polled at any time, by any task: the task that polled last is woken, and a future
-/// whose task changes goes to the end of the wait list.
+/// waiter. It may be polled at any time, by any task: the task that polled last is woken, and a
+/// future whose task changes goes to the end of the wait list.
 ///
 /// A push that is stopped before it calls the waker delays this future, as it does a thread in
 /// [`Queue::pop_wait`].
 ///
 /// Forgotten (`mem::forget`) while it waits, it keeps its place until a push wakes it, and that
-/// wake-up is lost: the item stays queued until a pop or another wake-up comes. The place stays taken
-/// until the queue is dropped, and the waker too if no push wakes it. The same holds for a future that
-/// is woken and then never polled or dropped.
+/// wake-up is lost: the item stays queued until a pop or another wake-up comes. The place stays
+/// taken until the queue is dropped, and the waker too if no push wakes it. The same holds for a
+/// future that is woken and then never polled or dropped.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Pop<'a, T, A: Allocator = Global> {
     queue: &'a Queue<T, A>,
@@ -64,7 +64,8 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Returns a stream of the items: it ends when the queue is closed and empty. Needs the feature `async`.
+    /// Returns a stream of the items: it ends when the queue is closed and empty. Needs the feature
+    /// `async`.
     pub fn stream(&self) -> Stream<'_, T, A> {
         Stream {
             next: self.pop_async(),
@@ -128,8 +129,8 @@ impl<T, A: Allocator> Future for Pop<'_, T, A> {
 
     /// # Panics
     ///
-    /// If it was done. If a waker panics that this poll calls for another thread, or drops: an item that it had in hand
-    /// then goes back to the queue, at the back.
+    /// If it was done. If a waker panics that this poll calls for another thread, or drops: an item
+    /// that it had in hand then goes back to the queue, at the back.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         assert!(!self.is_done, "queue: `Pop` polled after it was done");
         let poll = self.poll_item(cx);

@@ -40,7 +40,7 @@ impl<T, A: Allocator> Extend<T> for Queue<T, A> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
         assert!(!self.is_closed(), "queue: extend needs an open queue");
         for item in items {
-            // The borrow is exclusive, so nobody closes the queue meanwhile.
+            // The borrow is exclusive, so no thread closes the queue meanwhile.
             assert!(
                 self.push(item).is_ok(),
                 "queue: closed while it was borrowed exclusively"

@@ -1,11 +1,14 @@
-//! An unbounded queue for any number of producers and consumers: lock-free, first in first out, items in place.
+//! An unbounded queue for any number of producers and consumers: lock-free, first in first out,
+//! items in place.
 //!
-//! Two words, each a segment's address and an index, hand out tickets. A producer claims on `tail` and fills the slot of
-//! its ticket; a consumer claims on `head` and takes from the slot of its ticket. A consumer that finds its slot not
-//! filled waits a bounded moment, then gives the ticket up by an exchange on the slot. The producer finds that when it
-//! fills the slot, keeps its item and claims again. So no thread waits for one that was stopped. A segment is linked,
-//! used once and reclaimed by counting: claims past its slots are pins, counted in the words themselves, and the last
-//! pin to leave after both words have moved on sweeps the slots. The argument is in `docs/algorithms/queue.md`.
+//! Two words, each a segment's address and an index, hand out tickets. A producer claims on `tail`
+//! and fills the slot of its ticket; a consumer claims on `head` and takes from the slot of its
+//! ticket. A consumer that finds its slot not filled waits a bounded moment, then gives the ticket
+//! up by an exchange on the slot. The producer finds that when it fills the slot, keeps its item
+//! and claims again. So no thread waits for one that was stopped. A segment is linked, used once
+//! and reclaimed by counting: claims past its slots are pins, counted in the words themselves, and
+//! the last pin to leave after both words have moved on sweeps the slots. The argument is in
+//! `docs/algorithms/queue.md`.
 //!
 //! ```text
 //!        head: segment, index                      tail: segment, index, flags
@@ -16,17 +19,18 @@
 //!   └───────────┘       └───────────┘         └───────────┘
 //! ```
 //!
-//! From RAST 2.4 and 3.2 (counts beside the pointers, promises, reclamation at once), at the grain of segments as in
-//! "A Lock-free, Linearizable, Unbounded queue" (LOO); what we changed and why is in the page.
+//! From RAST 2.4 and 3.2 (counts beside the pointers, promises, reclamation at once), at the grain
+//! of segments as in "A Lock-free, Linearizable, Unbounded queue" (LOO); what we changed and why is
+//! in the page.
 //!
 //! | field | written by | read by |
 //! | --- | --- | --- |
 //! | `tail` | producers, closers, waiters | all |
 //! | `head` | consumers | consumers, `len`, `is_empty` |
 //! | `bound` | consumers, at a look | consumers |
-//! | `cold` | whoever changes segments | consumers at a look; whoever changes segments |
+//! | `cold` | the thread that changes segments | consumers at a look; the thread that changes segments |
 //! | `waiters` | waiters and who wakes them, see `wait_list.rs` | the same |
-//! | `slots`, `alloc` | nobody | all |
+//! | `slots`, `alloc` | no thread | all |
 
 #[macro_use]
 mod stall;
@@ -75,16 +79,19 @@ pub use wait_model::{Waiter, Waiters};
 
 /// An unbounded first-in first-out queue between any number of producers and consumers.
 ///
-/// Lock-free: a thread that is stopped at any point delays no other, except a waiter that it was about to wake. The limit
-/// is [`MOST_PINS`](Self::MOST_PINS) threads that are inside one queue and at the end of the same segment at once; further
-/// ones wait there until some of them have gone on. [`is_lock_free`](Self::is_lock_free) names the targets where it holds.
+/// Lock-free: a thread that is stopped at any point delays no other, except a waiter that it was
+/// about to wake. The limit is [`MOST_PINS`](Self::MOST_PINS) threads that are inside one queue and
+/// at the end of the same segment at once; further ones wait there until some of them have gone on.
+/// [`is_lock_free`](Self::is_lock_free) names the targets where it holds.
 ///
-/// Linearizable. `const fn new`, so it can be a static; it allocates nothing until the first push. Memory comes from `A`,
-/// in segments of [`DEFAULT_SEGMENT_SLOTS`](Self::DEFAULT_SEGMENT_SLOTS) items or
-/// as many as [`with_segment_slots`](Self::with_segment_slots) says, and goes back as soon as a segment is used up; one
-/// empty segment is kept for reuse. A thread that is stopped for ever keeps at most one segment from going back.
+/// Linearizable. `const fn new`, so it can be a static; it allocates nothing until the first push.
+/// Memory comes from `A`, in segments of [`DEFAULT_SEGMENT_SLOTS`](Self::DEFAULT_SEGMENT_SLOTS)
+/// items or as many as [`with_segment_slots`](Self::with_segment_slots) says, and goes back as soon
+/// as a segment is used up; one empty segment is kept for reuse. A thread that is stopped for ever
+/// keeps at most one segment from going back.
 ///
-/// Wake-ups are paid for by those who sleep: a push learns of waiters from the word that it changes anyway.
+/// Wake-ups are paid for by those who sleep: a push learns of waiters from the word that it changes
+/// anyway.
 ///
 /// ```
 /// use rast_queue::Queue;
@@ -108,7 +115,8 @@ pub use wait_model::{Waiter, Waiters};
 /// share(rast_queue::Queue::<std::rc::Rc<u8>>::new());
 /// ```
 ///
-/// It is invariant in `T`: were a queue of long borrows one of short ones, a short one could be pushed and be popped as long.
+/// It is invariant in `T`: were a queue of long borrows one of short ones, a short one could be
+/// pushed and be popped as long.
 ///
 /// ```compile_fail
 /// fn shorten<'a, 'b>(queue: &'b rast_queue::Queue<&'static str>) -> &'b rast_queue::Queue<&'a str> {
@@ -138,7 +146,8 @@ struct Bound<T> {
 
 /// What changes once per segment.
 struct Cold<T> {
-    /// Uses of segments that have ended, modulo the word; counted before the memory can be used again.
+    /// Uses of segments that have ended, modulo the word; counted before the memory can be used
+    /// again.
     retired: AtomicUsize,
     /// Retired segments with a consumer inside, a stack through `limbo_next`.
     limbo: AtomicPtr<Segment<T>>,
@@ -151,10 +160,11 @@ struct Cold<T> {
     head_moves: AtomicUsize,
 }
 
-// SAFETY: items move from the thread that pushes to the one that pops, which asks for Send; the allocator moves along.
+// SAFETY: items move from the thread that pushes to the one that pops, which asks for Send; the
+// allocator moves along.
 unsafe impl<T: Send, A: Allocator + Send> Send for Queue<T, A> {}
-// SAFETY: a shared queue moves items between threads and never shares one, which asks for Send alone; the allocator is
-// used by all of them at once.
+// SAFETY: a shared queue moves items between threads and never shares one, which asks for Send
+// alone; the allocator is used by all of them at once.
 unsafe impl<T: Send, A: Allocator + Sync> Sync for Queue<T, A> {}
 
 // No user code runs while anything is half changed, so a panic cannot be seen in it.
@@ -179,20 +189,23 @@ macro_rules! constructor {
 impl<T> Queue<T> {
     /// Slots in each segment if nothing else is asked for.
     ///
-    /// 16 KiB for words (in a model it is 2). Large segments keep producers and consumers apart and spread the cost of changing segments.
+    /// 16 KiB for words (in a model it is 2). Large segments keep producers and consumers apart and
+    /// spread the cost of changing segments.
     pub const DEFAULT_SEGMENT_SLOTS: usize = if pause::IS_MODEL { 2 } else { 1024 };
 
     /// The most slots that a segment can have.
     pub const MOST_SEGMENT_SLOTS: usize = MOST_SLOTS;
 
-    /// The most threads that can be inside one queue and at the end of the same segment at once; one more waits there.
+    /// The most threads that can be inside one queue and at the end of the same segment at once;
+    /// one more waits there.
     pub const MOST_PINS: usize = MOST_PINS;
 
     /// Returns whether the operations are lock-free on this machine.
     ///
-    /// They are where a pointer and a count can be changed by one instruction: on all 64-bit targets, except Android on
-    /// aarch64 and builds that force the double word if the processor has no 128-bit exchange; and on 32-bit targets with
-    /// 64-bit atomics. Elsewhere each operation takes a short lock inside [`AtomicTaggedPtr`].
+    /// They are where a pointer and a count can be changed by one instruction: on all 64-bit
+    /// targets, except Android on aarch64 and builds that force the double word if the processor
+    /// has no 128-bit exchange; and on 32-bit targets with 64-bit atomics. Elsewhere each operation
+    /// takes a short lock inside [`AtomicTaggedPtr`].
     ///
     /// ```
     /// assert!(rast_queue::Queue::<u8>::is_lock_free());
@@ -210,7 +223,8 @@ impl<T> Queue<T> {
     }
 
     constructor! {
-        /// Makes an empty queue with segments of `slots` items, for instance small ones where there are many queues.
+        /// Makes an empty queue with segments of `slots` items, for instance small ones where there
+        /// are many queues.
         ///
         /// Allocates nothing.
         ///
@@ -272,15 +286,17 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Returns whether the queue is closed; what the closer did before is then visible. Wait-free, one load.
+    /// Returns whether the queue is closed; what the closer did before is then visible. Wait-free,
+    /// one load.
     pub fn is_closed(&self) -> bool {
         // Acquire: pairs with the Release that set CLOSED. [QU55]
         self.tail.load(Ordering::Acquire).count() & CLOSED != 0
     }
 
-    /// Returns whether nothing stands, at a moment during the call. Lock-free, some loads.
+    /// Returns whether the queue is empty, at a moment during the call. Lock-free, some loads.
     ///
-    /// True is exact. False says that an item stands or that a push is under way, whose item may still be refused.
+    /// True is exact. False says that an item is queued or that a push is under way, whose item may
+    /// still be refused.
     pub fn is_empty(&self) -> bool {
         loop {
             // Acquire: as in look. [QU56]
@@ -300,8 +316,8 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Returns whether the queue is closed and empty: no item will come, except one that a panic puts back (see
-    /// [`pop_batch`](Self::pop_batch)). Lock-free, some loads.
+    /// Returns whether the queue is closed and empty: no item will come, except one that a panic
+    /// puts back (see [`pop_batch`](Self::pop_batch)). Lock-free, some loads.
     ///
     /// ```
     /// let queue = rast_queue::Queue::new();
@@ -318,8 +334,8 @@ impl<T, A: Allocator> Queue<T, A> {
 
     /// Returns how many items are queued: exact while no other thread pushes or pops.
     ///
-    /// While other threads are at work it is about the number at that moment, in which pushes and pops under way may
-    /// count or not. Wait-free, some loads.
+    /// While other threads are at work it is about the number at that moment, in which pushes and
+    /// pops under way may count or not. Wait-free, some loads.
     pub fn len(&self) -> usize {
         // Relaxed: a statistic; the caller's own operations are in it by coherence. [QU60]
         let head = self.head.load(Ordering::Relaxed);
@@ -338,8 +354,9 @@ impl<T, A: Allocator> Queue<T, A> {
 
     /// Returns an iterator that pops until it first finds the queue empty.
     ///
-    /// Others may push and pop meanwhile: it ends at the first moment that the queue is empty, which need not come while
-    /// producers are faster; bound it with `take`. Dropped early, it leaves the rest.
+    /// Others may push and pop meanwhile: it ends at the first moment that the queue is empty,
+    /// which need not come while producers are faster; bound it with `take`. Dropped early, it
+    /// leaves the rest.
     ///
     /// ```
     /// let queue: rast_queue::Queue<_> = (1..=5).collect();
@@ -347,7 +364,7 @@ impl<T, A: Allocator> Queue<T, A> {
     /// assert_eq!(queue.drain().collect::<Vec<_>>(), [3, 4, 5]);
     /// ```
     ///
-    /// A drain that nobody runs pops nothing:
+    /// A drain that no thread runs pops nothing:
     ///
     /// ```compile_fail
     /// #![deny(unused_must_use)]
@@ -404,17 +421,19 @@ impl<T, A: Allocator> Queue<T, A> {
         );
         if kept.is_err() {
             step!("keep: to be freed");
-            // SAFETY: it came from this queue's allocator with this many slots, is the caller's alone, and holds nothing.
+            // SAFETY: it came from this queue's allocator with this many slots, is the caller's
+            // alone, and holds nothing.
             unsafe { Segment::deallocate(segment, &self.alloc, self.slots) };
         }
     }
 
-    /// Adds `change` to the segment's control; whoever brings it to zero retires the segment.
+    /// Adds `change` to the segment's control; the thread that brings it to zero retires the
+    /// segment.
     ///
     /// # Safety
     ///
-    /// `change` is due: a pin that is given back, or the move of a word away from the segment with its pins. After it
-    /// the caller does not look at the segment, unless it has another pin.
+    /// `change` is due: a pin that is given back, or the move of a word away from the segment with
+    /// its pins. After it the caller does not look at the segment, unless it has another pin.
     unsafe fn release(&self, segment: *mut Segment<T>, change: usize) {
         if segment.is_null() {
             return;
@@ -429,7 +448,7 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Frees a segment that nobody can reach any more but the holders of its last tickets.
+    /// Frees a segment that no thread can reach any more but the holders of its last tickets.
     ///
     /// # Safety
     ///
@@ -443,7 +462,8 @@ impl<T, A: Allocator> Queue<T, A> {
             // SAFETY: the segment is live and the caller's alone.
             unsafe { (*segment).reset() };
             step!("retire: reset");
-            // Release: pairs with the Acquire in look; counted before the memory can be used again. [QU66]
+            // Release: pairs with the Acquire in look; counted before the memory can be used again.
+            // [QU66]
             self.cold.retired.fetch_add(1, Ordering::Release);
             step!("retire: counted");
             // SAFETY: swept and reset, and the caller's alone.
@@ -469,7 +489,8 @@ impl<T, A: Allocator> Queue<T, A> {
             // SAFETY: as above.
             link.with_mut(|link| unsafe { *link = top });
             step!("limbo: linked");
-            // Release: pairs with the Acquire in reap_slow; the link, and how far the sweep came. [QU68]
+            // Release: pairs with the Acquire in reap_slow; the link, and how far the sweep came.
+            // [QU68]
             match self
                 .cold
                 .limbo
@@ -481,8 +502,8 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Tries again to free what is in limbo: the one that has been there longest since it was tried, the others going
-    /// back before it is swept.
+    /// Tries again to free what is in limbo: the one that has been there longest since it was
+    /// tried, the others going back before it is swept.
     #[cold]
     #[inline(never)]
     fn reap_slow(&self) {
@@ -494,7 +515,7 @@ impl<T, A: Allocator> Queue<T, A> {
         step!("reap: list in hand");
         let (mut before, mut last) = (ptr::null_mut(), first);
         loop {
-            // SAFETY: whoever took the list holds its segments alone.
+            // SAFETY: the thread that took the list holds its segments alone.
             let next = unsafe { limbo_next(last) };
             if next.is_null() {
                 break;
@@ -522,7 +543,7 @@ impl<T, A: Allocator> Queue<T, A> {
     fn wake_all(&self) {}
 }
 
-/// Without `std` nobody waits, and no waker panics.
+/// Without `std` no thread waits, and no waker panics.
 #[cfg(not(feature = "std"))]
 #[derive(Default)]
 struct Held(());
@@ -544,21 +565,22 @@ impl Held {
 unsafe fn limbo_next<T>(segment: *mut Segment<T>) -> *mut Segment<T> {
     // SAFETY: the segment is live.
     let link = unsafe { &(*segment).limbo_next };
-    // SAFETY: nobody else reads or writes it.
+    // SAFETY: nothing else reads or writes it.
     link.with(|link| unsafe { *link })
 }
 
-/// The end of a queue: drops what stands, then frees the memory, also while a panic goes up.
+/// The end of a queue: drops what is queued, then frees the memory, also while a panic goes up.
 struct End<'a, T, A: Allocator>(&'a Queue<T, A>);
 
 impl<T, A: Allocator> Drop for End<'_, T, A> {
     fn drop(&mut self) {
         let queue = self.0;
         queue.drain().for_each(drop);
-        // No other thread is here: no slot holds a value, and every pin is given back. What is left is the spare segment,
-        // what is in limbo, and the chain from head.
+        // No other thread is here: no slot holds a value, and every pin is given back. What is left
+        // is the spare segment, what is in limbo, and the chain from head.
         let free = |segment: *mut Segment<T>| {
-            // SAFETY: the segment came from this allocator with this many slots; each is in one of the three places.
+            // SAFETY: the segment came from this allocator with this many slots; each is in one of
+            // the three places.
             unsafe { Segment::deallocate(segment, &queue.alloc, queue.slots) };
         };
         // Relaxed, here and below: the borrow that ends the queue is exclusive. [QU70]
@@ -569,7 +591,7 @@ impl<T, A: Allocator> Drop for End<'_, T, A> {
         // Relaxed: as above. [QU71]
         let mut retired = queue.cold.limbo.load(Ordering::Relaxed);
         while !retired.is_null() {
-            // SAFETY: nobody else is here.
+            // SAFETY: nothing else is here.
             let next = unsafe { limbo_next(retired) };
             free(retired);
             retired = next;
@@ -577,7 +599,7 @@ impl<T, A: Allocator> Drop for End<'_, T, A> {
         // Relaxed: as above. [QU72]
         let mut segment = queue.head.load(Ordering::Relaxed).ptr();
         loop {
-            // SAFETY: the segment is in the chain, or null; nobody else is here.
+            // SAFETY: the segment is in the chain, or null; nothing else is here.
             let next = unsafe { queue.next_of(segment) };
             // Relaxed: as above. [QU73]
             let next = next.load(Ordering::Relaxed);
@@ -595,7 +617,8 @@ impl<T, A: Allocator> Drop for End<'_, T, A> {
 impl<T, A: Allocator> Drop for Queue<T, A> {
     fn drop(&mut self) {
         let end = End(self);
-        // If the drop of an item panics, `End` drops the others and frees the memory as the panic goes up.
+        // If the drop of an item panics, `End` drops the others and frees the memory as the panic
+        // goes up.
         end.0.drain().for_each(drop);
     }
 }

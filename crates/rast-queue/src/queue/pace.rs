@@ -1,21 +1,22 @@
 //! When a consumer lets a moment pass before it looks for more items.
 //!
-//! A consumer that is faster than the producer finds one or two items at each look. Each look takes the line of `tail`
-//! away from the producer, and each item is read from a line that is still being written. Both sides then run at the
-//! speed of the line transfers. If the consumer pauses before it looks again, the producer gets ahead, and one look
-//! finds many items.
+//! A consumer that is faster than the producer finds one or two items at each look. Each look takes
+//! the line of `tail` away from the producer, and each item is read from a line that is still being
+//! written. Both sides then run at the speed of the line transfers. If the consumer pauses before
+//! it looks again, the producer gets ahead, and one look finds many items.
 //!
 //! ```text
 //!   look: 2 items ──► handed out ──► pause ──► look: 12 items ──► handed out ──► pause ──► …
 //!                     at once
 //! ```
 //!
-//! 1. The pause comes before a look and never between a look and its items. So an item that a consumer knows of is
-//!    handed out at once, and the first item of a burst is delayed by no pause of this burst.
+//! 1. The pause comes before a look and never between a look and its items. So an item that a
+//!    consumer knows of is handed out at once, and the first item of a burst is delayed by no pause
+//!    of this burst.
 //! 2. A look that found [`MANY`] items or more is followed by no pause.
-//! 3. Whether a pause pays is learnt. If producers claimed at least [`GAIN`] tickets during it, the next look pauses
-//!    again. If not, the next pause comes 2, 4, 8, … looks later, at most [`SKIPS_MOST`]. A thread that pushes and pops
-//!    by turns pauses at a few looks only.
+//! 3. Whether a pause pays is learnt. If producers claimed at least [`GAIN`] tickets during it, the
+//!    next look pauses again. If not, the next pause comes 2, 4, 8, … looks later, at most
+//!    [`SKIPS_MOST`]. A thread that pushes and pops by turns pauses at a few looks only.
 //!
 //! All of it is hints: a lost or stale update moves a pause to another look.
 
@@ -34,7 +35,8 @@ const SKIPS_MOST_POWER: u32 = 12;
 
 /// The last look found few items.
 const FEW: u32 = 1 << 31;
-/// Where the power of two of the skips is kept; below it is the number of looks until the next pause.
+/// Where the power of two of the skips is kept; below it is the number of looks until the next
+/// pause.
 const POWER_AT: u32 = 16;
 const LEFT: u32 = (1 << POWER_AT) - 1;
 
@@ -52,7 +54,8 @@ impl Pace {
         Self(AtomicU32::new(0))
     }
 
-    /// Returns whether the caller should pause before it looks, and then call [`paused`](Self::paused).
+    /// Returns whether the caller should pause before it looks, and then call
+    /// [`paused`](Self::paused).
     #[inline]
     pub(super) fn is_due(&self) -> bool {
         if IS_MODEL {

@@ -1,4 +1,5 @@
-//! How long the queue waits, in all its places. Every wait is bounded, and a model does not wait at all.
+//! How long the queue waits, in all its places. Every wait is bounded, and a model does not wait at
+//! all.
 //!
 //! The figures are from the explorations in docs/performance.md.
 
@@ -14,10 +15,11 @@ pub(super) const CLAIM_PAUSE_MOST: u32 = 256;
 /// Lost claims with a pause; after them a thread tries again without pauses.
 pub(super) const CLAIM_TRIES: u32 = if IS_MODEL { 1 } else { 12 };
 
-/// Looks at a slot whose ticket a producer has claimed, one pause before each; then the ticket is given up.
+/// Looks at a slot whose ticket a producer has claimed, one pause before each; then the ticket is
+/// given up.
 pub(super) const PATIENCE: u32 = if IS_MODEL { 0 } else { 64 };
 
-/// Consumers claim up to this many tickets behind the producers when enough items stand.
+/// Consumers claim up to this many tickets behind the producers when enough items are queued.
 pub(super) const DISTANCE: usize = if IS_MODEL { 0 } else { 64 };
 /// Tickets that a batch claims without a look of its own.
 pub(super) const MOST_BY_HINT: usize = 64;

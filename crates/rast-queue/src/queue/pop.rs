@@ -1,4 +1,5 @@
-//! The consumer's side: find out that a ticket is there, claim it on `head`, take what its slot holds.
+//! The consumer's side: find out that a ticket is there, claim it on `head`, take what its slot
+//! holds.
 
 use core::mem::ManuallyDrop;
 use core::ops::Range;
@@ -18,7 +19,7 @@ use crate::primitive::sync::atomic::Ordering;
 
 /// What a look at both words says.
 enum Look<T> {
-    /// Nothing stood at the moment at which `tail` was read.
+    /// Nothing was queued at the moment at which `tail` was read.
     Empty,
     /// Tickets below this index are there to be claimed.
     Below(usize),
@@ -34,23 +35,25 @@ enum Look<T> {
 enum Share<T> {
     /// If there are many, all but those that producers are at work on.
     KeptAway,
-    /// All of them, if no producer has claimed since this word; none otherwise. For a batch that has items already.
+    /// All of them, if no producer has claimed since this word; none otherwise. For a batch that
+    /// has items already.
     AllSince(Word<T>),
 }
 
 impl<T, A: Allocator> Queue<T, A> {
     /// Pops the item at the front, or gives `None` if the queue is empty.
     ///
-    /// After [`close`](Self::close) it gives what stands, then `None` for ever.
+    /// After [`close`](Self::close) it gives what is queued, then `None` for ever.
     ///
-    /// Lock-free, with the limit that the type names; wait-free if the queue is empty and no other thread pops. One
-    /// read-modify-write without contention. It never allocates, never panics and runs no code of `T`; once per segment
-    /// it may return memory to the allocator.
+    /// Lock-free, with the limit that the type names; wait-free if the queue is empty and no other
+    /// thread pops. One read-modify-write without contention. It never allocates, never panics and
+    /// runs no code of `T`; once per segment it may return memory to the allocator.
     #[inline]
     pub fn pop(&self) -> Option<T> {
         loop {
             let word = word::guess(&self.head);
-            // Relaxed: a hint; a ticket that nobody has claimed on the other side is ended by its consumer. [QU33]
+            // Relaxed: a hint; a ticket that no thread has claimed on the other side is ended by
+            // its consumer. [QU33]
             let bound = self.bound.word.load(Ordering::Relaxed);
             step!("pop: head read");
             if !(same_segment(word, bound) && word.count() < bound.count()) {
@@ -62,9 +65,9 @@ impl<T, A: Allocator> Queue<T, A> {
                 }
             }
             step!("pop: to be claimed");
-            // AcqRel: pairs with the Release of move_head; the segment that the claim names is initialised. And what
-            // this thread knows of tail is known to who finds head so far on: it will not read an older tail and think
-            // the queue empty. [QU34]
+            // AcqRel: pairs with the Release of move_head; the segment that the claim names is
+            // initialised. And what this thread knows of tail is known to who finds head so far on:
+            // it will not read an older tail and think the queue empty. [QU34]
             let claimed = match self.head.compare_exchange(
                 word,
                 advanced(word, 1),
@@ -80,7 +83,8 @@ impl<T, A: Allocator> Queue<T, A> {
             step!("pop: claimed");
             let ticket = index(claimed);
             if ticket < self.slots {
-                // SAFETY: the claim made the ticket the caller's, as its consumer; this is its one take.
+                // SAFETY: the claim made the ticket the caller's, as its consumer; this is its one
+                // take.
                 if let Some(item) = unsafe { self.take(claimed, ticket) } {
                     return Some(item);
                 }
@@ -94,21 +98,23 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// # Safety
     ///
-    /// The caller claimed `ticket` on `head` at `claimed`'s segment, and this is its one call for it.
+    /// The caller claimed `ticket` on `head` at `claimed`'s segment, and this is its one call for
+    /// it.
     #[inline]
     unsafe fn take(&self, claimed: Word<T>, ticket: usize) -> Option<T> {
         // SAFETY: a segment is live while one of its tickets is not DONE, and this one is not.
         let slot = unsafe { Segment::slot(claimed.ptr(), ticket) };
         // SAFETY: the ticket is the caller's, and has not been taken.
         if unsafe { Slot::is_written(slot) } {
-            // SAFETY: the ticket is the caller's; the value stands.
+            // SAFETY: the ticket is the caller's; the value is written.
             return Some(unsafe { Slot::take(slot) });
         }
         // SAFETY: the caller's obligation.
         unsafe { self.take_slow(claimed, ticket) }
     }
 
-    /// Waits a bounded moment for the producer of the ticket, if it has one, then gives the ticket up.
+    /// Waits a bounded moment for the producer of the ticket, if it has one, then gives the ticket
+    /// up.
     ///
     /// # Safety
     ///
@@ -139,9 +145,11 @@ impl<T, A: Allocator> Queue<T, A> {
         Some(unsafe { Slot::take(slot) })
     }
 
-    /// The first ticket of a segment that no producer has claimed. A lower bound if producers are at work.
+    /// The first ticket of a segment that no producer has claimed. A lower bound if producers are
+    /// at work.
     ///
-    /// The caller holds a ticket of the segment, so the segment is in one use, and the same address is the same use.
+    /// The caller holds a ticket of the segment, so the segment is in one use, and the same address
+    /// is the same use.
     fn unclaimed_from(&self, claimed: Word<T>) -> usize {
         let tail = word::guess(&self.tail);
         if same_segment(tail, claimed) {
@@ -157,9 +165,11 @@ impl<T, A: Allocator> Queue<T, A> {
         if self.bound.pace.is_due() {
             self.pause_slow();
         }
-        // Under loom a load just before that of the look hides what that one orders, so there the look alone decides.
+        // Under loom a load just before that of the look hides what that one orders, so there the
+        // look alone decides.
         if !cfg!(rast_loom) {
-            // Relaxed: a hint, as the bound is: at worst a ticket is claimed that no producer has. [QU79]
+            // Relaxed: a hint, as the bound is: at worst a ticket is claimed that no producer has.
+            // [QU79]
             let tail = self.tail.load(Ordering::Relaxed);
             let queued = index(tail).min(self.slots).saturating_sub(index(word));
             if same_segment(tail, word) && queued > 0 {
@@ -186,12 +196,12 @@ impl<T, A: Allocator> Queue<T, A> {
     #[cold]
     #[inline(never)]
     fn look_slow(&self, word: Word<T>, share: &Share<T>) -> Look<T> {
-        // Acquire: pairs with the Release of free_segment. If this count includes the end of the use of a segment that
-        // `word` names, the load below finds another word. [QU35]
+        // Acquire: pairs with the Release of free_segment. If this count includes the end of the
+        // use of a segment that `word` names, the load below finds another word. [QU35]
         let retired = self.cold.retired.load(Ordering::Acquire);
         step!("look: retired read");
-        // Acquire: pairs with the Release in the claims; the tail that is read next is as new as the one that those who
-        // brought head here had seen. [QU36]
+        // Acquire: pairs with the Release in the claims; the tail that is read next is as new as
+        // the one that those who brought head here had seen. [QU36]
         if self.head.load(Ordering::Acquire) != word {
             return Look::Changed;
         }
@@ -200,8 +210,8 @@ impl<T, A: Allocator> Queue<T, A> {
         if !self.cold.limbo.load(Ordering::Relaxed).is_null() {
             self.reap_slow();
         }
-        // Acquire: pairs with the Release of move_tail; if the word names a later use of the segment, the end of the
-        // earlier one is in the count that is loaded next. [QU38]
+        // Acquire: pairs with the Release of move_tail; if the word names a later use of the
+        // segment, the end of the earlier one is in the count that is loaded next. [QU38]
         let tail = self.tail.load(Ordering::Acquire);
         step!("look: tail read");
         if !same_segment(tail, word) {
@@ -217,8 +227,8 @@ impl<T, A: Allocator> Queue<T, A> {
         if queued > 0 {
             return self.share(word, tail, queued, share);
         }
-        // Relaxed: ordered by the Acquire above. The same count: both words were read in one use of the segment, so
-        // there was no unclaimed ticket when tail was read. [QU39]
+        // Relaxed: ordered by the Acquire above. The same count: both words were read in one use of
+        // the segment, so there was no unclaimed ticket when tail was read. [QU39]
         if self.cold.retired.load(Ordering::Relaxed) == retired {
             Look::Empty
         } else {
@@ -252,8 +262,8 @@ impl<T, A: Allocator> Queue<T, A> {
             .store(word.with_count(index as u64), Ordering::Relaxed);
     }
 
-    /// Claims against other consumers, as producers do: see `contend_tail_slow`. The ticket may be one that no producer
-    /// has claimed, because a lost exchange is followed by no look.
+    /// Claims against other consumers, as producers do: see `contend_tail_slow`. The ticket may be
+    /// one that no producer has claimed, because a lost exchange is followed by no look.
     #[cold]
     #[inline(never)]
     fn contend_head_slow(&self, mut seen: Word<T>) -> Option<Word<T>> {
@@ -280,20 +290,21 @@ impl<T, A: Allocator> Queue<T, A> {
         None
     }
 
-    /// Makes `head` lead on from a segment without tickets left, which the claim has pinned. True: there is none to
-    /// lead on to, and the queue was empty at the moment at which this looked.
+    /// Makes `head` lead on from a segment without tickets left, which the claim has pinned. True:
+    /// there is none to lead on to, and the queue was empty at the moment at which this looked.
     #[cold]
     #[inline(never)]
     fn move_head_slow(&self, claimed: Word<T>) -> bool {
         let segment = claimed.ptr();
         step!("move head: pinned");
-        // Acquire: pairs with the Release of move_tail; a pinned segment has no other use, so if tail leads here, it
-        // does in this use, all of whose tickets are claimed. [QU47]
+        // Acquire: pairs with the Release of move_tail; a pinned segment has no other use, so if
+        // tail leads here, it does in this use, all of whose tickets are claimed. [QU47]
         let is_last = core::ptr::eq(self.tail.load(Ordering::Acquire).ptr(), segment);
         if !is_last {
             // SAFETY: the claim pinned the segment; null is the queue's own beginning.
             let next = unsafe { self.next_of(segment) };
-            // Relaxed: tail has gone on, which was acquired above, so the link is there, with what it publishes. [QU48]
+            // Relaxed: tail has gone on, which was acquired above, so the link is there, with what
+            // it publishes. [QU48]
             let first = Word::new(next.load(Ordering::Relaxed), 0);
             step!("move head: next read");
             let mut seen = word::guess(&self.head);
@@ -310,7 +321,8 @@ impl<T, A: Allocator> Queue<T, A> {
                         self.cold.head_moves.fetch_add(1, Ordering::Relaxed);
                         step!("move head: counted");
                         let change = (index(seen) - self.slots).wrapping_sub(SOURCE);
-                        // SAFETY: the segment is pinned; the word has left it, after that many pins.
+                        // SAFETY: the segment is pinned; the word has left it, after that many
+                        // pins.
                         unsafe { self.release(segment, change) };
                         break;
                     }
@@ -319,7 +331,7 @@ impl<T, A: Allocator> Queue<T, A> {
             }
         }
         step!("move head: pin to be given back");
-        // SAFETY: the pin of the claim is given back once; nobody looks through it afterwards.
+        // SAFETY: the pin of the claim is given back once; no thread looks through it afterwards.
         unsafe { self.release(segment, usize::MAX) };
         is_last
     }
@@ -329,7 +341,8 @@ impl<T, A: Allocator> Queue<T, A> {
     pub(super) fn put_back(&self, item: T) {
         step!("come back: item in hand");
         let item = ManuallyDrop::new(item);
-        // SAFETY: the item is valid for reads, and given up if it is taken; it was taken unless memory lacks.
+        // SAFETY: the item is valid for reads, and given up if it is taken; it was taken unless
+        // memory lacks.
         match unsafe { self.push_from(&raw const *item, Admission::Always) } {
             Ok(_) => self.wake(1),
             Err(_) => self.no_memory_slow(),
@@ -344,7 +357,7 @@ impl<T, A: Allocator> Queue<T, A> {
             // Relaxed: a hint, as in pop. [QU53]
             let bound = self.bound.word.load(Ordering::Relaxed);
             let below = if same_segment(word, bound) && word.count() < bound.count() {
-                // The bound may be stale, and then there is nobody who pushes to these tickets.
+                // The bound may be stale, and then there is no thread who pushes to these tickets.
                 index(bound).min(index(word) + MOST_BY_HINT)
             } else {
                 match self.find(word, share) {
@@ -393,16 +406,18 @@ impl<T, A: Allocator> Queue<T, A> {
 
     /// Pops up to `max` items and passes each to `each`, in order; returns how many it passed.
     ///
-    /// It ends at `max` items, when it finds the queue empty, or when it has some and comes upon those that producers
-    /// are pushing just then; nothing popped means empty. Items are claimed in batches, so that between two of them
-    /// others may not see them: a slow `each` keeps up to a segment of items from other consumers.
+    /// It ends at `max` items, when it finds the queue empty, or when it has some and comes upon
+    /// those that producers are pushing just then; nothing popped means empty. Items are claimed in
+    /// batches, so that between two of them others may not see them: a slow `each` keeps up to a
+    /// segment of items from other consumers.
     ///
     /// Lock-free; one read-modify-write per batch.
     ///
     /// # Panics
     ///
-    /// If `each` panics. It owns the item that it was given; those of its batch that it was not given yet go back to
-    /// the queue, at the back and in order, even if the queue is closed (that push aborts on lack of memory).
+    /// If `each` panics. It owns the item that it was given; those of its batch that it was not
+    /// given yet go back to the queue, at the back and in order, even if the queue is closed (that
+    /// push aborts on lack of memory).
     ///
     /// ```
     /// let queue: rast_queue::Queue<_> = (1..=5).collect();
@@ -425,7 +440,7 @@ impl<T, A: Allocator> Queue<T, A> {
                         share = Share::AllSince(Word::null());
                     }
                 }
-                // If `tail` is the same at the next look, nobody is at work, and all is taken.
+                // If `tail` is the same at the next look, no thread is at work, and all is taken.
                 Err(Look::Busy(tail)) if !was_busy => {
                     share = Share::AllSince(tail);
                     was_busy = true;
@@ -503,10 +518,12 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
         }
     }
 
-    /// Gives up the tickets that no producer has claimed, which are the last ones. A stale bound may have given them
-    /// out. If the batch kept them, it would get what the closure pushes, and no other consumer could.
+    /// Gives up the tickets that no producer has claimed, which are the last ones. A stale bound
+    /// may have given them out. If the batch kept them, it would get what the closure pushes, and
+    /// no other consumer could.
     ///
-    /// Afterwards each ticket of the batch has a producer, except that of a batch of one: [`Queue::take`] gives that up.
+    /// Afterwards each ticket of the batch has a producer, except that of a batch of one:
+    /// [`Queue::take`] gives that up.
     #[inline]
     fn keep_claimed(&mut self) {
         if self.tickets.len() == 1 {
@@ -529,7 +546,8 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
             let last = self.tickets.end - 1;
             // SAFETY: the ticket is of the claim, and not DONE, so the segment is live.
             let slot = unsafe { Segment::slot(self.word.ptr(), last) };
-            // SAFETY: the ticket is of the claim, has not been taken, and leaves the range if it is given up.
+            // SAFETY: the ticket is of the claim, has not been taken, and leaves the range if it is
+            // given up.
             if !unsafe { Slot::give_up(slot) } {
                 // It was claimed and filled meanwhile, so all before it are claimed.
                 break;
@@ -541,7 +559,8 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
 
 impl<T, A: Allocator> Drop for Claimed<'_, T, A> {
     fn drop(&mut self) {
-        // Only a panic of the closure leaves tickets. Each has a producer, so no item that is pushed here comes to one.
+        // Only a panic of the closure leaves tickets. Each has a producer, so no item that is
+        // pushed here comes to one.
         while let Some(item) = self.next() {
             self.queue.put_back(item);
         }

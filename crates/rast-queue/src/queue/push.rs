@@ -1,4 +1,5 @@
-//! The producer's side: claim a ticket on `tail`, fill its slot, and at a segment's end link the next.
+//! The producer's side: claim a ticket on `tail`, fill its slot, and at a segment's end link the
+//! next.
 
 use core::mem::ManuallyDrop;
 use core::ptr;
@@ -26,7 +27,7 @@ pub(super) enum Admission {
     Always,
 }
 
-/// Whether somebody waits for what was pushed.
+/// Whether some thread waits for what was pushed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Pushed {
@@ -47,16 +48,18 @@ impl Pushed {
 impl<T, A: Allocator> Queue<T, A> {
     /// Pushes one item at the back.
     ///
-    /// Lock-free, with the limit that the type names. Two read-modify-writes without contention; once per segment it links
-    /// the next, which takes the spare one or allocates. With sleeping waiters it wakes one.
+    /// Lock-free, with the limit that the type names. Two read-modify-writes without contention;
+    /// once per segment it links the next, which takes the spare one or allocates. With sleeping
+    /// waiters it wakes one.
     ///
     /// # Panics
     ///
-    /// If a segment's address does not fit beside a count (see [`TaggedPtr`](crate::primitive::TaggedPtr)); the item
-    /// is then leaked. If a segment were larger than `isize::MAX` bytes; the item is then dropped. If the waker of a task
-    /// that it wakes panics; the item is then in the queue, or leaked if the queue is closed, and the other wake-ups are
-    /// done. If the allocator panics; the item is then in the queue or leaked. On lack of memory it calls
-    /// `handle_alloc_error`, as std's collections do.
+    /// If a segment's address does not fit beside a count (see
+    /// [`TaggedPtr`](crate::primitive::TaggedPtr)); the item is then leaked. If a segment were
+    /// larger than `isize::MAX` bytes; the item is then dropped. If the waker of a task that it
+    /// wakes panics; the item is then in the queue, or leaked if the queue is closed, and the other
+    /// wake-ups are done. If the allocator panics; the item is then in the queue or leaked. On lack
+    /// of memory it calls `handle_alloc_error`, as std's collections do.
     ///
     /// # Errors
     ///
@@ -83,8 +86,9 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// # Errors
     ///
-    /// [`TryPushError::Closed`] if the queue is closed, [`TryPushError::NoMemory`] if it needs another segment and the
-    /// allocator refuses, or the segment were larger than `isize::MAX` bytes; both with the item.
+    /// [`TryPushError::Closed`] if the queue is closed, [`TryPushError::NoMemory`] if it needs
+    /// another segment and the allocator refuses, or the segment were larger than `isize::MAX`
+    /// bytes; both with the item.
     ///
     /// ```
     /// use rast_queue::{Queue, TryPushError};
@@ -96,7 +100,8 @@ impl<T, A: Allocator> Queue<T, A> {
     /// ```
     #[inline]
     pub fn try_push(&self, item: T) -> Result<(), TryPushError<T>> {
-        // From here on the item may stand in a slot, too: it is dropped here only if it is handed back.
+        // From here on the item may be queued in a slot, too: it is dropped here only if it is
+        // handed back.
         let item = ManuallyDrop::new(item);
         // SAFETY: the item is valid for reads, and given up if it is taken.
         match unsafe { self.push_from(&raw const *item, Admission::IfOpen) } {
@@ -134,7 +139,8 @@ impl<T, A: Allocator> Queue<T, A> {
             let word = word::guess(&self.tail);
             step!("push: tail read");
             let claimed = if word.count() < self.slots as u64 {
-                // Acquire: pairs with the Release of move_tail; the segment that the claim names is initialised. [QU14]
+                // Acquire: pairs with the Release of move_tail; the segment that the claim names is
+                // initialised. [QU14]
                 match self.tail.compare_exchange(
                     word,
                     advanced(word, 1),
@@ -155,34 +161,37 @@ impl<T, A: Allocator> Queue<T, A> {
                 }
             };
             step!("push: claimed");
-            // SAFETY: the claim made the ticket the caller's, and was below the slots; its one fill. The item is valid and
-            // given up if it is taken, by the caller.
+            // SAFETY: the claim made the ticket the caller's, and was below the slots; its one
+            // fill. The item is valid and given up if it is taken, by the caller.
             if unsafe { self.fill(word, index(word), item) } {
                 return Ok(Pushed::seen_in(word));
             }
         }
     }
 
-    /// Copies the item at `item` into the slot of a claimed ticket. Returns `false` if its consumer gave the ticket up;
-    /// the item is then still the caller's.
+    /// Copies the item at `item` into the slot of a claimed ticket. Returns `false` if its consumer
+    /// gave the ticket up; the item is then still the caller's.
     ///
     /// # Safety
     ///
-    /// 1. The caller claimed `ticket` on `tail`, at `claimed`'s segment and below its slots; this is its one call for it.
+    /// 1. The caller claimed `ticket` on `tail`, at `claimed`'s segment and below its slots; this
+    ///    is its one call for it.
     /// 2. `item` is valid for reads of `T`; the caller gives the item up if this returns `true`.
     #[inline]
     unsafe fn fill(&self, claimed: Word<T>, ticket: usize, item: *const T) -> bool {
-        // SAFETY: by (1) the ticket is the caller's, so the segment is live, and the ticket is below the slots.
+        // SAFETY: by (1) the ticket is the caller's, so the segment is live, and the ticket is
+        // below the slots.
         let slot = unsafe { Segment::slot(claimed.ptr(), ticket) };
         prefetch_write(slot.wrapping_add(PREFETCH));
         // SAFETY: by (1) and (2).
         unsafe { Slot::fill(slot, item) }
     }
 
-    /// Claims against other producers: the loser of an exchange tries again with what that exchange found, after a
-    /// pause. The value is stale by then, so it loses to whoever is quick, and the quick one gets a stretch of the
-    /// queue to itself; measured, that beats every fresher retry (docs/performance.md). Lock-free: each loss is
-    /// another's claim, and pauses are bounded; after some losses there is no pause any more.
+    /// Claims against other producers: the loser of an exchange tries again with what that exchange
+    /// found, after a pause. The value is stale by then, so it loses to the thread that is quick,
+    /// and the quick one gets a stretch of the queue to itself; measured, that beats every fresher
+    /// retry (docs/performance.md). Lock-free: each loss is another's claim, and pauses are
+    /// bounded; after some losses there is no pause any more.
     #[cold]
     #[inline(never)]
     fn contend_tail_slow(&self, mut seen: Word<T>) -> Option<Word<T>> {
@@ -237,7 +246,8 @@ impl<T, A: Allocator> Queue<T, A> {
         step!("push slow: pinned");
         // SAFETY: the segment is pinned, or the queue's own beginning.
         let next = unsafe { self.next_of(pin.segment) };
-        // Acquire: pairs with the Release of the link; the segment that follows is initialised. [QU17]
+        // Acquire: pairs with the Release of the link; the segment that follows is initialised.
+        // [QU17]
         let mut following = next.load(Ordering::Acquire);
         step!("push slow: next read");
         let is_open = |following: *mut Segment<T>| {
@@ -246,7 +256,8 @@ impl<T, A: Allocator> Queue<T, A> {
         let mut linked = false;
         while is_open(following) {
             if !following.is_null() {
-                // Whoever left the mark may not have set the flag yet, and the mark is about to go.
+                // The thread that left the mark may not have set the flag yet, and the mark is
+                // about to go.
                 self.set_closed(pin.segment);
                 step!("push slow: mark to be replaced");
             }
@@ -258,10 +269,12 @@ impl<T, A: Allocator> Queue<T, A> {
             let slot = unsafe { Segment::slot(fresh, 0) };
             // SAFETY: as above.
             let slot = unsafe { &*slot };
-            // SAFETY: nobody else knows the segment; the item is valid by the caller's obligations.
+            // SAFETY: nothing else knows the segment; the item is valid by the caller's
+            // obligations.
             unsafe { slot.prefill(item) };
             step!("push slow: segment filled");
-            // AcqRel: publishes the segment with its first slot; who finds another there reads it. [QU18]
+            // AcqRel: publishes the segment with its first slot; who finds another there reads it.
+            // [QU18]
             match next.compare_exchange(following, fresh, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     step!("push slow: linked");
@@ -288,7 +301,8 @@ impl<T, A: Allocator> Queue<T, A> {
         }
         drop(pin);
         step!("push slow: pin given back");
-        // Acquire: a waiter that came before tail moved has left its flag; what it entered is visible. [QU19]
+        // Acquire: a waiter that came before tail moved has left its flag; what it entered is
+        // visible. [QU19]
         Some(Ok(Pushed::seen_in(self.tail.load(Ordering::Acquire))))
     }
 
@@ -303,7 +317,8 @@ impl<T, A: Allocator> Queue<T, A> {
         item: *const T,
     ) -> Option<Result<Pushed, Refusal>> {
         step!("push flagged: tail read");
-        // Acquire: as for the plain claim; and what a waiter entered before it set its flag is visible. [QU20]
+        // Acquire: as for the plain claim; and what a waiter entered before it set its flag is
+        // visible. [QU20]
         let word = self
             .tail
             .compare_exchange(
@@ -314,13 +329,14 @@ impl<T, A: Allocator> Queue<T, A> {
             )
             .ok()?;
         step!("push flagged: claimed");
-        // SAFETY: the claim made the ticket the caller's, and is below the slots; its one fill; the item is valid and given
-        // up if it is taken.
+        // SAFETY: the claim made the ticket the caller's, and is below the slots; its one fill; the
+        // item is valid and given up if it is taken.
         unsafe { self.fill(word, index(word), item) }.then(|| Ok(Pushed::seen_in(word)))
     }
 
-    /// Copies the items at `items` from index `taken` to `count` into the queue, in order, and moves `taken` on with
-    /// each, so that it is right also after a panic; returns why not all were taken.
+    /// Copies the items at `items` from index `taken` to `count` into the queue, in order, and
+    /// moves `taken` on with each, so that it is right also after a panic; returns why not all were
+    /// taken.
     ///
     /// # Safety
     ///
@@ -344,8 +360,9 @@ impl<T, A: Allocator> Queue<T, A> {
                 match unsafe { self.push_slow(item, Admission::IfOpen) } {
                     Some(Ok(pushed)) => {
                         *taken += 1;
-                        // At once: the waiter that slept longest needs the rest of the batch the least. And when no
-                        // thread waits any more, the rest goes by claims of many again.
+                        // At once: the waiter that slept longest needs the rest of the batch the
+                        // least. And when no thread waits any more, the rest goes by claims of many
+                        // again.
                         if pushed == Pushed::ForWaiters {
                             held = held.or(self.wake_holding(1));
                         }
@@ -377,10 +394,12 @@ impl<T, A: Allocator> Queue<T, A> {
             }
             step!("push many: claimed");
             for ticket in index(word)..index(word) + tickets {
-                // SAFETY: there are as many tickets as items, and each takes one at most: the item is in range.
+                // SAFETY: there are as many tickets as items, and each takes one at most: the item
+                // is in range.
                 let item = unsafe { items.add(*taken) };
-                // SAFETY: the claim made the ticket the caller's, and all are below the slots; its one fill. A ticket that was
-                // given up takes nothing; its item goes to the next one, so that the order holds.
+                // SAFETY: the claim made the ticket the caller's, and all are below the slots; its
+                // one fill. A ticket that was given up takes nothing; its item goes to the next
+                // one, so that the order holds.
                 *taken += usize::from(unsafe { self.fill(word, ticket, item) });
             }
         }
@@ -396,8 +415,8 @@ impl<T, A: Allocator> Queue<T, A> {
         while ptr::eq(seen.ptr(), pin.segment) {
             let flags = seen.count() & (CLOSED | WAITING);
             step!("move tail: read");
-            // AcqRel: publishes the segment to those who claim from it, and the move to those who compare the words;
-            // passes on what a waiter or closer published with its flag. [QU24]
+            // AcqRel: publishes the segment to those who claim from it, and the move to those who
+            // compare the words; passes on what a waiter or closer published with its flag. [QU24]
             match self.tail.compare_exchange(
                 seen,
                 first.with_count(1 | flags),
@@ -420,7 +439,8 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Pins the segment that `word` names with no slot left, so that it may be looked at. `None`: look at `tail` again.
+    /// Pins the segment that `word` names with no slot left, so that it may be looked at. `None`:
+    /// look at `tail` again.
     pub(super) fn pin_tail(&self, word: Word<T>) -> Option<TailPin<'_, T, A>> {
         debug_assert!(index(word) >= self.slots, "a pin is no ticket");
         if !word.is_null() {
@@ -449,8 +469,8 @@ impl<T, A: Allocator> Queue<T, A> {
         while ptr::eq(seen.ptr(), segment) && seen.count() & CLOSED == 0 {
             step!("set closed: tail read");
             let closed = seen.with_count(seen.count() | CLOSED);
-            // AcqRel: what came before the close is visible to who sees the flag; what waiters entered is visible
-            // here. [QU28]
+            // AcqRel: what came before the close is visible to who sees the flag; what waiters
+            // entered is visible here. [QU28]
             match self
                 .tail
                 .compare_exchange(seen, closed, Ordering::AcqRel, Ordering::Relaxed)
@@ -469,8 +489,8 @@ impl<T, A: Allocator> Queue<T, A> {
 
     /// Closes the queue for pushes, for ever; returns whether this call did it.
     ///
-    /// Lock-free. What stands can still be popped: once a thread sees the queue closed, then empty, it has seen the
-    /// end. Waiters wake.
+    /// Lock-free. Queued items can still be popped: once a thread sees the queue closed, then
+    /// empty, it has seen the end. Waiters wake.
     pub fn close(&self) -> bool {
         loop {
             let word = word::guess(&self.tail);
@@ -501,8 +521,8 @@ impl<T, A: Allocator> Queue<T, A> {
             // SAFETY: the segment is pinned, or the queue's own beginning.
             let next = unsafe { self.next_of(pin.segment) };
             step!("close: pinned");
-            // AcqRel: the closer's earlier acts are visible to who finds the mark and then helps to set the flag; a
-            // segment that is found is initialised. [QU31]
+            // AcqRel: the closer's earlier acts are visible to who finds the mark and then helps to
+            // set the flag; a segment that is found is initialised. [QU31]
             match next.compare_exchange(
                 ptr::null_mut(),
                 terminal(),
@@ -529,7 +549,8 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 }
 
-/// The right to look at a segment to which `tail` leads, or led; null is the queue's beginning, which never ends.
+/// The right to look at a segment to which `tail` leads, or led; null is the queue's beginning,
+/// which never ends.
 pub(super) struct TailPin<'a, T, A: Allocator> {
     queue: &'a Queue<T, A>,
     pub(super) segment: *mut Segment<T>,
@@ -540,14 +561,15 @@ impl<T, A: Allocator> Drop for TailPin<'_, T, A> {
         if self.segment.is_null() {
             return;
         }
-        // Where `tail` was not moved, for want of memory or because the queue is closed, the pin goes back into the word
-        // that it came from: were it counted in `control`, every vain push would leave an index behind.
+        // Where `tail` was not moved, for want of memory or because the queue is closed, the pin
+        // goes back into the word that it came from: were it counted in `control`, every vain push
+        // would leave an index behind.
         let mut seen = word::guess(&self.queue.tail);
         while ptr::eq(seen.ptr(), self.segment) {
             debug_assert!(index(seen) > self.queue.slots, "this pin is counted");
             step!("pin tail: to be given back");
-            // Release: pairs with the AcqRel of move_tail; what was done through the pin comes before the segment is
-            // retired. [QU74]
+            // Release: pairs with the AcqRel of move_tail; what was done through the pin comes
+            // before the segment is retired. [QU74]
             match self.queue.tail.compare_exchange(
                 seen,
                 seen.with_count(seen.count() - 1),
@@ -558,7 +580,8 @@ impl<T, A: Allocator> Drop for TailPin<'_, T, A> {
                 Err(now) => seen = now,
             }
         }
-        // SAFETY: the word took the pin along when it moved; it is given back once, and nobody looks through it after.
+        // SAFETY: the word took the pin along when it moved; it is given back once, and no thread
+        // looks through it after.
         unsafe { self.queue.release(self.segment, usize::MAX) };
     }
 }

@@ -1,4 +1,5 @@
-//! Segments: the memory of the queue, their slots, and the counters that say when one may be used again.
+//! Segments: the memory of the queue, their slots, and the counters that say when one may be used
+//! again.
 //!
 //! ```text
 //!   header, own lines                        slots, in the order of their tickets
@@ -14,16 +15,18 @@
 //! | GIVEN_UP | the consumer, by an exchange | the consumer has left; the producer keeps its value |
 //! | DONE | the last of the two sides | neither side touches the slot again |
 //!
-//! The first exchange away from 0 decides between WRITTEN and GIVEN_UP. DONE is a plain store, because only one side is
-//! left by then: the consumer after WRITTEN, the producer after GIVEN_UP.
+//! The first exchange away from 0 decides between WRITTEN and GIVEN_UP. DONE is a plain store,
+//! because only one side is left by then: the consumer after WRITTEN, the producer after GIVEN_UP.
 //!
-//! Whoever is done with a slot or a pin may see the segment go at once, freed by another, while its own call has not
-//! returned. So what gives a segment up takes its address, and borrows a field for one access at a time: a reference to
-//! the whole, as an argument, would promise that the memory lasts as long as the call.
+//! The thread that is done with a slot or a pin may see the segment go at once, freed by another,
+//! while its own call has not returned. So what gives a segment up takes its address, and borrows a
+//! field for one access at a time: a reference to the whole, as an argument, would promise that the
+//! memory lasts as long as the call.
 //!
-//! `control` is a signed sum, zero when nobody can reach the segment by a pin any more:
-//! it starts with two SOURCEs, the words `tail` and `head`; the exchange that takes a word away from the segment adds
-//! the pins that were taken through it and takes one SOURCE; each pin takes one when it leaves.
+//! `control` is a signed sum, zero when no thread can reach the segment by a pin any more: it
+//! starts with two SOURCEs, the words `tail` and `head`; the exchange that takes a word away from
+//! the segment adds the pins that were taken through it and takes one SOURCE; each pin takes one
+//! when it leaves.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -64,7 +67,8 @@ pub(super) struct Segment<T> {
     pub(super) next: AtomicPtr<Segment<T>>,
     /// See the file's head.
     control: AtomicUsize,
-    /// Slots found DONE and cleared; whoever holds the retired segment alone reads and writes it.
+    /// Slots found DONE and cleared; the thread that holds the retired segment alone reads and
+    /// writes it.
     swept: UnsafeCell<usize>,
     /// The segment beneath this one in limbo; as `swept`.
     pub(super) limbo_next: UnsafeCell<*mut Segment<T>>,
@@ -82,8 +86,9 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Copies the value at `item` into the slot and publishes it. Returns `false` if the consumer gave the ticket up:
-    /// the value is still the caller's, and the slot is done. The slot may be gone when this returns.
+    /// Copies the value at `item` into the slot and publishes it. Returns `false` if the consumer
+    /// gave the ticket up: the value is still the caller's, and the slot is done. The slot may be
+    /// gone when this returns.
     ///
     /// # Safety
     ///
@@ -92,45 +97,50 @@ impl<T> Slot<T> {
     #[inline]
     #[must_use]
     pub(super) unsafe fn fill(slot: *const Self, item: *const T) -> bool {
-        // SAFETY: by (1) the slot is not DONE before the consumer takes the value or this call ends the slot.
+        // SAFETY: by (1) the slot is not DONE before the consumer takes the value or this call ends
+        // the slot.
         let value = unsafe { &(*slot).value };
         value.with_mut(|value| {
-            // SAFETY: by (1) no other thread writes here, and the consumer reads only after WRITTEN; by (2).
+            // SAFETY: by (1) no other thread writes here, and the consumer reads only after
+            // WRITTEN; by (2).
             unsafe { ptr::copy_nonoverlapping(item, value.cast::<T>(), 1) };
         });
         step!("fill: value copied");
         // SAFETY: as above.
         let state = unsafe { &(*slot).state };
-        // AcqRel: publishes the value to the Acquire of the consumer [QU5]; and what a consumer that gave up did here
-        // comes before the slot's next use. [QU1]
+        // AcqRel: publishes the value to the Acquire of the consumer [QU5]; and what a consumer
+        // that gave up did here comes before the slot's next use. [QU1]
         if state.swap(WRITTEN, Ordering::AcqRel) == 0 {
             step!("fill: written");
             return true;
         }
         step!("fill: given up");
-        // Release: pairs with the Acquire of the sweep; what both sides did here comes before the slot's next
-        // use. [QU2]
+        // Release: pairs with the Acquire of the sweep; what both sides did here comes before the
+        // slot's next use. [QU2]
         state.store(DONE, Ordering::Release);
         step!("fill: done");
         false
     }
 
-    /// Gives the ticket up unless its value is there. Returns `true` if it is given up: the slot may be gone then.
+    /// Gives the ticket up unless its value is there. Returns `true` if it is given up: the slot
+    /// may be gone then.
     ///
     /// # Safety
     ///
-    /// The caller claimed the slot's ticket as its consumer, and has neither taken the value nor given the ticket up.
+    /// The caller claimed the slot's ticket as its consumer, and has neither taken the value nor
+    /// given the ticket up.
     pub(super) unsafe fn give_up(slot: *const Self) -> bool {
         // SAFETY: the slot is not DONE before its consumer has left; until then it is live.
         let state = unsafe { &(*slot).state };
-        // Release: pairs with the AcqRel of fill; the caller's accesses to the slot come before the producer's DONE, and
-        // so before the memory is freed. If WRITTEN is found, Acquire makes the value visible. [QU75]
+        // Release: pairs with the AcqRel of fill; the caller's accesses to the slot come before the
+        // producer's DONE, and so before the memory is freed. If WRITTEN is found, Acquire makes
+        // the value visible. [QU75]
         state
             .compare_exchange(0, GIVEN_UP, Ordering::Release, Ordering::Acquire)
             .is_ok()
     }
 
-    /// Writes the first slot of a segment that nobody else knows yet.
+    /// Writes the first slot of a segment that nothing else knows yet.
     ///
     /// # Safety
     ///
@@ -140,7 +150,7 @@ impl<T> Slot<T> {
         self.value.with_mut(|value| unsafe {
             ptr::copy_nonoverlapping(item, value.cast::<T>(), 1);
         });
-        // Relaxed: nobody else sees the segment before it is linked. [QU3]
+        // Relaxed: nothing else sees the segment before it is linked. [QU3]
         self.state.store(WRITTEN, Ordering::Relaxed);
     }
 
@@ -154,7 +164,8 @@ impl<T> Slot<T> {
     ///
     /// # Safety
     ///
-    /// The caller claimed the slot's ticket as its consumer, and has neither taken the value nor given the ticket up.
+    /// The caller claimed the slot's ticket as its consumer, and has neither taken the value nor
+    /// given the ticket up.
     #[inline]
     pub(super) unsafe fn is_written(slot: *const Self) -> bool {
         // SAFETY: the slot is not DONE before its consumer has gone; until then it is live.
@@ -178,7 +189,8 @@ impl<T> Slot<T> {
         step!("take: value out");
         // SAFETY: as above.
         let state = unsafe { &(*slot).state };
-        // Release: pairs with the Acquire of the sweep; the move above comes before the slot's next use. [QU6]
+        // Release: pairs with the Acquire of the sweep; the move above comes before the slot's next
+        // use. [QU6]
         state.store(DONE, Ordering::Release);
         step!("take: done");
         item
@@ -198,7 +210,8 @@ impl<T> Segment<T> {
         Some(layout)
     }
 
-    /// A segment with all slots 0, which the caller owns. No allocator has room for one of more than `isize::MAX` bytes.
+    /// A segment with all slots 0, which the caller owns. No allocator has room for one of more
+    /// than `isize::MAX` bytes.
     ///
     /// # Panics
     ///
@@ -213,9 +226,11 @@ impl<T> Segment<T> {
             limbo_next: UnsafeCell::new(ptr::null_mut()),
             slots: [],
         };
-        // SAFETY: the block is as large as the layout, which begins with the header, and the caller's alone.
+        // SAFETY: the block is as large as the layout, which begins with the header, and the
+        // caller's alone.
         unsafe { segment.write(header) };
-        // A slot of zeroes is a slot in state 0 without a value; only a model's atomics are more than their bits.
+        // A slot of zeroes is a slot in state 0 without a value; only a model's atomics are more
+        // than their bits.
         #[cfg(any(rast_loom, rast_shuttle))]
         for index in 0..slots {
             // SAFETY: the slots follow the header, in the same block.
@@ -224,7 +239,7 @@ impl<T> Segment<T> {
             unsafe { slot.write(Slot::new()) };
         }
         if let Err(refused) = TaggedPtr::try_new(segment, 0) {
-            // SAFETY: it was allocated above with that many slots, and nobody else knows it.
+            // SAFETY: it was allocated above with that many slots, and nothing else knows it.
             unsafe { Self::deallocate(segment, alloc, slots) };
             panic!("queue: {refused}");
         }
@@ -235,7 +250,8 @@ impl<T> Segment<T> {
     ///
     /// # Safety
     ///
-    /// 1. `segment` came from `allocate` with this allocator and number of slots, and is the caller's alone.
+    /// 1. `segment` came from `allocate` with this allocator and number of slots, and is the
+    ///    caller's alone.
     /// 2. No slot holds a value that is still wanted.
     pub(super) unsafe fn deallocate<A: Allocator>(segment: *mut Self, alloc: &A, slots: usize) {
         #[cfg(any(rast_loom, rast_shuttle))]
@@ -269,8 +285,9 @@ impl<T> Segment<T> {
         unsafe { slots.add(index) }
     }
 
-    /// Adds to `control`, modulo the word; true when it came to zero: the segment is the caller's alone, except for
-    /// holders of tickets that are not DONE. False: it may be gone when this returns.
+    /// Adds to `control`, modulo the word; true when it came to zero: the segment is the caller's
+    /// alone, except for holders of tickets that are not DONE. False: it may be gone when this
+    /// returns.
     ///
     /// # Safety
     ///
@@ -278,35 +295,38 @@ impl<T> Segment<T> {
     pub(super) unsafe fn settle(segment: *const Self, change: usize) -> bool {
         // SAFETY: the caller's obligation.
         let control = unsafe { &(*segment).control };
-        // AcqRel: what the others did through their pins and moves comes before the zero; what the caller did, before
-        // the zero of another. [QU8]
+        // AcqRel: what the others did through their pins and moves comes before the zero; what the
+        // caller did, before the zero of another. [QU8]
         control
             .fetch_add(change, Ordering::AcqRel)
             .wrapping_add(change)
             == 0
     }
 
-    /// Clears slots from where the last sweep stopped; true when all are, false at the first that is not DONE.
+    /// Clears slots from where the last sweep stopped; true when all are, false at the first that
+    /// is not DONE.
     ///
     /// # Safety
     ///
-    /// `settle` has returned true on this use of `segment`, which has `slots` slots, and the caller holds it alone.
+    /// `settle` has returned true on this use of `segment`, which has `slots` slots, and the caller
+    /// holds it alone.
     pub(super) unsafe fn sweep(segment: *mut Self, slots: usize) -> bool {
         // SAFETY: the caller holds the segment.
         let header = unsafe { &*segment };
-        // SAFETY: nobody else reads or writes it while the caller holds the segment alone.
+        // SAFETY: nothing else reads or writes it while the caller holds the segment alone.
         let mut swept = header.swept.with(|swept| unsafe { *swept });
         while swept < slots {
             // SAFETY: the segment is held; the index is below its slots.
             let slot = unsafe { Self::slot(segment, swept) };
-            // SAFETY: as above, and nobody frees the segment but its holder.
+            // SAFETY: as above, and no thread frees the segment but its holder.
             let slot = unsafe { &*slot };
-            // Acquire: pairs with the Releases of DONE; what producer and consumer did here comes before the next use,
-            // or before the memory is freed. [QU9]
+            // Acquire: pairs with the Releases of DONE; what producer and consumer did here comes
+            // before the next use, or before the memory is freed. [QU9]
             if slot.state.load(Ordering::Acquire) & DONE == 0 {
                 break;
             }
-            // Relaxed: published with the segment, by its link or by its way through the spare. [QU10]
+            // Relaxed: published with the segment, by its link or by its way through the spare.
+            // [QU10]
             slot.state.store(0, Ordering::Relaxed);
             swept += 1;
             step!("sweep: a slot cleared");

@@ -11,7 +11,8 @@ use std_alloc::vec::Vec;
 use segment::Slot;
 use word::Word;
 
-/// A consumer that was stopped in its look leaves a bound that may be of an earlier use of the segment.
+/// A consumer that was stopped in its look leaves a bound that may be of an earlier use of the
+/// segment.
 #[test]
 fn a_stale_bound_leaves_nothing_behind() {
     let queues: [Queue<u32>; 8] = core::array::from_fn(|_| Queue::new());
@@ -31,7 +32,8 @@ fn a_stale_bound_leaves_nothing_behind() {
     }
 }
 
-/// As a single pop gives up one ticket, a batch gives up one share of a stale bound, not all that it promises.
+/// As a single pop gives up one ticket, a batch gives up one share of a stale bound, not all that
+/// it promises.
 #[test]
 fn a_batch_forgets_a_bound_that_was_stale() {
     let queue = Queue::new();
@@ -103,7 +105,8 @@ fn items_come_once_and_in_order_whatever_the_bound_says() {
     }
 }
 
-/// What comes back stands behind what the closure pushed, although the bound was stale, as it does otherwise.
+/// What comes back is behind what the closure pushed, although the bound was stale, as it does
+/// otherwise.
 #[test]
 fn a_batch_comes_back_in_order_although_its_bound_was_stale() {
     for claimed in 3..=20 {
@@ -154,7 +157,8 @@ fn claim_and_stop<T>(queue: &Queue<T>, tickets: usize) -> Word<T> {
     claimed
 }
 
-/// One thread stopped in a `push_slice` of a whole segment, and another one behind it, occupy nothing outside of their queue.
+/// One thread stopped in a `push_slice` of a whole segment, and another one behind it, occupy
+/// nothing outside of their queue.
 #[test]
 fn stopped_producers_of_many_tickets_delay_no_other_queue() {
     const SLOTS: usize = Queue::<u32>::MOST_SEGMENT_SLOTS;
@@ -171,7 +175,8 @@ fn stopped_producers_of_many_tickets_delay_no_other_queue() {
     }
 }
 
-/// A producer that goes on after its ticket was given up pushes its item once, behind what came meanwhile.
+/// A producer that goes on after its ticket was given up pushes its item once, behind what came
+/// meanwhile.
 #[test]
 fn a_producer_finds_that_its_ticket_was_given_up() {
     let queue = Queue::new();
@@ -180,7 +185,8 @@ fn a_producer_finds_that_its_ticket_was_given_up() {
     queue.push(2).unwrap();
     assert_eq!((queue.pop(), queue.pop()), (Some(1), Some(2)));
     let late = 3;
-    // SAFETY: the segment has tickets that are not DONE, so it is live; the ticket is below its slots.
+    // SAFETY: the segment has tickets that are not DONE, so it is live; the ticket is below its
+    // slots.
     let slot = unsafe { Segment::slot(claimed.ptr(), index(claimed)) };
     // SAFETY: this test claimed the ticket as its producer; the item is valid and `Copy`.
     assert!(!unsafe { Slot::fill(slot, &raw const late) });
@@ -209,7 +215,8 @@ fn a_batch_far_beyond_tail_keeps_no_later_item() {
             queue.push(item).unwrap();
             others.extend(queue.pop());
         });
-        // The stopped consumers have the first items that are pushed now; all others are there for any thread.
+        // The stopped consumers have the first items that are pushed now; all others are there for
+        // any thread.
         for item in 0..100 + ahead as u32 {
             queue.push(item).unwrap();
         }
@@ -261,7 +268,8 @@ unsafe impl Allocator for Panics {
     }
 }
 
-/// Where the allocator panics in a batch, the panic goes up, and each item is in the queue or dropped.
+/// Where the allocator panics in a batch, the panic goes up, and each item is in the queue or
+/// dropped.
 #[test]
 fn a_batch_survives_the_panic_of_the_allocator() {
     const ITEMS: usize = 50;

@@ -1,4 +1,5 @@
-//! Waiting for an item: a wait list beside the queue, and a flag in `tail` that says that it is in use.
+//! Waiting for an item: a wait list beside the queue, and a flag in `tail` that says that it is in
+//! use.
 //!
 //! A waiter enters the list, sets WAITING in `tail` by a read-modify-write, and looks at the queue
 //! again before it sleeps. Every push changes `tail`, and all changes of one word have one order:
@@ -13,24 +14,25 @@
 //!
 //! # Clearing the flag
 //!
-//! The flag stays set when the last waiter leaves. A push that sees it and finds no waiter clears it:
-//! it moves `live` of the wait list from 0 to CLEARING, clears the flag, and takes CLEARING back. A
-//! waiter counts itself in `live` before it sets the flag, so:
+//! The flag stays set when the last waiter leaves. A push that sees it and finds no waiter clears
+//! it: it moves `live` of the wait list from 0 to CLEARING, clears the flag, and takes CLEARING
+//! back. A waiter counts itself in `live` before it sets the flag, so:
 //!
 //! - it counted first: the move from 0 fails while it waits, and no thread clears the flag;
 //! - CLEARING came and went first: the flag is cleared before the waiter sets it;
-//! - CLEARING is set as it counts: the flag may be cleared after the waiter sets it. The waiter waits
-//!   a bounded moment for CLEARING to go, before it sets the flag. If the clearing thread is stopped
-//!   there, the waiter does not rely on the flag: a thread sleeps for [`NAP`] at most and enters
-//!   again, and a task wakes itself.
+//! - CLEARING is set as it counts: the flag may be cleared after the waiter sets it. The waiter
+//!   waits a bounded moment for CLEARING to go, before it sets the flag. If the clearing thread is
+//!   stopped there, the waiter does not rely on the flag: a thread sleeps for [`NAP`] at most and
+//!   enters again, and a task wakes itself.
 //!
 //! # What becomes of a wake-up
 //!
-//! A wake-up is for a look at the queue. It is used by a look that begins after the wake-up was taken
-//! out of the waiter's place, whether that look finds an item, the end, or nothing: then another
-//! thread had the item. A wake-up that is found when a waiter leaves after its look may be for a later
-//! item, and is handed on to the next waiter. So a task that is polled without having been woken takes
-//! no wake-up from others, and a wake-up that arrives while it takes an item goes on.
+//! A wake-up is for a look at the queue. It is used by a look that begins after the wake-up was
+//! taken out of the waiter's place, whether that look finds an item, the end, or nothing: then
+//! another thread had the item. A wake-up that is found when a waiter leaves after its look may be
+//! for a later item, and is handed on to the next waiter. So a task that is polled without having
+//! been woken takes no wake-up from others, and a wake-up that arrives while it takes an item goes
+//! on.
 //!
 //! # Stopped threads
 //!
@@ -63,7 +65,7 @@ const NAP: Duration = Duration::from_millis(1);
 pub enum PopError {
     /// The time ran out.
     Elapsed,
-    /// The queue is closed and nothing stands: nothing will come.
+    /// The queue is closed and empty: no item will come.
     Closed,
 }
 
@@ -94,17 +96,18 @@ impl Wake {
 impl<T, A: Allocator> Queue<T, A> {
     /// Pops an item, waiting until there is one; `None` when the queue is closed and empty.
     ///
-    /// Blocking. It waits as `strategy` says. A push wakes the thread that sleeps longest, or one that
-    /// entered at most one round of the wait list later. If another thread takes the item first, the
-    /// woken thread waits again.
+    /// Blocking. It waits as `strategy` says. A push wakes the thread that sleeps longest, or one
+    /// that entered at most one round of the wait list later. If another thread takes the item
+    /// first, the woken thread waits again.
     ///
-    /// A push that is stopped after it took a waiter out of the list and before it woke it delays that
-    /// waiter until the push goes on. If no other thread waits or pops, items that are pushed meanwhile
-    /// stay queued as long. [`pop_timeout`](Self::pop_timeout) bounds this.
+    /// A push that is stopped after it took a waiter out of the list and before it woke it delays
+    /// that waiter until the push goes on. If no other thread waits or pops, items that are pushed
+    /// meanwhile stay queued as long. [`pop_timeout`](Self::pop_timeout) bounds this.
     ///
-    /// Entering, leaving and waking are lock-free and cost a few read-modify-writes each, whatever the
-    /// number of waiters up to 64, and one load for each further 64 at worst. The wait list allocates
-    /// when more wait at once than ever before, and keeps the memory until the queue is dropped.
+    /// Entering, leaving and waking are lock-free and cost a few read-modify-writes each, whatever
+    /// the number of waiters up to 64, and one load for each further 64 at worst. The wait list
+    /// allocates when more wait at once than ever before, and keeps the memory until the queue is
+    /// dropped.
     ///
     /// It sleeps by `std::thread::park`, so it may take or leave that thread's token.
     ///
@@ -126,8 +129,8 @@ impl<T, A: Allocator> Queue<T, A> {
         self.pop_until(strategy, None).ok()
     }
 
-    /// As [`pop_wait`](Self::pop_wait), for at most `timeout`. Blocking, bounded by `timeout`: it waits
-    /// for no other thread, wherever that was stopped.
+    /// As [`pop_wait`](Self::pop_wait), for at most `timeout`. Blocking, bounded by `timeout`: it
+    /// waits for no other thread, wherever that was stopped.
     ///
     /// # Errors
     ///
@@ -147,8 +150,8 @@ impl<T, A: Allocator> Queue<T, A> {
         self.pop_until(strategy, Instant::now().checked_add(timeout))
     }
 
-    /// As [`pop_wait`](Self::pop_wait), until `deadline` at the latest. Blocking, bounded by `deadline`,
-    /// as [`pop_timeout`](Self::pop_timeout) is.
+    /// As [`pop_wait`](Self::pop_wait), until `deadline` at the latest. Blocking, bounded by
+    /// `deadline`, as [`pop_timeout`](Self::pop_timeout) is.
     ///
     /// # Errors
     ///
@@ -205,7 +208,8 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Gives `end` out after `last`, in which wakers are called or dropped: if one of them panics, an item goes back.
+    /// Gives `end` out after `last`, in which wakers are called or dropped: if one of them panics,
+    /// an item goes back.
     pub(super) fn give_after(
         &self,
         end: Result<T, PopError>,
@@ -216,7 +220,8 @@ impl<T, A: Allocator> Queue<T, A> {
         mem::replace(&mut in_hand.end, Err(PopError::Closed))
     }
 
-    /// Wakes up to `count` waiters. Lock-free, as everything in here, but for what their wakers do.
+    /// Wakes up to `count` waiters. Lock-free, as everything in here, except for what their wakers
+    /// do.
     #[cold]
     #[inline(never)]
     pub(super) fn wake(&self, count: usize) {
@@ -268,7 +273,7 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Clears the flag, unless somebody waits or another thread clears it.
+    /// Clears the flag, unless some thread waits or another thread clears it.
     fn clear_waiting(&self) {
         if !self.waiters.begin_clearing() {
             return;
@@ -333,15 +338,16 @@ impl Drop for Held {
     }
 }
 
-/// Ends a panic that does not go up. If the drop of what was thrown panics, that ends here as well, and is leaked, since its
-/// drop may do the same.
+/// Ends a panic that does not go up. If the drop of what was thrown panics, that ends here as well,
+/// and is leaked, since its drop may do the same.
 fn end(panic: Panic) {
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         mem::forget(another);
     }
 }
 
-/// What was popped, until it is safe to give it out. If a panic comes first, an item goes back to the queue.
+/// What was popped, until it is safe to give it out. If a panic comes first, an item goes back to
+/// the queue.
 struct InHand<'a, T, A: Allocator> {
     queue: &'a Queue<T, A>,
     end: Result<T, PopError>,
@@ -591,7 +597,8 @@ mod tests {
         assert_at_rest(&queue);
     }
 
-    /// Whoever clears the flag is stopped: a thread wakes up by itself, and a task wakes itself.
+    /// The thread that clears the flag is stopped: a thread wakes up by itself, and a task wakes
+    /// itself.
     #[test]
     fn a_waiter_does_not_rely_on_a_flag_that_is_being_cleared() {
         let queue = Queue::new();

@@ -1,10 +1,10 @@
 //! The wait list: a table of places, one for each waiter, that is changed without a lock.
 //!
-//! A place has a bit TAKEN, which its waiter holds from `enter` to `leave`, and a bit WAITING, which
-//! is set until somebody wakes the waiter or the waiter leaves. The read-modify-write that clears
-//! WAITING decides which of the two it is. So a time-out leaves with one such step, nothing stays
-//! behind in the list, and a thread that is stopped at any step holds one place and, if it is waking,
-//! one wake-up.
+//! A place has a bit TAKEN, which its waiter holds from `enter` to `leave`, and a bit WAITING,
+//! which is set until some thread wakes the waiter or the waiter leaves. The read-modify-write that
+//! clears WAITING decides which of the two it is. So a time-out leaves with one such step, nothing
+//! stays behind in the list, and a thread that is stopped at any step holds one place and, if it is
+//! waking, one wake-up.
 //!
 //! ```text
 //!   chunks      groups                     entries
@@ -154,17 +154,17 @@ impl WaitList {
     pub(super) fn enter(&self, wake: Wake) -> Entered {
         let (place, parts) = self.take_place();
         step!("enter: place taken");
-        // SAFETY: the place is the caller's and is not WAITING, and its last user is through with it,
-        // which the Acquire of the take ordered before this: no other thread touches the cell.
+        // SAFETY: the place is the caller's and is not WAITING, and its last user is through with
+        // it, which the Acquire of the take ordered before this: no other thread touches the cell.
         parts
             .entry
             .wake
             .with_mut(|cell| unsafe { *cell = Some(wake) });
         // Relaxed: the Release of WAITING publishes it. [QW1]
         parts.entry.done.store(0, Ordering::Relaxed);
-        // AcqRel: pairs with the AcqRel in `end_clearing`: if a thread was clearing the flag before,
-        // it has done so before the caller sets it. Counted before WAITING is set, so that who clears
-        // WAITING can count down. [QW2]
+        // AcqRel: pairs with the AcqRel in `end_clearing`: if a thread was clearing the flag
+        // before, it has done so before the caller sets it. Counted before WAITING is set, so that
+        // who clears WAITING can count down. [QW2]
         let live = self.live.fetch_add(LIVE, Ordering::AcqRel);
         step!("enter: counted");
         // Release: pairs with the AcqRel in `take_waiter`; publishes the cell. [QW3]
@@ -198,7 +198,8 @@ impl WaitList {
         group.waiting.load(Ordering::Relaxed) & bit != 0
     }
 
-    /// Ends the caller's use of `place`. Lock-free; runs no code of the user but the drop of its waker.
+    /// Ends the caller's use of `place`. Lock-free; runs no code of the user but the drop of its
+    /// waker.
     pub(super) fn leave(&self, place: Place) -> Left {
         let parts = self.parts(place.0);
         step!("leave: begun");
@@ -272,7 +273,7 @@ impl WaitList {
         self.live.fetch_sub(CLEARING, Ordering::AcqRel);
     }
 
-    /// Whether nobody waits: a guess, true if it happened before.
+    /// Whether no thread waits: a guess, true if it happened before.
     pub(super) fn is_idle(&self) -> bool {
         // Relaxed: a waiter whose flag the caller has seen is visible by that. [QW14]
         self.live.load(Ordering::Relaxed) < LIVE
@@ -421,7 +422,7 @@ impl Drop for WaitList {
         drop(self.chunks.each_ref().map(|chunk| {
             // Relaxed: the borrow is exclusive. [QW19]
             let chunk = chunk.load(Ordering::Relaxed);
-            // SAFETY: it came from a box, and nobody else has the list.
+            // SAFETY: it came from a box, and nothing else has the list.
             (!chunk.is_null()).then(|| unsafe { Box::from_raw(chunk) })
         }));
     }
@@ -447,8 +448,9 @@ impl Chunk {
 impl Parts<'_> {
     /// Takes the waker out. The caller has cleared WAITING, and this is its one call.
     fn take_wake(self) -> Option<Wake> {
-        // SAFETY: who clears WAITING has the cell until it frees the place or says that it is through
-        // with it, and by the order of that clearing after the Release in `enter` it is written.
+        // SAFETY: who clears WAITING has the cell until it frees the place or says that it is
+        // through with it, and by the order of that clearing after the Release in `enter` it is
+        // written.
         self.entry.wake.with_mut(|cell| unsafe { (*cell).take() })
     }
 

@@ -33,7 +33,8 @@ impl Waiters {
         self.0.take_waiter().is_some()
     }
 
-    /// Calls `clear` in the place of clearing the flag, unless a waiter is there or another thread clears it.
+    /// Calls `clear` in the place of clearing the flag, unless a waiter is there or another thread
+    /// clears it.
     pub fn clear(&self, clear: impl FnOnce()) {
         if self.0.begin_clearing() {
             clear();

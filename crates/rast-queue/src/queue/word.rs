@@ -1,4 +1,5 @@
-//! The counts that stand beside the pointer in `head` and `tail`: an index, and in `tail` two flags above it.
+//! The counts that are beside the pointer in `head` and `tail`: an index, and in `tail` two flags
+//! above it.
 //!
 //! ```text
 //!   bit   15      14        13 … 0
@@ -7,9 +8,9 @@
 //!       └────────┴─────────┴───────────────────────────────┘
 //! ```
 //!
-//! A claim adds one. Below the segment's slots the index of the claim is a ticket; at or past them it is a pin.
-//! Because the flags stand above every index, `count < slots` says three things at once: there is a slot, the queue is
-//! open, and nobody waits.
+//! A claim adds one. Below the segment's slots the index of the claim is a ticket; at or past them
+//! it is a pin. Because the flags are above every index, `count < slots` says three things at once:
+//! there is a slot, the queue is open, and no thread waits.
 
 use super::segment::Segment;
 use crate::primitive::sync::atomic::Ordering;
@@ -22,16 +23,18 @@ const BITS: u32 = if cfg!(rast_tagged_low) { 14 } else { 16 };
 
 /// No push succeeds any more.
 pub(super) const CLOSED: u64 = 1 << (BITS - 1);
-/// Somebody sleeps, or is about to; who pushes wakes.
+/// Some thread sleeps, or is about to; who pushes wakes.
 pub(super) const WAITING: u64 = 1 << (BITS - 2);
 const INDEX: u64 = WAITING - 1;
 
 /// The greatest number of slots in a segment.
 pub(super) const MOST_SLOTS: usize = (INDEX as usize).div_ceil(4);
 
-/// The most pins in a word: the index stays below the flags. A thread that finds so many waits instead of taking one more.
+/// The most pins in a word: the index stays below the flags. A thread that finds so many waits
+/// instead of taking one more.
 ///
-/// Each thread takes one pin at a time, so as many threads have to be inside one queue, at the end of one segment.
+/// Each thread takes one pin at a time, so as many threads have to be inside one queue, at the end
+/// of one segment.
 pub(super) const MOST_PINS: usize = INDEX as usize - MOST_SLOTS;
 
 /// The index in a count.
@@ -50,8 +53,9 @@ pub(super) fn advanced<T>(word: Word<T>, tickets: usize) -> Word<T> {
 /// What `word` may hold: to be confirmed by an exchange, which acquires what is relied on.
 #[inline]
 pub(super) fn guess<T>(word: &AtomicTaggedPtr<Segment<T>>) -> Word<T> {
-    // loom keeps one access of each kind per atomic, so that a load just before an exchange hides the loads of others
-    // from it, and with them the orders in which they come first; an addition of nothing hides none.
+    // loom keeps one access of each kind per atomic, so that a load just before an exchange hides
+    // the loads of others from it, and with them the orders in which they come first; an addition
+    // of nothing hides none.
     if cfg!(rast_loom) {
         // Relaxed: see above. [QU13]
         word.fetch_add_count(0, Ordering::Relaxed)
@@ -67,7 +71,8 @@ pub(super) fn same_segment<T>(one: Word<T>, other: Word<T>) -> bool {
     core::ptr::eq(one.ptr(), other.ptr())
 }
 
-/// Whether the word has no room for another pin; if so, gives way to the threads that have the pins.
+/// Whether the word has no room for another pin; if so, gives way to the threads that have the
+/// pins.
 #[cold]
 #[inline(never)]
 pub(super) fn waits_for_pins(index: usize, slots: usize) -> bool {

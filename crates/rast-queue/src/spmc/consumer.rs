@@ -14,15 +14,16 @@ use crate::primitive::hint;
 const PAUSE_FIRST: u32 = 16;
 const PAUSE_LAST: u32 = 256;
 
-/// A popping half of a queue for many consumers; [`Producer::consumer`](super::Producer::consumer) and `clone` make more.
+/// A popping half of a queue for many consumers; [`Producer::consumer`](super::Producer::consumer)
+/// and `clone` make more.
 ///
-/// It moves between threads with its owner; popping takes `&mut self`, so each thread has a consumer of its own.
-/// All methods are lock-free: a thread that is stopped in one, wherever, delays nobody.
-/// None allocates, but for the room that [`pop_into`](Self::pop_into) makes in its vector.
-/// What one consumer pops is in the order of the pushes.
+/// It moves between threads with its owner; popping takes `&mut self`, so each thread has a
+/// consumer of its own. All methods are lock-free: a thread that is stopped in one, wherever,
+/// delays no other thread. None allocates, except for the room that [`pop_into`](Self::pop_into)
+/// makes in its vector. What one consumer pops is in the order of the pushes.
 ///
-/// A consumer that has popped keeps the block it popped from until it comes to another one, finds the queue empty after
-/// the end of its block, or is dropped.
+/// A consumer that has popped keeps the block it popped from until it comes to another one, finds
+/// the queue empty after the end of its block, or is dropped.
 ///
 /// ```
 /// use std::thread;
@@ -81,13 +82,14 @@ pub struct Consumer<T, A: Allocator = Global> {
     end: u64,
 }
 
-// SAFETY: what a consumer reaches on another thread are items of type T, which are moved or dropped there, and the
-// allocator, which the halves use from wherever they stand, at once, and the last drops; T is Send, and A is Send and
-// Sync. The words that the halves share are atomic, and the rules of the queue keep the slots apart.
+// SAFETY: what a consumer reaches on another thread are items of type T, which are moved or dropped
+// there, and the allocator, which the halves use from wherever they are, at once, and the last
+// drops; T is Send, and A is Send and Sync. The words that the halves share are atomic, and the
+// rules of the queue keep the slots apart.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Consumer<T, A> {}
 
-// SAFETY: what takes `&self` uses the shared words, which are atomic, reads fields that only `&mut self` changes, and
-// makes new consumers, for which Send holds; no item is reached.
+// SAFETY: what takes `&self` uses the shared words, which are atomic, reads fields that only `&mut
+// self` changes, and makes new consumers, for which Send holds; no item is reached.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Sync for Consumer<T, A> {}
 
 // A panic in user code leaves a queue as it was after a whole number of items.
@@ -124,21 +126,22 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops the oldest item, or gives `None` if the queue is empty.
     ///
-    /// Lock-free; one exchange on the consumers' index, and a load of the producer's only when the copy kept of it says
-    /// that nothing stands.
+    /// Lock-free; one exchange on the consumers' index, and a load of the producer's only when the
+    /// copy kept of it says that nothing is queued.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         let (offset, _) = self.claim(1)?;
-        // SAFETY: (1) a claim is inside the block that this consumer is attached to; (2) it was just made.
+        // SAFETY: (1) a claim is inside the block that this consumer is attached to; (2) it was
+        // just made.
         Some(unsafe { Handle::<T, A>::read(self.slots, offset) })
     }
 
     /// Pops up to `max` items, gives each to `each`, and returns how many.
     ///
-    /// An item is claimed when its turn comes, so a slow closure holds no other item back from other consumers; to claim
-    /// many at once, see [`pop_into`](Self::pop_into).
-    /// A call is bounded by what stood at its start.
-    /// If `each` panics, the item that it was given is its own, the ones before are popped, and the ones after stand.
+    /// An item is claimed when its turn comes, so a slow closure holds no other item back from
+    /// other consumers; to claim many at once, see [`pop_into`](Self::pop_into). A call is bounded
+    /// by what was queued at its start. If `each` panics, the item that it was given is its own,
+    /// the ones before are popped, and the ones after stay queued.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spmc::queue();
@@ -161,8 +164,8 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops up to `max` items to the end of `out`, and returns how many.
     ///
-    /// Items are claimed many at once: one exchange per block.
-    /// A call is bounded by what stood at its start. Room in `out` is made before anything is claimed.
+    /// Items are claimed many at once: one exchange per block. A call is bounded by what was queued
+    /// at its start. Room in `out` is made before anything is claimed.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spmc::queue();
@@ -181,8 +184,8 @@ impl<T, A: Allocator> Consumer<T, A> {
             };
             let room = &mut out.spare_capacity_mut()[..got];
             for (n, place) in room.iter_mut().enumerate() {
-                // SAFETY: (1) a claim is inside the block that this consumer is attached to; (2) it was just made, and
-                // each of its items is read once.
+                // SAFETY: (1) a claim is inside the block that this consumer is attached to; (2) it
+                // was just made, and each of its items is read once.
                 place.write(unsafe { Handle::<T, A>::read(self.slots, offset + n) });
             }
             // SAFETY: `got` items more were written.
@@ -192,7 +195,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         count
     }
 
-    /// Pops as many items as stand and fit to the front of `out`, and returns how many.
+    /// Pops as many items as are queued and fit to the front of `out`, and returns how many.
     ///
     /// Items are claimed many at once: one exchange per block.
     pub fn pop_slice(&mut self, out: &mut [T]) -> usize
@@ -213,17 +216,19 @@ impl<T, A: Allocator> Consumer<T, A> {
         count
     }
 
-    /// Returns how many items stand, by one look at each index.
+    /// Returns how many items are queued, by one look at each index.
     ///
-    /// Other consumers may make it less and the producer more at once; it is exact while nobody else is at work.
+    /// Other consumers may make it less and the producer more at once; it is exact while nothing
+    /// else is at work.
     #[inline]
     pub fn len(&self) -> usize {
-        // A tail may be loaded that is older than the head, whose load orders nothing; then nothing stands.
+        // A tail may be loaded that is older than the head, whose load orders nothing; then nothing
+        // is queued.
         let head = self.handle.load_head();
         self.handle.load_tail().saturating_sub(head) as usize
     }
 
-    /// Returns whether no item stands, by one look at each index.
+    /// Returns whether no item is queued, by one look at each index.
     #[inline]
     pub fn is_empty(&self) -> bool {
         let head = self.handle.load_head();
@@ -233,14 +238,15 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Returns whether the producer is gone.
     ///
-    /// Items may still stand: all that were pushed before are popped by the calls that follow a `true`.
-    /// To leave a loop, ask [`is_finished`](Self::is_finished).
+    /// Items may still stand: all that were pushed before are popped by the calls that follow a
+    /// `true`. To leave a loop, ask [`is_finished`](Self::is_finished).
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.handle.producer_is_gone()
     }
 
-    /// Returns whether the producer is gone and nothing stands: no pop of any consumer will ever give an item again.
+    /// Returns whether the producer is gone and the queue is empty: no pop of any consumer will
+    /// ever give an item again.
     #[inline]
     pub fn is_finished(&self) -> bool {
         // The order matters: a tail loaded after the producer is seen gone is its last.
@@ -257,8 +263,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.handle.allocator()
     }
 
-    /// Claims up to `max` items, at least one, and returns the first one's place in the block and how many they are;
-    /// `None` if the queue is empty.
+    /// Claims up to `max` items, at least one, and returns the first one's place in the block and
+    /// how many they are; `None` if the queue is empty.
     #[inline(always)]
     fn claim(&mut self, max: usize) -> Option<(usize, usize)> {
         let mut pause = PAUSE_FIRST;
@@ -284,7 +290,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         }
     }
 
-    /// How many items stand now, but at most `max`; finds nothing in the way of `pop`, with its fence and its detaching.
+    /// How many items are queued now, but at most `max`; finds nothing in the way of `pop`, with
+    /// its fence and its detaching.
     fn standing(&mut self, max: usize) -> usize {
         let stand = self.len();
         if stand > 0 || max == 0 {
@@ -297,7 +304,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         max.min((self.tail - self.head) as usize)
     }
 
-    /// Brings `limit` above `head`, by a look at the tail or by going to a later block; false if the queue is empty.
+    /// Brings `limit` above `head`, by a look at the tail or by going to a later block; false if
+    /// the queue is empty.
     #[cold]
     #[inline(never)]
     fn find_slow(&mut self) -> bool {
@@ -328,8 +336,8 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// The head is at or past `end`, and before `tail`.
     fn advance(&mut self) {
         let block = match self.block.take() {
-            // SAFETY: (1) the consumer is attached, and the fields are turned to another block below; (2) `head` and
-            // `tail` are values of the indices, and `end <= head < tail`.
+            // SAFETY: (1) the consumer is attached, and the fields are turned to another block
+            // below; (2) `head` and `tail` are values of the indices, and `end <= head < tail`.
             Some(block) => unsafe { self.handle.pass(block) },
             None => self.handle.attach(),
         };
@@ -338,7 +346,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.end = self.base + self.handle.block_slots() as u64;
         self.slots = Block::slots(block);
         self.block = Some(block);
-        // The block was made the front by one who saw a head at or past its base; with that seen, so is such a head.
+        // The block was made the front by one who saw a head at or past its base; with that seen,
+        // so is such a head.
         self.head = self.handle.load_head();
         debug_assert!(self.head >= self.base, "spmc: rule 2");
     }
@@ -369,7 +378,7 @@ fn pause_slow(pause: &mut u32) {
 }
 
 impl<T, A: Allocator> Clone for Consumer<T, A> {
-    /// Makes one more consumer, which sees the same items and stands on its own.
+    /// Makes one more consumer, which sees the same items and is independent.
     ///
     /// # Panics
     ///

@@ -1,17 +1,18 @@
 //! An unbounded queue for one producer and many consumers, in blocks: a scheduler's ready queue.
 //!
-//! One thread hands out work, in batches, and many take it.
-//! The producer writes items into the slots of a block and publishes them by one store of its index; consumers claim
-//! them by one exchange on theirs, each from a block that it is attached to, so that neither side knows a state per slot,
-//! a lock or a wait.
-//! Blocks that are used up are found by counting, at once, and go back to the producer or to the allocator.
+//! One thread hands out work, in batches, and many take it. The producer writes items into the
+//! slots of a block and publishes them by one store of its index; consumers claim them by one
+//! exchange on theirs, each from a block that it is attached to, so that neither side knows a state
+//! per slot, a lock or a wait. Blocks that are used up are found by counting, at once, and go back
+//! to the producer or to the allocator.
 //!
-//! The source, the task scheduler's multi-consumer queue, guards its list of blocks by a mutex, taken by every consumer
-//! at the end of each block, and keeps its blocks for ever; here the front of the list is a counted pointer, by the
-//! multi-counters of RAST 2.3, and nothing waits.
+//! The source, the task scheduler's multi-consumer queue, guards its list of blocks by a mutex,
+//! taken by every consumer at the end of each block, and keeps its blocks for ever; here the front
+//! of the list is a counted pointer, by the multi-counters of RAST 2.3, and nothing waits.
 //!
-//! When not: for one consumer, [`spsc`](crate::spsc) is quicker; for many producers there is [`Queue`](crate::Queue).
-//! `docs/algorithms/queue-spmc.md` has the picture, the rules and the argument.
+//! When not: for one consumer, [`spsc`](crate::spsc) is quicker; for many producers there is
+//! [`Queue`](crate::Queue). `docs/algorithms/queue-spmc.md` has the picture, the rules and the
+//! argument.
 
 mod consumer;
 mod producer;
@@ -28,8 +29,8 @@ use crate::alloc::{AllocError, Allocator, Global};
 /// The least and the most slots per block.
 const SLOTS: core::ops::RangeInclusive<usize> = 1..=1 << 20;
 
-/// The number of slots per block that [`queue`] takes for items of type `T`: 1024, and fewer for large items, so that a
-/// block is about 32 KiB at most, but 32 at least.
+/// The number of slots per block that [`queue`] takes for items of type `T`: 1024, and fewer for
+/// large items, so that a block is about 32 KiB at most, but 32 at least.
 #[must_use]
 pub const fn default_block_slots<T>() -> usize {
     let size = size_of::<T>();
@@ -62,11 +63,12 @@ pub fn queue<T>() -> (Producer<T>, Consumer<T>) {
 
 /// Makes a queue that takes all its memory from `alloc`.
 ///
-/// Lack of memory aborts, as in std.
-/// Consumers give blocks back to `alloc` from their threads, so halves are `Send` if it is `Send` and `Sync`.
+/// Lack of memory aborts, as in std. Consumers give blocks back to `alloc` from their threads, so
+/// halves are `Send` if it is `Send` and `Sync`.
 ///
-/// Where the platform hands out addresses wider than a pointer and a count have room for in one word, taking a block
-/// panics and names the layout; see [`TaggedPtr`](crate::primitive::TaggedPtr).
+/// Where the platform hands out addresses wider than a pointer and a count have room for in one
+/// word, taking a block panics and names the layout; see
+/// [`TaggedPtr`](crate::primitive::TaggedPtr).
 #[must_use]
 pub fn queue_in<T, A: Allocator>(alloc: A) -> (Producer<T, A>, Consumer<T, A>) {
     with_block_slots_in(default_block_slots::<T>(), alloc)
@@ -74,7 +76,8 @@ pub fn queue_in<T, A: Allocator>(alloc: A) -> (Producer<T, A>, Consumer<T, A>) {
 
 /// Makes a queue with `slots` slots per block.
 ///
-/// Small blocks suit many small queues; large ones let consumers meet less often at the ends of blocks.
+/// Small blocks suit many small queues; large ones let consumers meet less often at the ends of
+/// blocks.
 ///
 /// # Panics
 ///

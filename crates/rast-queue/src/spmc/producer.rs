@@ -13,11 +13,11 @@ use crate::alloc::{AllocError, Allocator, Global};
 
 /// The pushing half of a queue for many consumers.
 ///
-/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and neither `Sync` nor
-/// `Clone`.
-/// Its methods are wait-free, but for the allocator that is asked for a block now and then; none is an atomic
-/// read-modify-write, but for one per block, and [`consumer`](Self::consumer).
-/// Dropping it publishes what is pending and closes the queue for the consumers, who still get all that was pushed.
+/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and
+/// neither `Sync` nor `Clone`. Its methods are wait-free, except for the allocator that is asked
+/// for a block now and then; none is an atomic read-modify-write, except for one per block, and
+/// [`consumer`](Self::consumer). Dropping it publishes what is pending and closes the queue for the
+/// consumers, who still get all that was pushed.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spmc::queue();
@@ -69,16 +69,17 @@ pub struct Producer<T, A: Allocator = Global> {
     tail: u64,
     /// The published tail.
     published: u64,
-    /// The tail at the last `publish`: of what stands before it, the caller was told.
+    /// The tail at the last `publish`: of what is before it, the caller was told.
     told: u64,
     /// Blocks of our own, chained.
     stock: *mut Block<T>,
     stock_len: usize,
 }
 
-// SAFETY: what a producer reaches on another thread are items of type T, which are moved or dropped there, and the
-// allocator, which the halves use from wherever they stand, at once, and the last drops; T is Send, and A is Send and
-// Sync. The words that the halves share are atomic, and the rules of the queue keep the slots apart.
+// SAFETY: what a producer reaches on another thread are items of type T, which are moved or dropped
+// there, and the allocator, which the halves use from wherever they are, at once, and the last
+// drops; T is Send, and A is Send and Sync. The words that the halves share are atomic, and the
+// rules of the queue keep the slots apart.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Producer<T, A> {}
 
 // A panic in user code leaves a queue as it was after a whole number of items.
@@ -106,7 +107,7 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Pushes one item, and publishes it with all that is pending.
     ///
-    /// Wait-free, but for the allocator; one atomic store.
+    /// Wait-free, except for the allocator; one atomic store.
     /// Lack of memory aborts, as in std; see [`try_push`](Self::try_push).
     #[inline]
     pub fn push(&mut self, item: T) {
@@ -118,7 +119,8 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Errors
     ///
-    /// [`TryPushError::NoMemory`] with the item if the allocator gave no block for it; nothing closes the queue.
+    /// [`TryPushError::NoMemory`] with the item if the allocator gave no block for it; nothing
+    /// closes the queue.
     #[inline]
     pub fn try_push(&mut self, item: T) -> Result<(), TryPushError<T>> {
         self.try_push_pending(item)?;
@@ -128,7 +130,7 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Writes one item that no consumer sees before the next [`publish`](Self::publish) or push.
     ///
-    /// Wait-free, but for the allocator; no atomic operation.
+    /// Wait-free, except for the allocator; no atomic operation.
     /// Lack of memory aborts, as in std; see [`try_push_pending`](Self::try_push_pending).
     #[inline]
     pub fn push_pending(&mut self, item: T) {
@@ -143,7 +145,8 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Errors
     ///
-    /// [`TryPushError::NoMemory`] with the item if the allocator gave no block for it; nothing closes the queue.
+    /// [`TryPushError::NoMemory`] with the item if the allocator gave no block for it; nothing
+    /// closes the queue.
     #[inline]
     pub fn try_push_pending(&mut self, item: T) -> Result<(), TryPushError<T>> {
         if self.written == self.capacity && self.grow().is_err() {
@@ -154,14 +157,16 @@ impl<T, A: Allocator> Producer<T, A> {
         Ok(())
     }
 
-    /// Publishes what is pending, all of it by one store, and returns whether consumers may be waiting for it.
+    /// Publishes what is pending, all of it by one store, and returns whether consumers may be
+    /// waiting for it.
     ///
-    /// That is so if items came since the last call of `publish`, by a push or a batch too, which tell nothing
-    /// themselves, and, right after the store, every older one was claimed: the queue has become non-empty.
-    /// On `false` nothing came, or an older item stood still, and whoever takes that one will find these.
-    /// A consumer whose pop of any form, or whose `is_empty`, found nothing before this publication is never missed, so a
-    /// caller may wake one upon `true` only, if each push and batch is followed by a `publish` before the caller rests.
-    /// The end of the producer publishes and closes without telling: wake all consumers then.
+    /// That is so if items came since the last call of `publish`, by a push or a batch too, which
+    /// tell nothing themselves, and, right after the store, every older one was claimed: the queue
+    /// has become non-empty. On `false` nothing came, or an older item stood still, and the thread
+    /// that takes that one will find these. A consumer whose pop of any form, or whose `is_empty`,
+    /// found nothing before this publication is never missed, so a caller may wake one upon `true`
+    /// only, if each push and batch is followed by a `publish` before the caller rests. The end of
+    /// the producer publishes and closes without telling: wake all consumers then.
     ///
     /// Wait-free; a store, a fence, and a load of the consumers' index.
     ///
@@ -184,7 +189,8 @@ impl<T, A: Allocator> Producer<T, A> {
         self.handle.was_drained_before(first)
     }
 
-    /// Pushes all items of `items`, publishes them once with all that is pending, and returns how many.
+    /// Pushes all items of `items`, publishes them once with all that is pending, and returns how
+    /// many.
     ///
     /// If the iterator panics, the items that it gave before are pushed.
     /// Lack of memory aborts; to be told instead, call [`try_reserve`](Self::try_reserve) before.
@@ -224,9 +230,11 @@ impl<T, A: Allocator> Producer<T, A> {
         self.publish_quietly();
     }
 
-    /// Takes blocks from the allocator until the next `count` pushes need none; lack of memory aborts.
+    /// Takes blocks from the allocator until the next `count` pushes need none; lack of memory
+    /// aborts.
     ///
-    /// A block taken here stays with the producer until it is filled; afterwards it is kept or freed like any other.
+    /// A block taken here stays with the producer until it is filled; afterwards it is kept or
+    /// freed like any other.
     pub fn reserve(&mut self, count: usize) {
         if self.try_reserve(count).is_err() {
             handle_alloc_error(Block::<T>::layout(self.capacity));
@@ -277,7 +285,8 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Returns whether no consumer is left.
     ///
-    /// Pushes still succeed then; what stands is dropped with the producer, unless it makes a new consumer.
+    /// Pushes still succeed then; what is queued is dropped with the producer, unless it makes a
+    /// new consumer.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.consumers() == 0
@@ -325,7 +334,8 @@ impl<T, A: Allocator> Producer<T, A> {
     /// `written` is below `capacity`.
     #[inline(always)]
     unsafe fn write_next(&mut self, item: T) {
-        // SAFETY: (1) the slots are those of the last block, and by the caller the offset is below their number;
+        // SAFETY: (1) the slots are those of the last block, and by the caller the offset is below
+        // their number;
         // (2) `written` grows with each item and begins at 0 in each block.
         unsafe { Handle::<T, A>::write(self.slots, self.written, item) };
         self.written += 1;
@@ -356,7 +366,8 @@ impl<T, A: Allocator> Producer<T, A> {
         };
         // SAFETY: the block is the producer's own.
         unsafe { Handle::<T, A>::open(block, self.tail) };
-        // SAFETY: the last block is full, and the fields are turned to the new one before anything is written.
+        // SAFETY: the last block is full, and the fields are turned to the new one before anything
+        // is written.
         unsafe { Handle::<T, A>::link(self.block, block) };
         self.block = block;
         self.slots = Block::slots(block);

@@ -1,7 +1,8 @@
-//! What the halves share: two indices, a counted pointer to the front block, the chain of blocks, and who is gone.
+//! What the halves share: two indices, a counted pointer to the front block, the chain of blocks,
+//! and who is gone.
 //!
-//! Everything unsafe of the queue is here or one call away; every atomic operation of the queue is here.
-//! The rules that the comments name stand in `docs/algorithms/queue-spmc.md`.
+//! Everything unsafe of the queue is here or one call away; every atomic operation of the queue is
+//! here. The rules that the comments name are in `docs/algorithms/queue-spmc.md`.
 
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -13,7 +14,8 @@ use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::primitive::{AtomicTaggedPtr, CachePadded, TaggedPtr};
 
-/// Stands in `Block::refs` while the block is the front or comes after it; far above any count of consumers.
+/// Stands in `Block::refs` while the block is the front or comes after it; far above any count of
+/// consumers.
 const AHEAD: usize = 1 << 30;
 
 /// The producer's part of `Cold::handles`; a consumer counts two.
@@ -23,7 +25,8 @@ const CONSUMER: usize = 2;
 pub(super) type Slot<T> = UnsafeCell<MaybeUninit<T>>;
 
 /// The head of a block; its slots follow it.
-// The alignment keeps the header off the lines of the slots; in the low-bits layout of `TaggedPtr` it makes the count.
+// The alignment keeps the header off the lines of the slots; in the low-bits layout of `TaggedPtr`
+// it makes the count.
 #[cfg_attr(not(rast_tagged_low), repr(C, align(128)))]
 #[cfg_attr(rast_tagged_low, repr(C, align(4096)))]
 pub(super) struct Block<T> {
@@ -48,7 +51,8 @@ impl<T> Block<T> {
     /// The address of the first slot.
     #[inline(always)]
     pub(super) fn slots(block: NonNull<Self>) -> NonNull<Slot<T>> {
-        // SAFETY: a block is its header and then its slots, in one allocation; the header's size keeps their alignment.
+        // SAFETY: a block is its header and then its slots, in one allocation; the header's size
+        // keeps their alignment.
         unsafe { block.add(1).cast() }
     }
 }
@@ -57,7 +61,7 @@ impl<T> Block<T> {
 struct Shared<T, A> {
     /// Items before it are claimed by consumers.
     head: CachePadded<AtomicU64>,
-    /// Published by the producer: items before it stand in their slots, or were claimed.
+    /// Published by the producer: items before it are in their slots, or were claimed.
     tail: CachePadded<AtomicU64>,
     /// The oldest block that may hold unclaimed items, and how many consumers are attached to it.
     front: CachePadded<AtomicTaggedPtr<Block<T>>>,
@@ -74,7 +78,8 @@ struct Cold<T, A> {
     alloc: A,
 }
 
-/// A handle on the shared words; one in the producer and one in each consumer. The last to leave frees everything.
+/// A handle on the shared words; one in the producer and one in each consumer. The last to leave
+/// frees everything.
 pub(super) struct Handle<T, A> {
     shared: NonNull<Shared<T, A>>,
     /// The queue owns items of type `T`.
@@ -82,7 +87,8 @@ pub(super) struct Handle<T, A> {
 }
 
 impl<T, A> Handle<T, A> {
-    /// The most consumers that live at once: each may be attached to the front, whose count must not wrap.
+    /// The most consumers that live at once: each may be attached to the front, whose count must
+    /// not wrap.
     pub(super) const CONSUMERS_MAX: usize = if TaggedPtr::<Block<T>>::COUNT_MAX < 65_535 {
         TaggedPtr::<Block<T>>::COUNT_MAX as usize
     } else {
@@ -91,8 +97,8 @@ impl<T, A> Handle<T, A> {
 
     #[inline(always)]
     fn shared(&self) -> &Shared<T, A> {
-        // SAFETY: `new` initialised the words, and they live until the last handle leaves, in `leave`, after which no
-        // handle is used.
+        // SAFETY: `new` initialised the words, and they live until the last handle leaves, in
+        // `leave`, after which no handle is used.
         unsafe { self.shared.as_ref() }
     }
 
@@ -108,8 +114,8 @@ impl<T, A> Handle<T, A> {
     /// The published index, for consumers.
     #[inline(always)]
     pub(super) fn load_tail(&self) -> u64 {
-        // Acquire: pairs with the Release in publish_tail; the slots before it are seen written, and the blocks that
-        // they stand in are seen initialised and linked. [SQ1]
+        // Acquire: pairs with the Release in publish_tail; the slots before it are seen written,
+        // and the blocks that they are in are seen initialised and linked. [SQ1]
         self.shared().tail.load(Ordering::Acquire)
     }
 
@@ -123,7 +129,8 @@ impl<T, A> Handle<T, A> {
     /// A past value of the claimed index.
     #[inline(always)]
     pub(super) fn load_head(&self) -> u64 {
-        // Relaxed: a guess, which claim checks, or one half of a length; nothing is reached through it. [SQ3]
+        // Relaxed: a guess, which claim checks, or one half of a length; nothing is reached through
+        // it. [SQ3]
         self.shared().head.load(Ordering::Relaxed)
     }
 
@@ -132,8 +139,8 @@ impl<T, A> Handle<T, A> {
     /// `to` is at most a tail that `load_tail` returned; who claims an item alone moves it out.
     #[inline(always)]
     pub(super) fn claim(&self, from: u64, to: u64) -> Result<(), u64> {
-        // Relaxed: the one order of this word makes the claim exclusive; the tail's Acquire shows the item, and the
-        // counts of the block keep it in place. [SQ4]
+        // Relaxed: the one order of this word makes the claim exclusive; the tail's Acquire shows
+        // the item, and the counts of the block keep it in place. [SQ4]
         let claimed =
             self.shared()
                 .head
@@ -144,9 +151,9 @@ impl<T, A> Handle<T, A> {
     /// The consumer's side of the either-or with `was_drained_before`.
     #[inline]
     pub(super) fn fence_before_empty(&self) {
-        // SeqCst: either the producer, which fences between its publication and its look at the head, sees how far the
-        // head was when this consumer found nothing, or this consumer's next load of the tail sees the publication.
-        // [SQ5]
+        // SeqCst: either the producer, which fences between its publication and its look at the
+        // head, sees how far the head was when this consumer found nothing, or this consumer's next
+        // load of the tail sees the publication. [SQ5]
         fence(Ordering::SeqCst);
     }
 
@@ -160,8 +167,8 @@ impl<T, A> Handle<T, A> {
 
     /// Attaches the caller to the front block, which stays until it is given to `detach` or `pass`.
     pub(super) fn attach(&self) -> NonNull<Block<T>> {
-        // Acquire: pairs with the release half of the AcqRel in pass; the block's base is seen, and a head at or past
-        // it. [SQ7]
+        // Acquire: pairs with the release half of the AcqRel in pass; the block's base is seen, and
+        // a head at or past it. [SQ7]
         let front = self.shared().front.fetch_add_count(1, Ordering::Acquire);
         debug_assert!(
             front.count() < Self::CONSUMERS_MAX as u64,
@@ -180,7 +187,8 @@ impl<T, A> Handle<T, A> {
         // SAFETY: by the caller, the block is attached to, hence alive.
         let block = unsafe { block.as_ref() };
         block.base.with(|base| {
-            // SAFETY: the base is written only while the block is the producer's own, before it was the front.
+            // SAFETY: the base is written only while the block is the producer's own, before it was
+            // the front.
             unsafe { *base }
         })
     }
@@ -189,17 +197,20 @@ impl<T, A> Handle<T, A> {
     ///
     /// # Safety
     ///
-    /// 1. `slots` are those of a block that the caller is attached to, and `offset` is below their number.
-    /// 2. The caller has claimed the item that stands there, and reads it once.
+    /// 1. `slots` are those of a block that the caller is attached to, and `offset` is below their
+    ///    number.
+    /// 2. The caller has claimed the item that is there, and reads it once.
     #[inline(always)]
     pub(super) unsafe fn read(slots: NonNull<Slot<T>>, offset: usize) -> T {
         // SAFETY: by (1) the address lies inside the block.
         let slot = unsafe { slots.add(offset) };
-        // SAFETY: by (1) the block is alive, and its slots were initialised when it was made, as cells of nothing.
+        // SAFETY: by (1) the block is alive, and its slots were initialised when it was made, as
+        // cells of nothing.
         let slot = unsafe { slot.as_ref() };
         slot.with(|slot| {
-            // SAFETY: by (2) the item was published, the tail before which it stands was loaded with acquire, and no
-            // other consumer has claimed it; the producer writes here only after this attachment has ended.
+            // SAFETY: by (2) the item was published, the tail before which it stands was loaded
+            // with acquire, and no other consumer has claimed it; the producer writes here only
+            // after this attachment has ended.
             unsafe { slot.cast::<T>().read() }
         })
     }
@@ -208,13 +219,15 @@ impl<T, A> Handle<T, A> {
     ///
     /// # Safety
     ///
-    /// 1. The caller is the producer, `slots` are those of its last block, and `offset` is below their number.
+    /// 1. The caller is the producer, `slots` are those of its last block, and `offset` is below
+    ///    their number.
     /// 2. No item was written there since the block was given its base.
     #[inline(always)]
     pub(super) unsafe fn write(slots: NonNull<Slot<T>>, offset: usize, item: T) {
         // SAFETY: by (1) the address lies inside the block.
         let slot = unsafe { slots.add(offset) };
-        // SAFETY: by (1) the block is the last, so it is alive (rule 4); its slots were initialised when it was made.
+        // SAFETY: by (1) the block is the last, so it is alive (rule 4); its slots were initialised
+        // when it was made.
         let slot = unsafe { slot.as_ref() };
         slot.with_mut(|slot| {
             // SAFETY: by (2) the slot's index is not published, so no consumer touches the slot.
@@ -226,18 +239,20 @@ impl<T, A> Handle<T, A> {
     ///
     /// # Safety
     ///
-    /// The caller is the producer, `block` is its last, all slots of it are written, and it does not touch it again.
+    /// The caller is the producer, `block` is its last, all slots of it are written, and it does
+    /// not touch it again.
     pub(super) unsafe fn link(block: NonNull<Block<T>>, next: NonNull<Block<T>>) {
         // SAFETY: by the caller, the block is the last, so it is alive (rule 4).
         let block = unsafe { block.as_ref() };
-        // Relaxed: consumers come here only after they have seen an item of `next` published, and SQ2 publishes this
-        // store with it. [SQ8]
+        // Relaxed: consumers come here only after they have seen an item of `next` published, and
+        // SQ2 publishes this store with it. [SQ8]
         block.next.store(next.as_ptr(), Ordering::Relaxed);
     }
 
     /// Takes the block that a consumer left for the producer, if there is one.
     fn take_spare(&self) -> Option<NonNull<Block<T>>> {
-        // Acquire: pairs with the Release in retire; all that consumers did with the block is over. [SQ9]
+        // Acquire: pairs with the Release in retire; all that consumers did with the block is over.
+        // [SQ9]
         let spare = self
             .shared()
             .cold
@@ -248,8 +263,8 @@ impl<T, A> Handle<T, A> {
 
     /// Counts one consumer more; false if there are too many.
     pub(super) fn enter(&self) -> bool {
-        // Relaxed: the caller has a handle, which keeps the words alive, and hands the new one on by its own means.
-        // [SQ10]
+        // Relaxed: the caller has a handle, which keeps the words alive, and hands the new one on
+        // by its own means. [SQ10]
         let handles = self
             .shared()
             .cold
@@ -269,7 +284,8 @@ impl<T, A> Handle<T, A> {
     /// Whether the producer is gone; if so, its last index is seen from here on.
     #[inline]
     pub(super) fn producer_is_gone(&self) -> bool {
-        // Acquire: pairs with the release half of the AcqRel in leave; the next load of the tail finds the last. [SQ12]
+        // Acquire: pairs with the release half of the AcqRel in leave; the next load of the tail
+        // finds the last. [SQ12]
         let handles = self.shared().cold.handles.load(Ordering::Acquire);
         handles & PRODUCER == 0
     }
@@ -298,7 +314,8 @@ impl<T, A: Allocator> Handle<T, A> {
         let shared = match alloc.allocate(Layout::new::<Shared<T, A>>()) {
             Ok(memory) => memory.cast::<Shared<T, A>>(),
             Err(error) => {
-                // SAFETY: the block came from this allocator, with this many slots, and nobody else knows it.
+                // SAFETY: the block came from this allocator, with this many slots, and nothing
+                // else knows it.
                 unsafe { free_block(block, slots, &alloc) };
                 return Err(error);
             }
@@ -323,7 +340,8 @@ impl<T, A: Allocator> Handle<T, A> {
         Ok((handle, block))
     }
 
-    /// A block for the producer, its own until it is linked: the spare one, or one from the allocator.
+    /// A block for the producer, its own until it is linked: the spare one, or one from the
+    /// allocator.
     pub(super) fn fresh_block(&self) -> Result<NonNull<Block<T>>, AllocError> {
         match self.take_spare() {
             Some(block) => Ok(block),
@@ -346,7 +364,7 @@ impl<T, A: Allocator> Handle<T, A> {
         // SAFETY: by the caller, the block is alive.
         let block = unsafe { block.as_ref() };
         block.base.with_mut(|place| {
-            // SAFETY: by the caller, nobody else has the block.
+            // SAFETY: by the caller, nothing else has the block.
             unsafe { *place = base };
         });
         // Relaxed: the block is the producer's own; SQ2 publishes it. [SQ14]
@@ -355,8 +373,8 @@ impl<T, A: Allocator> Handle<T, A> {
         block.refs.store(AHEAD, Ordering::Relaxed);
     }
 
-    /// Moves the caller from `block`, of which every item is claimed, to a later one, and the front along if it stands
-    /// there still.
+    /// Moves the caller from `block`, of which every item is claimed, to a later one, and the front
+    /// along if it stands there still.
     ///
     /// # Safety
     ///
@@ -365,21 +383,22 @@ impl<T, A: Allocator> Handle<T, A> {
     pub(super) unsafe fn pass(&self, block: NonNull<Block<T>>) -> NonNull<Block<T>> {
         // SAFETY: by (1) the block is alive until this function ends the attachment.
         let next = unsafe { block.as_ref() };
-        // Relaxed: the tail by (2) was loaded with acquire, and it was published after the link. [SQ16]
+        // Relaxed: the tail by (2) was loaded with acquire, and it was published after the link.
+        // [SQ16]
         let next = next.next.load(Ordering::Relaxed);
         debug_assert!(!next.is_null(), "spmc: rule 3");
         loop {
             // Relaxed: only a comparison follows; the exchange below looks again. [SQ17]
             let front = self.shared().front.load(Ordering::Relaxed);
             if front.ptr() != block.as_ptr() {
-                // SAFETY: the caller is attached by (1), and the front, which was at the block when it attached, is not
-                // there any more.
+                // SAFETY: the caller is attached by (1), and the front, which was at the block when
+                // it attached, is not there any more.
                 unsafe { self.release(block) };
                 return self.attach();
             }
-            // AcqRel: the release pairs with the Acquire in attach, and publishes the base of `next` and a head at or
-            // past it; the acquire pairs with the Release in detach, whose consumers are thereby done with the block.
-            // [SQ18]
+            // AcqRel: the release pairs with the Acquire in attach, and publishes the base of
+            // `next` and a head at or past it; the acquire pairs with the Release in detach, whose
+            // consumers are thereby done with the block. [SQ18]
             let moved = self.shared().front.compare_exchange(
                 front,
                 TaggedPtr::new(next, 1),
@@ -388,8 +407,8 @@ impl<T, A: Allocator> Handle<T, A> {
             );
             if moved.is_ok() {
                 let others = front.count() as usize - 1;
-                // SAFETY: (1) this call moved the front off the block, once; (2) `others` is the number that was
-                // attached then, without the caller.
+                // SAFETY: (1) this call moved the front off the block, once; (2) `others` is the
+                // number that was attached then, without the caller.
                 unsafe { self.settle(block, others) };
                 // SAFETY: by (2) the next block is linked.
                 return unsafe { NonNull::new_unchecked(next) };
@@ -410,7 +429,8 @@ impl<T, A: Allocator> Handle<T, A> {
                 // SAFETY: the caller is attached, and the front is not at the block any more.
                 return unsafe { self.release(block) };
             }
-            // Release: pairs with the acquire half of the AcqRel in pass; the caller is done with the block. [SQ20]
+            // Release: pairs with the acquire half of the AcqRel in pass; the caller is done with
+            // the block. [SQ20]
             let left = self.shared().front.compare_exchange(
                 front,
                 front.with_count(front.count() - 1),
@@ -427,12 +447,13 @@ impl<T, A: Allocator> Handle<T, A> {
     ///
     /// # Safety
     ///
-    /// The caller is attached to `block` and does not touch it again, and the front is not there any more.
+    /// The caller is attached to `block` and does not touch it again, and the front is not there
+    /// any more.
     unsafe fn release(&self, block: NonNull<Block<T>>) {
         // SAFETY: the caller is attached, so the block is alive.
         let refs = &unsafe { block.as_ref() }.refs;
-        // AcqRel: pairs with itself and with SQ22; the caller is done with the block, and who ends it sees that all
-        // others are. [SQ21]
+        // AcqRel: pairs with itself and with SQ22; the caller is done with the block, and who ends
+        // it sees that all others are. [SQ21]
         if refs.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: the count has come to nothing, which happens once.
             unsafe { self.retire(block) };
@@ -461,10 +482,12 @@ impl<T, A: Allocator> Handle<T, A> {
     ///
     /// # Safety
     ///
-    /// The front has left the block and nobody is attached to it; all that was done with it happened before.
+    /// The front has left the block and no thread is attached to it; all that was done with it
+    /// happened before.
     unsafe fn retire(&self, block: NonNull<Block<T>>) {
         let cold = &self.shared().cold;
-        // Release: pairs with the Acquire in take_spare; all consumers are done with the block. [SQ23]
+        // Release: pairs with the Acquire in take_spare; all consumers are done with the block.
+        // [SQ23]
         let kept = cold.spare.compare_exchange(
             ptr::null_mut(),
             block.as_ptr(),
@@ -472,7 +495,7 @@ impl<T, A: Allocator> Handle<T, A> {
             Ordering::Relaxed,
         );
         if kept.is_err() {
-            // SAFETY: by the caller, the block is nobody's.
+            // SAFETY: by the caller, the block is no thread's.
             unsafe { self.free_block(block) };
         }
     }
@@ -481,10 +504,11 @@ impl<T, A: Allocator> Handle<T, A> {
     ///
     /// # Safety
     ///
-    /// The block came from this queue, holds no item, and nobody else has it.
+    /// The block came from this queue, holds no item, and nothing else has it.
     pub(super) unsafe fn free_block(&self, block: NonNull<Block<T>>) {
         let cold = &self.shared().cold;
-        // SAFETY: the caller's obligation; all blocks of the queue come from this allocator and have this many slots.
+        // SAFETY: the caller's obligation; all blocks of the queue come from this allocator and
+        // have this many slots.
         unsafe { free_block(block, cold.slots, &cold.alloc) };
     }
 
@@ -516,7 +540,8 @@ impl<T, A: Allocator> Handle<T, A> {
     ///
     /// # Safety
     ///
-    /// The caller is the producer; it has published its tail, and neither it nor this handle is used again.
+    /// The caller is the producer; it has published its tail, and neither it nor this handle is
+    /// used again.
     pub(super) unsafe fn leave_producer(&self) {
         // SAFETY: by the caller.
         unsafe { self.leave(PRODUCER) };
@@ -532,14 +557,14 @@ impl<T, A: Allocator> Handle<T, A> {
         unsafe { self.leave(CONSUMER) };
     }
 
-    /// Ends a handle that counts `part`; the last drops what stands and frees everything.
+    /// Ends a handle that counts `part`; the last drops what is queued and frees everything.
     ///
     /// # Safety
     ///
     /// As for `leave_producer` and `leave_consumer`.
     unsafe fn leave(&self, part: usize) {
-        // AcqRel: pairs with itself and with SQ12; all that the others did comes before the last frees, and a consumer
-        // that sees the producer gone finds its last tail. [SQ26]
+        // AcqRel: pairs with itself and with SQ12; all that the others did comes before the last
+        // frees, and a consumer that sees the producer gone finds its last tail. [SQ26]
         if self.shared().cold.handles.fetch_sub(part, Ordering::AcqRel) != part {
             return;
         }
@@ -552,20 +577,22 @@ impl<T, A: Allocator> Handle<T, A> {
         };
         let mut rest = Rest {
             handle: self,
-            // SAFETY: nobody else has the block; this is as good as attached.
+            // SAFETY: nothing else has the block; this is as good as attached.
             base: unsafe { self.base(front) },
             block: front,
             head: self.load_head(),
             tail: self.load_tail(),
         };
-        // If the drop of an item panics, `Rest` drops the others and frees the blocks as the panic goes up.
+        // If the drop of an item panics, `Rest` drops the others and frees the blocks as the panic
+        // goes up.
         rest.drop_items();
     }
 }
 
 /// # Safety
 ///
-/// The block came from `allocate_block` with this allocator and number of slots, holds no item, and nobody else has it.
+/// The block came from `allocate_block` with this allocator and number of slots, holds no item, and
+/// nothing else has it.
 unsafe fn free_block<T, A: Allocator>(block: NonNull<Block<T>>, slots: usize, alloc: &A) {
     // This matters to cells that keep books, under loom; a plain cell of `MaybeUninit` has no drop.
     if core::mem::needs_drop::<Slot<T>>() {
@@ -629,8 +656,10 @@ impl<T, A: Allocator> Rest<'_, T, A> {
             }
             let offset = (self.head - self.base) as usize;
             self.head += 1;
-            // SAFETY: (1) this is the last handle, so the block is ours, and the offset was brought below its slots;
-            // (2) the items from the head to the tail are unclaimed, and the head was moved on first.
+            // SAFETY: (1) this is the last handle, so the block is ours, and the offset was brought
+            // below its slots;
+            // (2) the items from the head to the tail are unclaimed, and the head was moved on
+            //     first.
             drop(unsafe { Handle::<T, A>::read(Block::slots(self.block), offset) });
         }
     }
@@ -655,13 +684,15 @@ impl<T, A: Allocator> Drop for Rest<'_, T, A> {
         // SAFETY: this is the last block, and no item is left.
         unsafe { self.handle.free_block(self.block) };
         if let Some(spare) = self.handle.take_spare() {
-            // SAFETY: the spare block is nobody's.
+            // SAFETY: the spare block is no thread's.
             unsafe { self.handle.free_block(spare) };
         }
-        // SAFETY: the words were initialised by `new`, this is the last handle, and nothing reads them again.
+        // SAFETY: the words were initialised by `new`, this is the last handle, and nothing reads
+        // them again.
         let shared = unsafe { self.handle.shared.read() };
         let alloc = shared.cold.into_inner().alloc;
-        // SAFETY: the memory came from this allocator with this layout, and nothing points into it any more.
+        // SAFETY: the memory came from this allocator with this layout, and nothing points into it
+        // any more.
         unsafe {
             deallocate(
                 &alloc,

@@ -12,23 +12,23 @@ use crate::alloc::{Allocator, Global};
 
 /// The popping half of a ring.
 ///
-/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and neither `Sync` nor
-/// `Clone`.
-/// All methods are wait-free; none allocates; none is an atomic read-modify-write.
-/// Dropping it closes the ring for the producer; items that stand are dropped when both halves are gone.
+/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and
+/// neither `Sync` nor `Clone`. All methods are wait-free; none allocates; none is an atomic
+/// read-modify-write. Dropping it closes the ring for the producer; queued items are dropped when
+/// both halves are gone.
 ///
-/// A consumer that keeps up with its producer takes from it the cache lines that it is about to write, which slows both.
-/// So, when it has taken 64 items or more since it last did, it waits a little in two places, each with a count of its own:
+/// A consumer that keeps up with its producer takes from it the cache lines that it is about to
+/// write, which slows both. So, when it has taken 64 items or more since it last did, it waits a
+/// little in two places, each with a count of its own:
 ///
-/// - A `pop` that finds nothing pauses once, with 4 to 64 of the processor's spin hints (10 ns each where it was measured),
-///   and looks again.
-/// - A batch (`pop_*`, `read_chunk*`) that must look at the producer's index and finds fewer than 128 items, and than a
-///   quarter of the capacity, waits for 16 spin hints, and for as many again while each such step brings 16 items, eight
-///   times at most.
+/// - A `pop` that finds nothing pauses once, with 4 to 64 of the processor's spin hints (10 ns each
+///   where it was measured), and looks again.
+/// - A batch (`pop_*`, `read_chunk*`) that must look at the producer's index and finds fewer than
+///   128 items, and than a quarter of the capacity, waits for 16 spin hints, and for as many again
+///   while each such step brings 16 items, eight times at most.
 ///
-/// If that brings few items, as from a producer that is slow, done, or on the same thread, the next time comes after
-/// twice as many items, up to 65,536.
-/// `peek`, `len` and `is_empty` never wait.
+/// If that brings few items, as from a producer that is slow, done, or on the same thread, the next
+/// time comes after twice as many items, up to 65,536. `peek`, `len` and `is_empty` never wait.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring(8);
@@ -67,19 +67,21 @@ pub struct Consumer<T, A: Allocator = Global> {
     head: Cell<usize>,
     /// A past value of the producer's published tail.
     tail: Cell<usize>,
-    /// Where the head must have come to for a pause of `pop` at an empty ring; this and the next are touched there alone.
+    /// Where the head must have come to for a pause of `pop` at an empty ring; this and the next
+    /// are touched there alone.
     pause_due: Cell<usize>,
     /// How to pause.
     pace: Cell<Pace>,
-    /// Where the head must have come to for a wait of a batch; this and the next are touched at its reloads alone.
+    /// Where the head must have come to for a wait of a batch; this and the next are touched at its
+    /// reloads alone.
     wait_due: Cell<usize>,
     /// How rarely to wait.
     wait: Cell<Wait>,
 }
 
-// SAFETY: what a consumer reaches on another thread are items of type T, which are moved or dropped there, and the
-// allocator, which the last half uses and drops wherever it stands; both are Send. The words it shares with the producer
-// are atomic, and the rules of the block keep the slots apart.
+// SAFETY: what a consumer reaches on another thread are items of type T, which are moved or dropped
+// there, and the allocator, which the last half uses and drops wherever it is; both are Send. The
+// words it shares with the producer are atomic, and the rules of the block keep the slots apart.
 unsafe impl<T: Send, A: Allocator + Send> Send for Consumer<T, A> {}
 
 // A panic in user code leaves a ring as it was after a whole number of items.
@@ -105,8 +107,8 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops the oldest item, or gives `None` if the ring is empty.
     ///
-    /// Wait-free; one atomic store, and a load of the producer's index only when the ring looks empty.
-    /// In a stream a look at an empty ring may pause, as [`Consumer`] says.
+    /// Wait-free; one atomic store, and a load of the producer's index only when the ring looks
+    /// empty. In a stream a look at an empty ring may pause, as [`Consumer`] says.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         if self.is_empty() && self.gather() == 0 {
@@ -118,7 +120,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         Some(item)
     }
 
-    /// Moves the oldest item out and keeps its slot until [`release`](Self::release), or the next pop.
+    /// Moves the oldest item out and keeps its slot until [`release`](Self::release), or the next
+    /// pop.
     ///
     /// For who takes items one by one and returns their slots together. It never pauses.
     ///
@@ -139,10 +142,12 @@ impl<T, A: Allocator> Consumer<T, A> {
         Some(unsafe { self.read_next() })
     }
 
-    /// Pops up to `max` of the items that stand, gives each to `each`, publishes once, and returns how many.
+    /// Pops up to `max` of the queued items, gives each to `each`, publishes once, and returns how
+    /// many.
     ///
-    /// Items pushed meanwhile are left for the next call, so a call is bounded by what stood at its start.
-    /// If `each` panics, the item that it was given is its own, the ones before are popped, and the ones after stand.
+    /// Items pushed meanwhile are left for the next call, so a call is bounded by what was queued
+    /// at its start. If `each` panics, the item that it was given is its own, the ones before are
+    /// popped, and the ones after stay queued.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
@@ -160,10 +165,11 @@ impl<T, A: Allocator> Consumer<T, A> {
         count
     }
 
-    /// Pops up to `max` of the items that stand to the end of `out`, publishes once, and returns how many.
+    /// Pops up to `max` of the queued items to the end of `out`, publishes once, and returns how
+    /// many.
     ///
-    /// `out` is a `Vec`, a `VecDeque` or whatever else can be extended; if it stops early or panics, the items that it
-    /// did not take stand.
+    /// `out` is a `Vec`, a `VecDeque` or whatever else can be extended; if it stops early or
+    /// panics, the items that it did not take stay queued.
     #[inline]
     pub fn pop_into<E: Extend<T>>(&mut self, out: &mut E, max: usize) -> usize {
         let mut items = self.read_chunk(max).into_iter();
@@ -171,7 +177,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         items.given()
     }
 
-    /// Pops as many items as stand and fit to the front of `out`, publishes once, and returns how many.
+    /// Pops as many items as are queued and fit to the front of `out`, publishes once, and returns
+    /// how many.
     #[inline]
     pub fn pop_slice(&mut self, out: &mut [T]) -> usize
     where
@@ -187,7 +194,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         count
     }
 
-    /// Borrows up to `max` of the items that stand, to be read in place or moved out.
+    /// Borrows up to `max` of the queued items, to be read in place or moved out.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
@@ -203,7 +210,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         ReadChunk::new(self, len)
     }
 
-    /// Borrows the oldest `count` items, or gives `None` if fewer stand.
+    /// Borrows the oldest `count` items, or gives `None` if fewer are queued.
     #[inline]
     pub fn read_chunk_exact(&mut self, count: usize) -> Option<ReadChunk<'_, T, A>> {
         (self.standing(count) == count).then(|| ReadChunk::new(self, count))
@@ -215,12 +222,12 @@ impl<T, A: Allocator> Consumer<T, A> {
         if self.is_empty() {
             return None;
         }
-        // SAFETY: (1) this is the consumer and its head, which cannot move while `self` is borrowed, since every method
-        // that moves it takes `&mut self`; (2) the ring is not empty.
+        // SAFETY: (1) this is the consumer and its head, which cannot move while `self` is
+        // borrowed, since every method that moves it takes `&mut self`; (2) the ring is not empty.
         Some(unsafe { self.block.peek(self.head.get()) })
     }
 
-    /// Returns how many items stand, by a fresh look at the producer's index.
+    /// Returns how many items are queued, by a fresh look at the producer's index.
     ///
     /// The producer can only make it more, so this many pops will succeed.
     #[inline]
@@ -229,7 +236,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.cached_len()
     }
 
-    /// Returns whether nothing stands; looks at the producer's index unless the copy kept of it shows an item.
+    /// Returns whether the queue is empty; looks at the producer's index unless the copy kept of it
+    /// shows an item.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.cached_len() == 0 && self.len() == 0
@@ -243,14 +251,15 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Returns whether the producer is gone.
     ///
-    /// Items may still stand: all that were pushed before are popped by the calls that follow a `true`.
-    /// To leave a loop, ask [`is_finished`](Self::is_finished).
+    /// Items may still stand: all that were pushed before are popped by the calls that follow a
+    /// `true`. To leave a loop, ask [`is_finished`](Self::is_finished).
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.block.other_is_gone(Side::Consumer)
     }
 
-    /// Returns whether the producer is gone and nothing stands: no pop will ever give an item again.
+    /// Returns whether the producer is gone and the queue is empty: no pop will ever give an item
+    /// again.
     #[inline]
     pub fn is_finished(&self) -> bool {
         // The order matters: an index loaded after the producer is seen gone is its last.
@@ -264,7 +273,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         len
     }
 
-    /// Called when nothing stands: pauses if that is due, looks again, and tells how many items stand now.
+    /// Called when nothing is queued: pauses if that is due, looks again, and tells how many items
+    /// are queued now.
     #[inline(always)]
     fn gather(&self) -> usize {
         let head = self.head.get();
@@ -278,7 +288,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.cached_len()
     }
 
-    /// How many items stand, at most `max`; looked at afresh if the copy shows fewer.
+    /// How many items are queued, at most `max`; looked at afresh if the copy shows fewer.
     #[inline(always)]
     fn standing(&self, max: usize) -> usize {
         let len = self.cached_len();
@@ -290,7 +300,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         len.min(max)
     }
 
-    /// Looks at the producer's index, waits if that is due and few items stand, and tells how many stand.
+    /// Looks at the producer's index, waits if that is due and few items are queued, and tells how
+    /// many are queued.
     #[inline(always)]
     fn reload(&self) -> usize {
         let standing = self.len();
@@ -324,19 +335,23 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.publish();
     }
 
-    /// Moves the true head past `count` items that stand, unpublished: a chunk gives them out and then settles.
+    /// Moves the true head past `count` queued items, unpublished: a chunk gives them out and then
+    /// settles.
     #[inline(always)]
     pub(super) fn skip(&mut self, count: usize) {
         self.head.set(self.head.get().wrapping_add(count));
     }
 
-    /// Takes the last `left` of the items back that `skip` went past, and pops the `given` before them.
+    /// Takes the last `left` of the items back that `skip` went past, and pops the `given` before
+    /// them.
     ///
-    /// Publishes nothing if none was given: a look at an empty ring leaves the line of the head alone.
+    /// Publishes nothing if none was given: a look at an empty ring leaves the line of the head
+    /// alone.
     ///
     /// # Safety
     ///
-    /// `skip` went past `given + left` items, of which the first were moved out and the others stand.
+    /// `skip` went past `given + left` items, of which the first were moved out and the others stay
+    /// queued.
     #[inline(always)]
     pub(super) unsafe fn settle(&self, given: usize, left: usize) {
         self.head.set(self.head.get().wrapping_sub(left));
@@ -353,7 +368,8 @@ impl<T, A: Allocator> Consumer<T, A> {
     #[inline(always)]
     unsafe fn read_next(&self) -> T {
         let head = self.head.get();
-        // SAFETY: (1) this is the consumer and its head, which advances in the next statement; (2) by the caller.
+        // SAFETY: (1) this is the consumer and its head, which advances in the next statement; (2)
+        // by the caller.
         let item = unsafe { self.block.read(head) };
         self.head.set(head.wrapping_add(1));
         item
@@ -371,16 +387,19 @@ impl<T, A: Allocator> Consumer<T, A> {
     }
 }
 
-/// Whether the head has yet to come to `due`, by the shorter way between the two on the circle of the indices.
+/// Whether the head has yet to come to `due`, by the shorter way between the two on the circle of
+/// the indices.
 ///
-/// `due` is ahead of the head by 65,536 at most, and behind it by all that was popped without asking; when that is more than
-/// half of the circle, 2^31 items on a 32-bit target, a wait that is due is left out until the head has gone around.
+/// `due` is ahead of the head by 65,536 at most, and behind it by all that was popped without
+/// asking; when that is more than half of the circle, 2^31 items on a 32-bit target, a wait that is
+/// due is left out until the head has gone around.
 #[inline(always)]
 fn is_before(head: usize, due: usize) -> bool {
     head.wrapping_sub(due) > usize::MAX / 2
 }
 
-/// Everything goes through registers, so that the consumer may live in registers where this is called.
+/// Everything goes through registers, so that the consumer may live in registers where this is
+/// called.
 #[cold]
 #[inline(never)]
 fn gather_slow<T, A>(block: Block<T, A>, head: usize, pace: Pace) -> (usize, Pace) {

@@ -1,13 +1,14 @@
-//! Between one producer and one consumer: a bounded ring, here, and an unbounded queue, in [`segmented`].
+//! Between one producer and one consumer: a bounded ring, here, and an unbounded queue, in
+//! [`segmented`].
 //!
-//! The ring is wait-free, takes one allocation, and moves items singly, in batches, or in place as slices of its own memory:
-//! [`Producer::write_chunk`], [`Consumer::read_chunk`].
+//! The ring is wait-free, takes one allocation, and moves items singly, in batches, or in place as
+//! slices of its own memory: [`Producer::write_chunk`], [`Consumer::read_chunk`].
 //!
-//! The ring is Lamport's, with the two refinements that measure best: each half keeps a copy of the index that the
-//! other half publishes and reloads it only when the copy says "full" or "empty", and a batch publishes its index once.
-//! Indices run over the whole of `usize` and wrap; the slot of an index is its low bits, which is why capacities are
-//! powers of two.
-//! No operation of a half is a read-modify-write; the one in the ring happens when a half is dropped.
+//! The ring is Lamport's, with the two refinements that measure best: each half keeps a copy of the
+//! index that the other half publishes and reloads it only when the copy says "full" or "empty",
+//! and a batch publishes its index once. Indices run over the whole of `usize` and wrap; the slot
+//! of an index is its low bits, which is why capacities are powers of two. No operation of a half
+//! is a read-modify-write; the one in the ring happens when a half is dropped.
 //!
 //! ```text
 //!            one allocation from A
@@ -32,13 +33,17 @@
 //!
 //! Rules:
 //!
-//! 1. `tail - head <= capacity`, in wrapping arithmetic, for the true, the published and the cached values alike.
+//! 1. `tail - head <= capacity`, in wrapping arithmetic, for the true, the published and the cached
+//!    values alike.
 //! 2. The slots of `head..tail` hold items; the others hold nothing.
-//! 3. Only the producer moves `tail`, only the consumer moves `head`, and what is published only moves forward.
-//! 4. A batch counts an item before user code runs again, and moves and publishes the index when it ends, by a panic too.
-//! 5. The half that leaves second drops the items that stand and frees the block.
+//! 3. Only the producer moves `tail`, only the consumer moves `head`, and what is published only
+//!    moves forward.
+//! 4. A batch counts an item before user code runs again, and moves and publishes the index when it
+//!    ends, by a panic too.
+//! 5. The half that leaves second drops the queued items and frees the block.
 //!
-//! The argument for each rule, and what each ordering is for, stands in `docs/algorithms/queue-spsc.md`.
+//! The argument for each rule, and what each ordering is for, is in
+//! `docs/algorithms/queue-spsc.md`.
 //!
 //! ```
 //! use rast_queue::spsc;
@@ -148,7 +153,8 @@ pub fn ring_at<T>(capacity: usize, start: usize) -> (Producer<T>, Consumer<T>) {
 }
 
 fn halves<T, A: Allocator>(block: Block<T, A>, start: usize) -> (Producer<T, A>, Consumer<T, A>) {
-    // SAFETY: (1) the block is new, so this is the only producer over it; (2) both of its indices are `start`.
+    // SAFETY: (1) the block is new, so this is the only producer over it; (2) both of its indices
+    // are `start`.
     let producer = unsafe { Producer::new(block.duplicate(), start) };
     // SAFETY: (1) likewise the only consumer; (2) as above.
     let consumer = unsafe { Consumer::new(block, start) };

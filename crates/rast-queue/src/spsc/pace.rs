@@ -2,14 +2,15 @@
 //!
 //! `wait` is the same for batches.
 //!
-//! A consumer that is quicker than its producer catches up with it.
-//! From then on each of its looks takes the line of the tail away from the producer, and each item or two are a line that
-//! crosses for so little.
-//! A pause at the empty ring gives the producer a lead, and both then run on lines of their own.
+//! A consumer that is quicker than its producer catches up with it. From then on each of its looks
+//! takes the line of the tail away from the producer, and each item or two are a line that crosses
+//! for so little. A pause at the empty ring gives the producer a lead, and both then run on lines
+//! of their own.
 //!
-//! Whether a pause pays is learned from what stands after it, as counts of items, since the clock costs more:
+//! Whether a pause pays is learned from what is queued after it, as counts of items, since the
+//! clock costs more:
 //!
-//! | stood after the pause | the next pause | comes when the head has moved by |
+//! | queued after the pause | the next pause | comes when the head has moved by |
 //! | --- | --- | --- |
 //! | fewer than 16: the producer is slow, gone, or on this thread | is of 16 spin hints | twice as many items as last time, 65,536 at most |
 //! | less than an eighth of the capacity | is twice as long, 64 hints at most | 64 items |
@@ -17,7 +18,7 @@
 //! | more than a half | is half as long, 4 hints at least | 64 items |
 //!
 //! So a stream that is not worth it meets ten pauses, and then one in 65,536 items.
-//! The figures behind the numbers stand in `docs/performance.md`.
+//! The figures behind the numbers are in `docs/performance.md`.
 
 use crate::primitive::hint::spin_loop;
 
@@ -32,13 +33,15 @@ const PAUSES: u32 = 4;
 const PAUSES_LEAST: u32 = 2;
 const PAUSES_MOST: u32 = 6;
 
-/// How many items must stand after a pause that has paid.
+/// How many items must be queued after a pause that has paid.
 const PAYS: usize = 16;
 
-/// What a consumer has learned about pauses: how far the head moves between two, and how long one is.
+/// What a consumer has learned about pauses: how far the head moves between two, and how long one
+/// is.
 ///
-/// Two logarithms in one word, which goes through registers into the slow path and back: were it passed by its address, the
-/// whole consumer would have one, and could not itself live in registers.
+/// Two logarithms in one word, which goes through registers into the slow path and back: were it
+/// passed by its address, the whole consumer would have one, and could not itself live in
+/// registers.
 #[derive(Clone, Copy)]
 pub(super) struct Pace(u32);
 
@@ -65,7 +68,7 @@ impl Pace {
         }
     }
 
-    /// What is known after a pause, after which `gathered` items stood in a ring of `capacity`.
+    /// What is known after a pause, after which `gathered` items were in a ring of `capacity`.
     pub(super) fn after(self, gathered: usize, capacity: usize) -> Self {
         let (gap, pauses) = (self.0 >> 8, self.0 & 0xff);
         if gathered < PAYS {

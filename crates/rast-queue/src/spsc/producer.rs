@@ -12,8 +12,9 @@ use crate::primitive::hint::prefetch_write;
 
 /// How many lines ahead of the tail the producer asks for, to write there later.
 ///
-/// The consumer has just read these lines, so each first write to one waits for it to come back. Single pushes and batches
-/// of 64 gain by it, and at this distance batches of 8 do not lose (`docs/algorithms/queue-spsc.md`).
+/// The consumer has just read these lines, so each first write to one waits for it to come back.
+/// Single pushes and batches of 64 gain by it, and at this distance batches of 8 do not lose
+/// (`docs/algorithms/queue-spsc.md`).
 const AHEAD: usize = 8;
 
 /// How many lines a chunk asks for at most.
@@ -21,13 +22,14 @@ const MOST: usize = 16;
 
 /// The pushing half of a ring.
 ///
-/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and neither `Sync` nor
-/// `Clone`.
-/// All methods are wait-free; none allocates; none is an atomic read-modify-write.
-/// Dropping it closes the ring for the consumer, who still gets all that was pushed.
+/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and
+/// neither `Sync` nor `Clone`. All methods are wait-free; none allocates; none is an atomic
+/// read-modify-write. Dropping it closes the ring for the consumer, who still gets all that was
+/// pushed.
 ///
-/// The half is four words and holds its own index and a copy of the other's; two halves for two threads that stand side
-/// by side in one struct share a cache line, so pad them there, or better, keep each with its owner.
+/// The half is four words and holds its own index and a copy of the other's; two halves for two
+/// threads that stand side by side in one struct share a cache line, so pad them there, or better,
+/// keep each with its owner.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);
@@ -72,9 +74,9 @@ pub struct Producer<T, A: Allocator = Global> {
     limit: Cell<usize>,
 }
 
-// SAFETY: what a producer reaches on another thread are items of type T, which are moved or dropped there, and the
-// allocator, which the last half uses and drops wherever it stands; both are Send. The words it shares with the consumer
-// are atomic, and the rules of the block keep the slots apart.
+// SAFETY: what a producer reaches on another thread are items of type T, which are moved or dropped
+// there, and the allocator, which the last half uses and drops wherever it is; both are Send. The
+// words it shares with the consumer are atomic, and the rules of the block keep the slots apart.
 unsafe impl<T: Send, A: Allocator + Send> Send for Producer<T, A> {}
 
 // A panic in user code leaves a ring as it was after a whole number of items.
@@ -96,12 +98,13 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Pushes one item.
     ///
-    /// Wait-free; one atomic store, and a load of the consumer's index only when the ring looks full.
+    /// Wait-free; one atomic store, and a load of the consumer's index only when the ring looks
+    /// full.
     ///
     /// # Errors
     ///
-    /// [`Full`] with the item if the ring has no room.
-    /// A full ring whose consumer is gone stays full, so a loop that waits for room asks [`is_closed`](Self::is_closed).
+    /// [`Full`] with the item if the ring has no room. A full ring whose consumer is gone stays
+    /// full, so a loop that waits for room asks [`is_closed`](Self::is_closed).
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), Full<T>> {
         if !self.has_room(1) {
@@ -116,7 +119,8 @@ impl<T, A: Allocator> Producer<T, A> {
         Ok(())
     }
 
-    /// Writes an item that the consumer does not see before [`publish`](Self::publish), or the next push.
+    /// Writes an item that the consumer does not see before [`publish`](Self::publish), or the next
+    /// push.
     ///
     /// For who writes many items, one here and one there, and announces them together.
     ///
@@ -143,11 +147,13 @@ impl<T, A: Allocator> Producer<T, A> {
         Ok(())
     }
 
-    /// Pushes items of `items` until the ring is full or the iterator ends, publishes them once, and returns how many.
+    /// Pushes items of `items` until the ring is full or the iterator ends, publishes them once,
+    /// and returns how many.
     ///
-    /// Room is found first and the iterator is asked for no more than fits, so no item is taken that cannot be pushed.
-    /// Lend the iterator by `&mut` to keep the items that did not fit; one that is given away drops them.
-    /// If the iterator panics, the items that it gave before are pushed.
+    /// Room is found first and the iterator is asked for no more than fits, so no item is taken
+    /// that cannot be pushed. Lend the iterator by `&mut` to keep the items that did not fit; one
+    /// that is given away drops them. If the iterator panics, the items that it gave before are
+    /// pushed.
     ///
     /// Wait-free; one atomic store for all items.
     ///
@@ -169,7 +175,8 @@ impl<T, A: Allocator> Producer<T, A> {
         self.write_chunk(wanted).fill(items)
     }
 
-    /// Pushes as many items as fit from the front of `items`, publishes them once, and returns how many.
+    /// Pushes as many items as fit from the front of `items`, publishes them once, and returns how
+    /// many.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
@@ -186,7 +193,8 @@ impl<T, A: Allocator> Producer<T, A> {
         self.write_chunk(items.len()).copy_from_slice(items)
     }
 
-    /// Borrows up to `max` free slots to be written in place: as many as fit, if they are fewer, or none.
+    /// Borrows up to `max` free slots to be written in place: as many as fit, if they are fewer, or
+    /// none.
     ///
     /// ```
     /// let (mut producer, consumer) = rast_queue::spsc::ring(4);
@@ -233,7 +241,8 @@ impl<T, A: Allocator> Producer<T, A> {
         self.len() == 0
     }
 
-    /// Returns whether `count` items fit; looks at the consumer's index only if the copy kept of it does not say so.
+    /// Returns whether `count` items fit; looks at the consumer's index only if the copy kept of it
+    /// does not say so.
     ///
     /// The consumer can only make room, so after `true` that many pushes will succeed.
     #[inline]
@@ -255,7 +264,8 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Returns whether the consumer is gone.
     ///
-    /// Pushes still succeed then until the ring is full; what stands is dropped with the producer.
+    /// Pushes still succeed then until the ring is full; what is queued is dropped with the
+    /// producer.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.block.other_is_gone(Side::Producer)
@@ -300,9 +310,9 @@ impl<T, A: Allocator> Producer<T, A> {
         size => 1 << (64 / size).ilog2(),
     };
 
-    /// Asks for as many lines of slots as `len` items take, past those that were asked for before, so that they are here
-    /// to be written when the tail comes to them; those that the copy of the head does not show to be free, by the `room`
-    /// after the tail, are left.
+    /// Asks for as many lines of slots as `len` items take, past those that were asked for before,
+    /// so that they are here to be written when the tail comes to them; those that the copy of the
+    /// head does not show to be free, by the `room` after the tail, are left.
     #[inline(always)]
     fn prefetch(&self, room: usize, len: usize) {
         let Some(ahead) = AHEAD.checked_mul(Self::LINE) else {

@@ -1,6 +1,7 @@
 //! The block that both halves of a ring share: two published indices, the slots, and who is gone.
 //!
-//! Everything unsafe of the ring is here or one call away; every atomic operation of the ring is here.
+//! Everything unsafe of the ring is here or one call away; every atomic operation of the ring is
+//! here.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -39,7 +40,7 @@ impl Side {
 }
 
 struct Header<A> {
-    /// Published by the producer: items before it stand in their slots.
+    /// Published by the producer: items before it are in their slots.
     tail: CachePadded<AtomicUsize>,
     /// Published by the consumer: slots before it are free again.
     head: CachePadded<AtomicUsize>,
@@ -58,7 +59,8 @@ pub(super) struct Block<T, A> {
     header: NonNull<Header<A>>,
     /// Capacity - 1.
     mask: usize,
-    /// The block owns items of type `T`, and what one half puts in the other takes out: `T` is invariant.
+    /// The block owns items of type `T`, and what one half puts in the other takes out: `T` is
+    /// invariant.
     owns: PhantomData<Cell<T>>,
 }
 
@@ -102,7 +104,8 @@ impl<T> Span<T> {
         } else {
             (self.second, n - self.first_len)
         };
-        // SAFETY: `n` is below the length of the stretch that begins at `base`, both as `Block::span` made them.
+        // SAFETY: `n` is below the length of the stretch that begins at `base`, both as
+        // `Block::span` made them.
         unsafe { base.add(n) }
     }
 
@@ -161,9 +164,10 @@ impl<T> Span<T> {
 
     /// Borrows the slots to write them, whether they hold items or not.
     ///
-    /// The number of the first ones is `opaque` from `VECTOR` on: a loop over a small batch of a constant size is to be one
-    /// of vectors and no ladder, but that of a batch of less has no vectors and is quickest as a ladder.
-    /// The second ones come once in a lap, where a ladder will do.
+    /// The number of the first ones is `opaque` from `VECTOR` on: a loop over a small batch of a
+    /// constant size is to be one of vectors and no ladder, but that of a batch of less has no
+    /// vectors and is quickest as a ladder. The second ones come once in a lap, where a ladder will
+    /// do.
     ///
     /// # Safety
     ///
@@ -179,8 +183,8 @@ impl<T> Span<T> {
         } else {
             opaque(first.1)
         };
-        // SAFETY: the slots of a stretch lie in a row in one block, and one may hold nothing, as a `MaybeUninit` may; (1)
-        // by the caller.
+        // SAFETY: the slots of a stretch lie in a row in one block, and one may hold nothing, as a
+        // `MaybeUninit` may; (1) by the caller.
         let first = unsafe { core::slice::from_raw_parts_mut(first.0.cast().as_ptr(), first_len) };
         // SAFETY: likewise; the two stretches have no slot in common.
         let second = unsafe { core::slice::from_raw_parts_mut(second.0.cast().as_ptr(), second.1) };
@@ -200,7 +204,8 @@ impl<T> Span<T> {
             #[inline(always)]
             fn drop(&mut self) {
                 let items = ptr::slice_from_raw_parts_mut(self.0.as_ptr(), self.1);
-                // SAFETY: the caller of `drop_items` gave these items up, and a stretch is dropped once.
+                // SAFETY: the caller of `drop_items` gave these items up, and a stretch is dropped
+                // once.
                 unsafe { ptr::drop_in_place(items) };
             }
         }
@@ -242,14 +247,15 @@ impl<T, A> Block<T, A> {
     }
 
     fn header(&self) -> &Header<A> {
-        // SAFETY: the header was initialised by `new` and lives until the second half frees the block, in `end`,
-        // after which no handle is used.
+        // SAFETY: the header was initialised by `new` and lives until the second half frees the
+        // block, in `end`, after which no handle is used.
         unsafe { self.header.as_ref() }
     }
 
     #[inline(always)]
     fn slot(&self, index: usize) -> NonNull<T> {
-        // SAFETY: `index & mask` is below the capacity, so the address lies inside the block's array of slots.
+        // SAFETY: `index & mask` is below the capacity, so the address lies inside the block's
+        // array of slots.
         unsafe { self.slots().add(index & self.mask) }
     }
 
@@ -289,7 +295,8 @@ impl<T, A> Block<T, A> {
             return;
         }
         for index in index..index + len {
-            // SAFETY: `index & mask` is below the capacity, so the address lies inside the block's array of marks.
+            // SAFETY: `index & mask` is below the capacity, so the address lies inside the block's
+            // array of marks.
             let mark = unsafe { self.marks().add(index & self.mask) };
             // SAFETY: every mark was initialised by `new` and lives as long as the block.
             each(unsafe { mark.as_ref() });
@@ -298,7 +305,8 @@ impl<T, A> Block<T, A> {
 
     #[inline(always)]
     fn slots(&self) -> NonNull<T> {
-        // SAFETY: `layout` puts the slots there, inside the block, or at its end if they take no room.
+        // SAFETY: `layout` puts the slots there, inside the block, or at its end if they take no
+        // room.
         unsafe { self.header.cast::<u8>().add(Self::SLOTS) }.cast()
     }
 
@@ -317,8 +325,9 @@ impl<T, A> Block<T, A> {
     #[inline(always)]
     pub(super) unsafe fn write(&self, index: usize, item: T) {
         self.note_write(index, 1);
-        // SAFETY: by (2) the consumer has moved out what stood here and published that, and it touches no slot at or
-        // past the tail, which by (1) only the caller moves: the slot is ours alone and holds nothing.
+        // SAFETY: by (2) the consumer has moved out what was here and published that, and it
+        // touches no slot at or past the tail, which by (1) only the caller moves: the slot is ours
+        // alone and holds nothing.
         unsafe { self.slot(index).write(item) };
     }
 
@@ -326,13 +335,14 @@ impl<T, A> Block<T, A> {
     ///
     /// # Safety
     ///
-    /// 1. The caller is the consumer, `index` is its head, and it advances its head before anything reads here again.
+    /// 1. The caller is the consumer, `index` is its head, and it advances its head before anything
+    ///    reads here again.
     /// 2. `index` is before a tail that `load_tail` returned.
     #[inline(always)]
     pub(super) unsafe fn read(&self, index: usize) -> T {
         self.note_read(index, 1);
-        // SAFETY: by (2) the producer wrote the slot before it published that tail, and it writes here again only once
-        // the head is past `index`; by (1) the item is moved out once.
+        // SAFETY: by (2) the producer wrote the slot before it published that tail, and it writes
+        // here again only once the head is past `index`; by (1) the item is moved out once.
         unsafe { self.slot(index).read() }
     }
 
@@ -340,58 +350,65 @@ impl<T, A> Block<T, A> {
     ///
     /// # Safety
     ///
-    /// 1. The caller is the consumer, and `index` is its head, which does not move while the borrow lives.
+    /// 1. The caller is the consumer, and `index` is its head, which does not move while the borrow
+    ///    lives.
     /// 2. `index` is before a tail that `load_tail` returned.
     #[inline(always)]
     pub(super) unsafe fn peek(&self, index: usize) -> &T {
         self.note_read(index, 1);
-        // SAFETY: by (2) the slot holds an item, and by (1) nobody moves it out or overwrites it meanwhile.
+        // SAFETY: by (2) the slot holds an item, and by (1) no thread moves it out or overwrites it
+        // meanwhile.
         unsafe { self.slot(index).as_ref() }
     }
 
     /// The consumer's published index, for the producer.
     #[inline(always)]
     pub(super) fn load_head(&self) -> usize {
-        // Acquire: pairs with the Release in publish_head; the consumer's reads of the slots before `head` are over
-        // before the producer writes there again. [RG1]
+        // Acquire: pairs with the Release in publish_head; the consumer's reads of the slots before
+        // `head` are over before the producer writes there again. [RG1]
         self.header().head.load(Ordering::Acquire)
     }
 
     /// Makes the items before `tail` the consumer's.
     #[inline(always)]
     pub(super) fn publish_tail(&self, tail: usize) {
-        // Release: pairs with the Acquire in load_tail; publishes the slots written before `tail`. [RG2]
+        // Release: pairs with the Acquire in load_tail; publishes the slots written before `tail`.
+        // [RG2]
         self.header().tail.store(tail, Ordering::Release);
     }
 
     /// The producer's published index, for the consumer.
     #[inline(always)]
     pub(super) fn load_tail(&self) -> usize {
-        // Acquire: pairs with the Release in publish_tail; the slots before `tail` are seen written. [RG3]
+        // Acquire: pairs with the Release in publish_tail; the slots before `tail` are seen
+        // written. [RG3]
         self.header().tail.load(Ordering::Acquire)
     }
 
     /// Makes the slots before `head` the producer's.
     #[inline(always)]
     pub(super) fn publish_head(&self, head: usize) {
-        // Release: pairs with the Acquire in load_head; the items before `head` are moved out. [RG4]
+        // Release: pairs with the Acquire in load_head; the items before `head` are moved out.
+        // [RG4]
         self.header().head.store(head, Ordering::Release);
     }
 
     /// Whether the half opposite of `side` is gone; if so, its last index is seen from here on.
     #[inline]
     pub(super) fn other_is_gone(&self, side: Side) -> bool {
-        // Acquire: pairs with the release half of the AcqRel in leave; what the other half published before it left is
-        // seen by the next load of its index. [RG5]
+        // Acquire: pairs with the release half of the AcqRel in leave; what the other half
+        // published before it left is seen by the next load of its index. [RG5]
         let gone = self.header().cold.gone.load(Ordering::Acquire);
         gone & side.other() as u8 != 0
     }
 
-    /// Says that `side` is gone; true if the other was gone before, and the caller now owns the block alone.
+    /// Says that `side` is gone; true if the other was gone before, and the caller now owns the
+    /// block alone.
     #[inline(always)]
     fn leave(&self, side: Side) -> bool {
-        // AcqRel: pairs with itself in the other half; all that the first to leave did with the block comes before the
-        // second frees it, and the second finds the first's last index. [RG6]
+        // AcqRel: pairs with itself in the other half; all that the first to leave did with the
+        // block comes before the second frees it, and the second finds the first's last index.
+        // [RG6]
         let gone = self
             .header()
             .cold
@@ -403,7 +420,8 @@ impl<T, A> Block<T, A> {
 }
 
 impl<T, A: Allocator> Block<T, A> {
-    /// Takes a block for `capacity` slots, a power of two, from `alloc`; both indices begin at `start`.
+    /// Takes a block for `capacity` slots, a power of two, from `alloc`; both indices begin at
+    /// `start`.
     pub(super) fn new(capacity: usize, start: usize, alloc: A) -> Result<Self, AllocError> {
         assert!(
             capacity.is_power_of_two(),
@@ -427,9 +445,11 @@ impl<T, A: Allocator> Block<T, A> {
         // Marks of no size need no writing.
         if size_of::<Mark>() != 0 {
             for index in 0..capacity {
-                // SAFETY: `index` is below the capacity, so the address lies inside the array of marks.
+                // SAFETY: `index` is below the capacity, so the address lies inside the array of
+                // marks.
                 let mark = unsafe { marks.add(index) };
-                // SAFETY: the address is aligned for a mark by the layout, and the block is ours alone.
+                // SAFETY: the address is aligned for a mark by the layout, and the block is ours
+                // alone.
                 unsafe { mark.write(Mark::new(())) };
             }
         }
@@ -440,11 +460,12 @@ impl<T, A: Allocator> Block<T, A> {
         })
     }
 
-    /// Ends the use of this handle by `side`, whose own index is `own`; the second to leave drops what stands and frees
-    /// the block.
+    /// Ends the use of this handle by `side`, whose own index is `own`; the second to leave drops
+    /// what is queued and frees the block.
     ///
-    /// It is inlined down to the one read-modify-write, and what follows takes a copy of the handle: a half whose address
-    /// is given to no function can live in registers, in loops that may unwind too.
+    /// It is inlined down to the one read-modify-write, and what follows takes a copy of the
+    /// handle: a half whose address is given to no function can live in registers, in loops that
+    /// may unwind too.
     ///
     /// # Safety
     ///
@@ -458,7 +479,7 @@ impl<T, A: Allocator> Block<T, A> {
         }
     }
 
-    /// Drops what stands and frees the block.
+    /// Drops what is queued and frees the block.
     ///
     /// # Safety
     ///
@@ -477,7 +498,8 @@ impl<T, A: Allocator> Block<T, A> {
             head,
             tail,
         };
-        // If the drop of an item panics, `Rest` drops the others and frees the block as the panic goes up.
+        // If the drop of an item panics, `Rest` drops the others and frees the block as the panic
+        // goes up.
         rest.drop_items();
     }
 }
@@ -494,8 +516,9 @@ impl<T, A: Allocator> Rest<T, A> {
         while self.head != self.tail {
             let index = self.head;
             self.head = index.wrapping_add(1);
-            // SAFETY: `end` runs with both halves gone, so the caller is the consumer now; (1) `head` was advanced
-            // first, so no other read of this item follows; (2) `tail` is the producer's last.
+            // SAFETY: `end` runs with both halves gone, so the caller is the consumer now; (1)
+            // `head` was advanced first, so no other read of this item follows; (2) `tail` is the
+            // producer's last.
             drop(unsafe { self.block.read(index) });
         }
     }
@@ -507,14 +530,16 @@ impl<T, A: Allocator> Drop for Rest<T, A> {
         let capacity = self.block.capacity();
         if core::mem::needs_drop::<Mark>() {
             let marks = ptr::slice_from_raw_parts_mut(self.block.marks().as_ptr(), capacity);
-            // SAFETY: both halves are gone; the marks were initialised by `new` and are not used again. This matters
-            // to a model's books alone.
+            // SAFETY: both halves are gone; the marks were initialised by `new` and are not used
+            // again. This matters to a model's books alone.
             unsafe { ptr::drop_in_place(marks) };
         }
-        // SAFETY: the header was initialised by `new`, both halves are gone, and nothing reads it again.
+        // SAFETY: the header was initialised by `new`, both halves are gone, and nothing reads it
+        // again.
         let header = unsafe { self.block.header.read() };
         let alloc = header.cold.into_inner().alloc;
-        // SAFETY: the block came from this allocator with this layout, and nothing points into it any more.
+        // SAFETY: the block came from this allocator with this layout, and nothing points into it
+        // any more.
         unsafe {
             deallocate(
                 &alloc,

@@ -1,4 +1,4 @@
-//! A grant of items that stand: read in place, dropped or moved out in whole or in part.
+//! A grant of queued items: read in place, dropped or moved out in whole or in part.
 
 use core::fmt;
 use core::iter::FusedIterator;
@@ -7,11 +7,11 @@ use super::Consumer;
 use super::raw::Span;
 use crate::alloc::{Allocator, Global};
 
-/// Items that stand in a ring, lent to be read or taken: what [`Consumer::read_chunk`] gives.
+/// Items in a ring, lent to be read or taken: what [`Consumer::read_chunk`] gives.
 ///
-/// The items are one slice, or two where the ring wraps.
-/// Nothing is popped until a method that says so: a chunk that is dropped or forgotten leaves the ring as it was, so it
-/// is also the way to look at many items.
+/// The items are one slice, or two where the ring wraps. Nothing is popped until a method that says
+/// so: a chunk that is dropped or forgotten leaves the ring as it was, so it is also the way to
+/// look at many items.
 ///
 /// | to | take |
 /// | --- | --- |
@@ -56,8 +56,8 @@ pub struct ReadChunk<'a, T, A: Allocator = Global> {
     span: Span<T>,
 }
 
-// SAFETY: a chunk is the exclusive borrow of a consumer and the addresses of items that belong to that consumer; sending
-// it sends both.
+// SAFETY: a chunk is the exclusive borrow of a consumer and the addresses of items that belong to
+// that consumer; sending it sends both.
 unsafe impl<T: Send, A: Allocator + Send> Send for ReadChunk<'_, T, A> {}
 
 impl<'a, T, A: Allocator> ReadChunk<'a, T, A> {
@@ -88,22 +88,25 @@ impl<'a, T, A: Allocator> ReadChunk<'a, T, A> {
     #[inline]
     #[must_use]
     pub fn as_slices(&self) -> (&[T], &[T]) {
-        // SAFETY: the slots hold items, which stay as long as the consumer is borrowed, by this chunk alone; shared
-        // references to it make no unique one to them.
+        // SAFETY: the slots hold items, which stay as long as the consumer is borrowed, by this
+        // chunk alone; shared references to it make no unique one to them.
         unsafe { self.span.as_slices() }
     }
 
-    /// Borrows the items to change them, oldest first; the second slice is empty unless the ring wraps among them.
+    /// Borrows the items to change them, oldest first; the second slice is empty unless the ring
+    /// wraps among them.
     #[inline]
     #[must_use]
     pub fn as_mut_slices(&mut self) -> (&mut [T], &mut [T]) {
-        // SAFETY: the slots hold items, which stay as long as the consumer is borrowed, by this chunk alone.
+        // SAFETY: the slots hold items, which stay as long as the consumer is borrowed, by this
+        // chunk alone.
         unsafe { self.span.as_mut_slices() }
     }
 
     /// Drops the first `count` items and pops them at once.
     ///
-    /// If the drop of one panics, the others of the `count` are dropped and popped as the panic goes up.
+    /// If the drop of one panics, the others of the `count` are dropped and popped as the panic
+    /// goes up.
     ///
     /// # Panics
     ///
@@ -118,7 +121,8 @@ impl<'a, T, A: Allocator> ReadChunk<'a, T, A> {
             consumer: self.consumer,
             count,
         };
-        // SAFETY: the first `count` slots hold items, which are dropped here alone: `popped` moves the head past them.
+        // SAFETY: the first `count` slots hold items, which are dropped here alone: `popped` moves
+        // the head past them.
         unsafe { self.span.range(0, popped.count).drop_items() };
     }
 
@@ -158,7 +162,7 @@ impl<T, A: Allocator> Drop for Popped<'_, T, A> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.count > 0 {
-            // SAFETY: that many items stood from the head on, and are dropped.
+            // SAFETY: that many items were queued from the head on, and are dropped.
             unsafe { self.consumer.advance(self.count) };
         }
     }
@@ -166,10 +170,11 @@ impl<T, A: Allocator> Drop for Popped<'_, T, A> {
 
 /// Moves the items of a [`ReadChunk`] out.
 ///
-/// When it is dropped, the items that it gave are popped at once, and the others stand.
-/// If it is forgotten, no item of the chunk is seen again, and those that it did not give are leaked; their slots come
-/// back to the producer with the next item that is popped, so a full ring, taken whole, stays full.
-/// `for_each`, `fold` and what is made of them are the fast way through it: two plain loops.
+/// When it is dropped, the items that it gave are popped at once, and the others stay queued. If it
+/// is forgotten, no item of the chunk is seen again, and those that it did not give are leaked;
+/// their slots come back to the producer with the next item that is popped, so a full ring, taken
+/// whole, stays full. `for_each`, `fold` and what is made of them are the fast way through it: two
+/// plain loops.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
@@ -180,16 +185,16 @@ impl<T, A: Allocator> Drop for Popped<'_, T, A> {
 /// ```
 #[must_use = "an iterator gives nothing until it is asked"]
 pub struct ReadChunkIter<'a, T, A: Allocator = Global> {
-    /// Its true head is past the whole chunk as long as the iterator lives, the published one is before it: were the
-    /// iterator lost, no item would be seen again.
+    /// Its true head is past the whole chunk as long as the iterator lives, the published one is
+    /// before it: were the iterator lost, no item would be seen again.
     consumer: &'a Consumer<T, A>,
     span: Span<T>,
     /// How many items were given.
     given: usize,
 }
 
-// SAFETY: an iterator holds the exclusive borrow of a consumer, out of which it was made, and the addresses of items that
-// belong to that consumer; sending it sends both.
+// SAFETY: an iterator holds the exclusive borrow of a consumer, out of which it was made, and the
+// addresses of items that belong to that consumer; sending it sends both.
 unsafe impl<T: Send, A: Allocator + Send> Send for ReadChunkIter<'_, T, A> {}
 
 impl<'a, T, A: Allocator> ReadChunkIter<'a, T, A> {
@@ -220,7 +225,8 @@ impl<T, A: Allocator> Iterator for ReadChunkIter<'_, T, A> {
         }
         let slot = self.span.at(self.given);
         self.given += 1;
-        // SAFETY: the slot is one of the chunk, so it holds an item, which was just counted as given.
+        // SAFETY: the slot is one of the chunk, so it holds an item, which was just counted as
+        // given.
         Some(unsafe { slot.read() })
     }
 
@@ -239,7 +245,8 @@ impl<T, A: Allocator> Iterator for ReadChunkIter<'_, T, A> {
                 // SAFETY: `n` is below the length of this stretch of slots.
                 let slot = unsafe { slots.add(n) };
                 self.given += 1;
-                // SAFETY: the slot is one of the chunk, so it holds an item, which was just counted as given.
+                // SAFETY: the slot is one of the chunk, so it holds an item, which was just counted
+                // as given.
                 value = f(value, unsafe { slot.read() });
             }
         }

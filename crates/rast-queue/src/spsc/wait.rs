@@ -1,11 +1,13 @@
-//! When a batch waits at a reload of the producer's index, so that the producer is let alone and items gather.
+//! When a batch waits at a reload of the producer's index, so that the producer is let alone and
+//! items gather.
 //!
-//! What `pace` does for a `pop` at an empty ring comes too late for batches: they take what little stands, look again, and
-//! rarely find nothing.
-//! So a batch that must look again and finds few items waits for more, in steps, as long as each brings many.
+//! What `pace` does for a `pop` at an empty ring comes too late for batches: they take the few
+//! queued items, look again, and rarely find nothing. So a batch that must look again and finds few
+//! items waits for more, in steps, as long as each brings many.
 //!
-//! A batch that gets what it asks for pays nothing, for all this is asked where the copy of the index has shown too little.
-//! Whether a wait pays is learned from what it brings, as counts of items, since the clock costs more:
+//! A batch that gets what it asks for pays nothing, for all this is asked where the copy of the
+//! index has shown too little. Whether a wait pays is learned from what it brings, as counts of
+//! items, since the clock costs more:
 //!
 //! | the wait | the next one comes when the head has moved by |
 //! | --- | --- |
@@ -13,7 +15,7 @@
 //! | did not: the producer is slow, gone, or on this thread | twice as many items as last time, 65,536 at most |
 //!
 //! So a stream that is not worth it meets ten waits of one step, and then one in 65,536 items.
-//! The figures behind the numbers stand in `docs/performance.md`.
+//! The figures behind the numbers are in `docs/performance.md`.
 
 use crate::primitive::hint::spin_loop;
 
@@ -23,7 +25,8 @@ const GAP: u32 = 6;
 /// How many at most, when waits do not pay.
 const GAP_MOST: u32 = 16;
 
-/// With fewer items than this, or than a quarter of the capacity, the consumer is near the producer.
+/// With fewer items than this, or than a quarter of the capacity, the consumer is near the
+/// producer.
 const NEAR: usize = 128;
 
 /// The spin hints of a step.
@@ -37,8 +40,8 @@ const PAYS: usize = 16;
 
 /// What a consumer has learned about waits: how far the head moves between two, as a power of two.
 ///
-/// It goes through registers into the slow path and back: were it passed by its address, the whole consumer would have
-/// one, and could not itself live in registers.
+/// It goes through registers into the slow path and back: were it passed by its address, the whole
+/// consumer would have one, and could not itself live in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wait(u32);
 
@@ -54,10 +57,10 @@ impl Wait {
         1 << self.0
     }
 
-    /// Waits while fewer than enough of `capacity` items stand and each step brings many; `standing` is how many stood,
-    /// and `look` tells how many stand now.
+    /// Waits while fewer than enough of `capacity` items are queued and each step brings many;
+    /// `standing` is how many were queued, and `look` tells how many are queued now.
     ///
-    /// Returns how many stood at the last look, and what is known then.
+    /// Returns how many were queued at the last look, and what is known then.
     pub(super) fn run(
         self,
         capacity: usize,
@@ -96,8 +99,8 @@ impl Wait {
 mod tests {
     use super::*;
 
-    /// Waits at a ring of 1024 items of which `standing` stand, where each step brings `gain`; how many looks that took,
-    /// how many stood after, and what is known then.
+    /// Waits at a ring of 1024 items of which `standing` stand, where each step brings `gain`; how
+    /// many looks that took, how many were queued after, and what is known then.
     fn run(wait: Wait, standing: usize, gain: usize) -> (u32, usize, Wait) {
         let (mut looks, mut now) = (0, standing);
         let (after, next) = wait.run(1024, standing, || {

@@ -9,8 +9,8 @@ use crate::alloc::{Allocator, Global};
 
 /// Free slots of a ring, lent to be written: what [`Producer::write_chunk`] gives.
 ///
-/// The slots are one stretch of memory, or two where the ring wraps.
-/// Nothing is pushed until a method that says so: a chunk that is dropped or forgotten leaves the ring as it was.
+/// The slots are one stretch of memory, or two where the ring wraps. Nothing is pushed until a
+/// method that says so: a chunk that is dropped or forgotten leaves the ring as it was.
 ///
 /// | to push | take |
 /// | --- | --- |
@@ -49,7 +49,7 @@ use crate::alloc::{Allocator, Global};
 /// chunk.fill([2]);
 /// ```
 ///
-/// Slots that nobody has said to hold values are not pushed by safe code:
+/// Slots that no thread has said to hold values are not pushed by safe code:
 ///
 /// ```compile_fail
 /// let (mut producer, _consumer) = rast_queue::spsc::ring::<u32>(8);
@@ -61,8 +61,8 @@ pub struct WriteChunk<'a, T, A: Allocator = Global> {
     span: Span<T>,
 }
 
-// SAFETY: a chunk is the exclusive borrow of a producer and the addresses of slots that belong to that producer; sending
-// it sends both.
+// SAFETY: a chunk is the exclusive borrow of a producer and the addresses of slots that belong to
+// that producer; sending it sends both.
 unsafe impl<T: Send, A: Allocator + Send> Send for WriteChunk<'_, T, A> {}
 
 impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
@@ -89,13 +89,14 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
         self.len() == 0
     }
 
-    /// Moves items of `items` into the slots until either ends, pushes them at once, and returns how many.
+    /// Moves items of `items` into the slots until either ends, pushes them at once, and returns
+    /// how many.
     ///
-    /// The iterator is asked for no more items than there are slots; lend it by `&mut` to use it further.
-    /// If it panics, the items that it gave before are pushed.
-    /// An iterator whose length the standard library trusts, a range's or a vector's say, and what `map` makes of it, by value
-    /// or by `&mut`, is not asked for its end at each item, and goes to memory in vectors where its items do.
-    /// The iterator, if it is given away, is dropped after the push.
+    /// The iterator is asked for no more items than there are slots; lend it by `&mut` to use it
+    /// further. If it panics, the items that it gave before are pushed. An iterator whose length
+    /// the standard library trusts, a range's or a vector's say, and what `map` makes of it, by
+    /// value or by `&mut`, is not asked for its end at each item, and goes to memory in vectors
+    /// where its items do. The iterator, if it is given away, is dropped after the push.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);
@@ -112,7 +113,8 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
             producer: self.producer,
             count: 0,
         };
-        // SAFETY: the slots are the producer's, which is borrowed to the end of this call; no other borrow of them is made.
+        // SAFETY: the slots are the producer's, which is borrowed to the end of this call; no other
+        // borrow of them is made.
         let (first, second) = unsafe { self.span.as_slots() };
         let in_first = first.len();
         written.fill(first, items.by_ref());
@@ -123,8 +125,8 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
         written.count
     }
 
-    /// Copies items from the front of `items` into the slots until either ends, pushes them at once, and returns how
-    /// many.
+    /// Copies items from the front of `items` into the slots until either ends, pushes them at
+    /// once, and returns how many.
     #[inline]
     pub fn copy_from_slice(self, items: &[T]) -> usize
     where
@@ -133,8 +135,9 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
         let count = items.len().min(self.len());
         let mut from = items.as_ptr();
         for (slots, len) in self.span.range(0, count).parts() {
-            // SAFETY: the two lengths are `count` together, so `from` has `len` items before the end of `items`; the
-            // slots are of the chunk: ours, empty, and no part of what the caller lent.
+            // SAFETY: the two lengths are `count` together, so `from` has `len` items before the
+            // end of `items`; the slots are of the chunk: ours, empty, and no part of what the
+            // caller lent.
             unsafe { slots.as_ptr().copy_from_nonoverlapping(from, len) };
             // SAFETY: as above, inside `items` or at its end.
             from = unsafe { from.add(len) };
@@ -174,7 +177,8 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
                 let item = make();
                 // SAFETY: `n` is below the length of this stretch of slots.
                 let slot = unsafe { slots.add(n) };
-                // SAFETY: the slot is one of the chunk: past the tail, before the capacity, ours alone, and empty.
+                // SAFETY: the slot is one of the chunk: past the tail, before the capacity, ours
+                // alone, and empty.
                 unsafe { slot.write(item) };
                 filled.count += 1;
             }
@@ -184,11 +188,13 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
 
     /// Borrows the slots, in order; the second slice is empty unless the ring wraps among them.
     ///
-    /// What is written here is pushed by [`commit`](Self::commit); without it, it is forgotten and not dropped.
+    /// What is written here is pushed by [`commit`](Self::commit); without it, it is forgotten and
+    /// not dropped.
     #[inline]
     #[must_use]
     pub fn as_mut_slices(&mut self) -> (&mut [MaybeUninit<T>], &mut [MaybeUninit<T>]) {
-        // SAFETY: the slots are the producer's, which the chunk borrows alone, and the chunk is borrowed here.
+        // SAFETY: the slots are the producer's, which the chunk borrows alone, and the chunk is
+        // borrowed here.
         unsafe { self.span.as_slots() }
     }
 
@@ -208,7 +214,8 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
             "spsc: a chunk commits at most its length"
         );
         if count > 0 {
-            // SAFETY: by (1) they were written, and the tail has not moved since the chunk was made.
+            // SAFETY: by (1) they were written, and the tail has not moved since the chunk was
+            // made.
             unsafe { self.producer.advance(count) };
         }
     }
@@ -236,19 +243,21 @@ impl<T, A: Allocator> fmt::Debug for WriteChunk<'_, T, A> {
 
 /// Counts what is written and pushes it on drop, so by a panic of the iterator too.
 ///
-/// The count is kept here and not in the half, whose words a write to a slot might change for all that the compiler
-/// knows. No user code holds one, so none is lost.
+/// The count is kept here and not in the half, whose words a write to a slot might change for all
+/// that the compiler knows. No user code holds one, so none is lost.
 struct Written<'a, T, A: Allocator> {
     producer: &'a Producer<T, A>,
     count: usize,
 }
 
 impl<T, A: Allocator> Written<'_, T, A> {
-    /// Moves items of `items` into `slots` until either ends; they are what follows in the chunk on those counted.
+    /// Moves items of `items` into `slots` until either ends; they are what follows in the chunk on
+    /// those counted.
     ///
-    /// A slot is taken first and then an item, so no item is taken that has no slot.
-    /// The loop is driven from inside: over an iterator whose length the standard library knows it has one exit, and the
-    /// items of a batch go to memory in vectors, which loads in vectors soon after can be given from the store buffer.
+    /// A slot is taken first and then an item, so no item is taken that has no slot. The loop is
+    /// driven from inside: over an iterator whose length the standard library knows it has one
+    /// exit, and the items of a batch go to memory in vectors, which loads in vectors soon after
+    /// can be given from the store buffer.
     #[inline(always)]
     fn fill(&mut self, slots: &mut [MaybeUninit<T>], items: impl Iterator<Item = T>) {
         slots.iter_mut().zip(items).for_each(|(slot, item)| {
@@ -270,8 +279,8 @@ impl<T, A: Allocator> Drop for Written<'_, T, A> {
 
 /// Slots of a ring that hold values already, lent to be changed: the safe form of a [`WriteChunk`].
 ///
-/// What is not committed is dropped with the chunk; a chunk that is forgotten leaks its values and leaves the ring as it
-/// was.
+/// What is not committed is dropped with the chunk; a chunk that is forgotten leaks its values and
+/// leaves the ring as it was.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring::<String>(4);
@@ -327,7 +336,8 @@ impl<T, A: Allocator> FilledChunk<'_, T, A> {
         let filled = ManuallyDrop::new(self);
         let rest = filled.chunk.span.range(count, filled.count);
         if count > 0 {
-            // SAFETY: the first `count` slots hold values, which are given away here, `filled` not being dropped.
+            // SAFETY: the first `count` slots hold values, which are given away here, `filled` not
+            // being dropped.
             unsafe { filled.chunk.producer.advance(count) };
         }
         // SAFETY: these hold the other values, past the tail; they are dropped here alone.
@@ -344,7 +354,8 @@ impl<T, A: Allocator> FilledChunk<'_, T, A> {
 
 impl<T, A: Allocator> Drop for FilledChunk<'_, T, A> {
     fn drop(&mut self) {
-        // SAFETY: the first `count` slots hold values that the chunk owns; they are past the tail, and dropped here alone.
+        // SAFETY: the first `count` slots hold values that the chunk owns; they are past the tail,
+        // and dropped here alone.
         unsafe { self.chunk.span.range(0, self.count).drop_items() };
     }
 }

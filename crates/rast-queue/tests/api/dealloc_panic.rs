@@ -1,4 +1,5 @@
-//! An allocator whose `deallocate` panics: the program ends, since a queue that lost its way would lose items.
+//! An allocator whose `deallocate` panics: the program ends, since a queue that lost its way would
+//! lose items.
 
 use rast_queue::alloc::{AllocError, Allocator, Global, Layout};
 use rast_queue::list::ListQueue;
@@ -23,7 +24,8 @@ unsafe impl Allocator for Keeps {
     }
 }
 
-/// Makes each kind free memory in the middle of an operation; a panic that came out would be caught.
+/// Makes each kind free memory in the middle of an operation; a panic that came out would be
+/// caught.
 fn free(kind: &str) {
     const ITEMS: u32 = 10_000;
     let run: Box<dyn FnOnce()> = match kind {

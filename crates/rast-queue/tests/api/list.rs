@@ -22,7 +22,8 @@ fn auto_traits() {
     sends::<IntoIter<Cell<u8>>>();
 }
 
-/// Asks whether a type is Send or Sync, where it may be not: an associated const that is hidden if it is.
+/// Asks whether a type is Send or Sync, where it may be not: an associated const that is hidden if
+/// it is.
 macro_rules! is {
     ($type:ty: $bound:path) => {{
         #[allow(dead_code, reason = "hidden where the bound holds")]

@@ -1,4 +1,5 @@
-//! The stack of many producers and one consumer: order, refusals, panics, memory, kinds of items, threads.
+//! The stack of many producers and one consumer: order, refusals, panics, memory, kinds of items,
+//! threads.
 
 use crate::support::{Counting, Ledger};
 use rast_queue::TryPushError;
@@ -99,7 +100,7 @@ fn memory_goes_round_and_back() {
         assert_eq!(consumer.pop(), Some(n));
     }
     assert!(alloc.allocations() <= 5, "blocks are used again");
-    // A burst is given back but for a bounded rest.
+    // A burst is given back except for a bounded rest.
     producer.push_batch(0..1_000_000).unwrap();
     assert_eq!(consumer.take_all().count(), 1_000_000);
     assert!(alloc.bytes() < (1 << 20) + 5 * 4096);
@@ -157,7 +158,8 @@ fn what_is_refused_is_handed_back() {
     assert_eq!(consumer.pop(), None);
 }
 
-/// Closes the queue in the middle of a chain, over several blocks: all items come back, and all memory.
+/// Closes the queue in the middle of a chain, over several blocks: all items come back, and all
+/// memory.
 #[test]
 fn a_chain_that_meets_the_close_comes_back() {
     for before in [0, 1, 200, 255, 256, 300] {
@@ -363,7 +365,8 @@ fn items_of_any_size_and_alignment() {
     check(String::from("text"));
 }
 
-/// Each producer's items come in its order, none is lost, and those who found the queue empty wake enough.
+/// Each producer's items come in its order, none is lost, and those who found the queue empty wake
+/// enough.
 #[test]
 fn order_per_producer_under_stress() {
     let count = if cfg!(miri) { 200 } else { 50_000 };

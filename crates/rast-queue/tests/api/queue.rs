@@ -66,7 +66,7 @@ fn drain_ends_at_the_first_empty_moment() {
     let mut early = queue.drain();
     queue.push(5).unwrap();
     assert_eq!(early.next(), Some(4));
-    assert_eq!(queue.len(), 1, "what it did not yield stands");
+    assert_eq!(queue.len(), 1, "what it did not yield stays queued");
 }
 
 #[test]

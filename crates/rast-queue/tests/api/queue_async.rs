@@ -1,5 +1,5 @@
-//! `Queue`: futures and streams. Wakers count their calls, and a future that is polled only when it was woken ends only
-//! if no wake-up is lost.
+//! `Queue`: futures and streams. Wakers count their calls, and a future that is polled only when it
+//! was woken ends only if no wake-up is lost.
 
 use rast_queue::{Pop, Queue};
 use std::future::Future;
@@ -238,7 +238,8 @@ fn doing(act: impl Fn() + Send + Sync + 'static) -> Waker {
     Arc::new(Doing(act)).into()
 }
 
-/// One waker among `count` panics, at `at`; whoever wakes sees the panic, and everybody else is woken.
+/// One waker among `count` panics, at `at`; the thread that wakes sees the panic, and everybody
+/// else is woken.
 fn one_waker_panics(count: usize, at: usize, wake: impl Fn(&Queue<usize>)) {
     let queue = Queue::new();
     let (bell, waker) = Bell::new();
@@ -411,7 +412,8 @@ fn futures_on_threads_lose_no_wake_up() {
                         let mut sum = 0;
                         while let Some(n) = block_on(async {
                             if id == 0 {
-                                // One that is polled once and dropped, woken or not, before the one that is awaited.
+                                // One that is polled once and dropped, woken or not, before the one
+                                // that is awaited.
                                 let mut early = queue.pop_async();
                                 if let Poll::Ready(item) = poll(&mut early, Waker::noop()) {
                                     return item;

@@ -1,5 +1,6 @@
-//! `Queue`: futures polled, moved, dropped and woken in random order, on one thread, with one promise: once every future
-//! that was woken has been polled, no item is queued beside one that waits. The seed is printed.
+//! `Queue`: futures polled, moved, dropped and woken in random order, on one thread, with one
+//! promise: once every future that was woken has been polled, no item is queued beside one that
+//! waits. The seed is printed.
 
 use rast_queue::{Pop, Queue};
 use std::future::Future;

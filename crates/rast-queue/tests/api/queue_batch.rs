@@ -361,7 +361,8 @@ fn the_length_is_exact_at_rest_whatever_was_abandoned() {
     let rounds = if cfg!(miri) { 3 } else { 200 };
     for round in 0..rounds {
         let queue = Queue::with_segment_slots([2, 8, 64][round % 3]);
-        // More polls than pushes: consumers run into tickets whose producers are late, or do not exist.
+        // More polls than pushes: consumers run into tickets whose producers are late, or do not
+        // exist.
         let popped: usize = thread::scope(|scope| {
             scope.spawn(|| (0..200).for_each(|n| queue.push(n).unwrap()));
             let poppers: Vec<_> = (0..2)

@@ -1,4 +1,5 @@
-//! What `Queue` keeps, at each kind of place in segments of each size; the great numbers are in `tests/memory.rs`.
+//! What `Queue` keeps, at each kind of place in segments of each size; the great numbers are in
+//! `tests/memory.rs`.
 
 use crate::support::Counting;
 use rast_queue::{Closed, Queue, TryPushError};
@@ -22,7 +23,7 @@ fn all_pushed_then_all_popped() {
     for slots in SEGMENTS {
         let alloc = Counting::default();
         let queue = Queue::with_segment_slots_in(slots, alloc.clone());
-        // What stands at once is bounded by the memory of the machine, not by the queue.
+        // What is queued at once is bounded by the memory of the machine, not by the queue.
         let items = ITEMS.min(20_000 * slots as u64);
         for n in 0..items {
             queue.push(n).unwrap();
@@ -100,13 +101,15 @@ fn threads_leave_two_segments_once_at_rest() {
     }
 }
 
-/// `head` and `tail` move by claims, and a segment's slots bound the claims in it. So if a poll moved an index, as many
-/// polls as slots would use a segment up, and the pushes after them would need another.
+/// `head` and `tail` move by claims, and a segment's slots bound the claims in it. So if a poll
+/// moved an index, as many polls as slots would use a segment up, and the pushes after them would
+/// need another.
 #[test]
 fn polls_of_an_empty_queue_change_nothing() {
     let polls = ITEMS;
     for slots in SEGMENTS {
-        // With no segment, and at each kind of place in one: the begin, the middle, the last slot, the border.
+        // With no segment, and at each kind of place in one: the begin, the middle, the last slot,
+        // the border.
         for before in [None, Some(1), Some(slots / 2), Some(slots - 1), Some(slots)] {
             let alloc = Counting::default();
             let queue = Queue::with_segment_slots_in(slots, alloc.clone());

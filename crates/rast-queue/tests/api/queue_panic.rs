@@ -1,4 +1,5 @@
-//! `Queue` and panics: of iterators, of closures, of drops. No item is lost or dropped twice, and the queue goes on.
+//! `Queue` and panics: of iterators, of closures, of drops. No item is lost or dropped twice, and
+//! the queue goes on.
 
 use crate::support::{Counting, Ledger, Payload};
 use rast_queue::Queue;
@@ -84,7 +85,7 @@ fn closure_panics(slots: usize, count: u64, at: u64, is_closed: bool) {
     assert_eq!(ledger.dropped() as u64, at + 1);
     assert_eq!(queue.len() as u64, count - at - 1);
     assert_eq!(queue.push(ledger.payload(count)).is_err(), is_closed);
-    // The rest of the batch is at the back, in order; what had not been claimed stands before it.
+    // The rest of the batch is at the back, in order; what had not been claimed is before it.
     let rest = values(&queue);
     let turns = rest.windows(2).filter(|pair| pair[0] > pair[1]).count();
     let mut sorted = rest.clone();
@@ -113,7 +114,7 @@ fn a_closure_that_panics_loses_nothing() {
 
 #[test]
 fn a_closure_panics_at_a_segment_closed_while_full() {
-    // The mark that none follows stands in the full segment; what comes back needs one that follows.
+    // The mark that none follows is in the full segment; what comes back needs one that follows.
     for slots in [2, 4, 16] {
         for at in 0..slots as u64 {
             closure_panics(slots, slots as u64, at, true);

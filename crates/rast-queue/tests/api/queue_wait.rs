@@ -50,7 +50,7 @@ fn time_runs_out() {
         let end = begun + Duration::from_millis(2);
         assert_eq!(queue.pop_deadline(strategy, end), Err(PopError::Elapsed));
         assert!(Instant::now() >= end, "not before its time");
-        // Nobody is in the line any more: this push pays for no wake-up, and this pop finds it.
+        // No thread is in the line any more: this push pays for no wake-up, and this pop finds it.
         queue.push(1).unwrap();
         assert_eq!(queue.pop_timeout(strategy, SHORT), Ok(1));
     }
@@ -66,7 +66,8 @@ fn errors_say_what_happened() {
     );
 }
 
-/// Each item wakes somebody: every waiter takes exactly one, and the number of items is the number of waiters.
+/// Each item wakes some thread: every waiter takes exactly one, and the number of items is the
+/// number of waiters.
 #[test]
 fn as_many_items_as_waiters_wake_all() {
     let rounds = if cfg!(miri) { 2 } else { 40 };
@@ -126,8 +127,8 @@ fn close_wakes_all() {
     }
 }
 
-/// Waiters whose time runs out are among those that wait for ever; a wake-up that reaches one of the former and finds
-/// it gone would leave one of the latter asleep beside an item.
+/// Waiters whose time runs out are among those that wait for ever; a wake-up that reaches one of
+/// the former and finds it gone would leave one of the latter asleep beside an item.
 #[test]
 fn waiters_that_give_up_take_no_wake_ups_along() {
     let count: u64 = if cfg!(miri) { 20 } else { 5_000 };
@@ -170,7 +171,8 @@ fn waiters_that_give_up_take_no_wake_ups_along() {
     }
 }
 
-/// Two threads hand one item to and fro, so that each push meets a waiter that is about to sleep, sleeps, or wakes.
+/// Two threads hand one item to and fro, so that each push meets a waiter that is about to sleep,
+/// sleeps, or wakes.
 #[test]
 fn ping_pong_in_every_strategy() {
     let count = if cfg!(miri) { 20 } else { 3_000 };
@@ -238,7 +240,7 @@ fn waiters_beside_plain_consumers_see_every_item() {
     }
 }
 
-/// What a panicking closure gives back wakes somebody, too.
+/// What a panicking closure gives back wakes some thread, too.
 #[test]
 fn what_comes_back_wakes_a_waiter() {
     let rounds = if cfg!(miri) { 3 } else { 200 };

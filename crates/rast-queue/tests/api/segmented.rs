@@ -82,7 +82,8 @@ fn batches_cross_segments() {
     assert_eq!(consumer.pop_slice(&mut out), 0);
 }
 
-/// Gives what it holds, each `None` of it as an end after which it goes on, and a hint that is too much.
+/// Gives what it holds, each `None` of it as an end after which it goes on, and a hint that is too
+/// much.
 struct Odd(std::vec::IntoIter<Option<u32>>);
 
 impl Iterator for Odd {
@@ -393,7 +394,8 @@ fn debug_asks_nothing_of_the_item() {
     );
 }
 
-/// Sends `count` numbers through a queue, singly and in batches, and checks their order and the memory at the end.
+/// Sends `count` numbers through a queue, singly and in batches, and checks their order and the
+/// memory at the end.
 fn stream(slots: usize, count: u64, batch: usize) {
     let alloc = Counting::default();
     let (mut producer, mut consumer) = queue_in(slots, alloc.clone());

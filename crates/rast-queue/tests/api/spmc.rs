@@ -102,7 +102,8 @@ fn pending_items_are_seen_at_once_or_not_at_all() {
     }
 }
 
-/// What was pushed without a publication of its own has told nobody, so the next publication tells of it too.
+/// What was pushed without a publication of its own has told no thread, so the next publication
+/// tells of it too.
 #[test]
 fn a_publication_tells_of_the_pushes_before_it() {
     let (mut producer, mut consumer) = with_block_slots(2);
@@ -427,7 +428,8 @@ enum Taking {
     Into,
 }
 
-/// Sends `count` payloads to `consumers` threads, and checks each one's order, and that none is lost or seen twice.
+/// Sends `count` payloads to `consumers` threads, and checks each one's order, and that none is
+/// lost or seen twice.
 fn stream(slots: usize, count: u64, batch: u64, consumers: usize, taking: Taking) {
     let (ledger, alloc) = (Ledger::default(), Counting::default());
     let (mut producer, first) = with_block_slots_in(slots, alloc.clone());

@@ -353,7 +353,8 @@ fn stream(capacity: usize, count: u64, batch: usize) {
 
 #[test]
 fn threads_keep_the_order() {
-    // By laps, not by items: a small ring changes threads at every lap, which takes a busy machine a moment.
+    // By laps, not by items: a small ring changes threads at every lap, which takes a busy machine
+    // a moment.
     let laps = if cfg!(miri) { 20 } else { 3000 };
     for (capacity, batch) in [(1, 1), (2, 1), (64, 1), (64, 16), (4, 7)] {
         stream(capacity, laps * capacity as u64, batch);

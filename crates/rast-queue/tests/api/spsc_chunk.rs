@@ -148,7 +148,8 @@ fn a_panic_in_a_mapped_range_pushes_what_came_before() {
     }
 }
 
-/// Gives what it holds, each `None` of it as an end after which it goes on, and a hint that has nothing to do with that.
+/// Gives what it holds, each `None` of it as an end after which it goes on, and a hint that has
+/// nothing to do with that.
 struct Odd {
     items: std::vec::IntoIter<Option<u32>>,
     hint: (usize, Option<usize>),
@@ -363,7 +364,7 @@ fn an_iterator_pops_what_it_gave() {
 
 #[test]
 fn a_forgotten_iterator_leaks_and_repeats_nothing() {
-    // Whoever leaves second finds the head past all that the iterator held.
+    // The thread that leaves second finds the head past all that the iterator held.
     for (producer_first, more) in [(true, true), (true, false), (false, true), (false, false)] {
         let ledger = Ledger::default();
         let (mut producer, mut consumer) = ring_at(4, usize::MAX - 1);
@@ -437,7 +438,7 @@ fn panics_lose_nothing() {
 
 #[test]
 fn a_panicking_drop_commits_all_the_same() {
-    // The bomb stands in the first stretch, then in the second.
+    // The bomb is in the first stretch, then in the second.
     for bomb in [0, 2] {
         let ledger = Ledger::default();
         let make = |n| {

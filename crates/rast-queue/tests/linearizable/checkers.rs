@@ -217,10 +217,10 @@ fn a_close_is_once_and_for_all() {
         assert_bad(&[(0, 0, 1, Close(true)), (1, 2, 3, call)], &expected);
     }
     for call in [Refused(1), IsClosed(true), ClosedEmpty, Close(false)] {
-        // Nobody closed it.
+        // No thread closed it.
         let early = at(1, 0, 1, call);
         assert_bad(&[(1, 0, 1, call)], &Violation::Close(early, None));
-        // Somebody did, but later.
+        // Some thread did, but later.
         let close = at(0, 2, 3, Close(true));
         assert_bad(
             &[(1, 0, 1, call), (0, 2, 3, Close(true))],
@@ -238,7 +238,8 @@ fn a_close_is_once_and_for_all() {
     );
 }
 
-/// A push that began before the close and ends long after took effect before it; a pop after the close misses it.
+/// A push that began before the close and ends long after took effect before it; a pop after the
+/// close misses it.
 #[test]
 fn after_closed_and_empty_nothing_appears() {
     let events = |call| {
@@ -283,8 +284,8 @@ fn after_closed_and_empty_nothing_appears() {
     );
 }
 
-/// Four threads whose operations overlap nearly all: no order explains the pop, and to know it the search has to try more
-/// states than it spends on a recorded history.
+/// Four threads whose operations overlap nearly all: no order explains the pop, and to know it the
+/// search has to try more states than it spends on a recorded history.
 #[test]
 fn the_search_gives_up_only_on_its_bound() {
     let history = history(&[
@@ -305,11 +306,13 @@ fn the_search_gives_up_only_on_its_bound() {
     assert_eq!(exact, Some(Err(Violation::NoOrder)));
 }
 
-/// A state is reached by a beginning of one of the orders. Four threads of ten operations in all have at most
-/// 10! / (3! 3! 2! 2!) = 25 200 orders, each with ten beginnings, so the search of a [`random_history`] always ends.
+/// A state is reached by a beginning of one of the orders. Four threads of ten operations in all
+/// have at most 10! / (3! 3! 2! 2!) = 25 200 orders, each with ten beginnings, so the search of a
+/// [`random_history`] always ends.
 const SMALL_STATES_MAX: usize = 252_000;
 
-/// A random history: threads of operations that overlap at random, with answers that are often right.
+/// A random history: threads of operations that overlap at random, with answers that are often
+/// right.
 fn random_history(random: &mut Random, closes: bool) -> History {
     let threads = 2 + random.below(3) as usize;
     let count = 2 + random.below(9) as usize;
@@ -341,7 +344,8 @@ fn random_history(random: &mut Random, closes: bool) -> History {
         let (a, b) = (random.below(count as u64), random.below(count as u64));
         calls.swap(a as usize, b as usize);
     }
-    // Ends and beginnings by chance: at each step a thread begins its next operation or ends the one it is in.
+    // Ends and beginnings by chance: at each step a thread begins its next operation or ends the
+    // one it is in.
     let mut history = vec![Vec::<Event>::new(); threads];
     let mut open: Vec<Option<Event>> = vec![None; threads];
     let (mut clock, mut calls) = (0, calls.into_iter().peekable());
@@ -367,8 +371,8 @@ fn random_history(random: &mut Random, closes: bool) -> History {
     history
 }
 
-/// On small histories the patterns say what the search says: exactly so without closing, and with it they accuse
-/// nobody whom the search acquits.
+/// On small histories the patterns say what the search says: exactly so without closing, and with
+/// it they accuse no thread whom the search acquits.
 #[test]
 fn the_checkers_agree() {
     let seed = rast_queue::primitive::model::draw();

@@ -1,8 +1,8 @@
 //! `list::ListQueue`.
 //!
-//! Items are cells, so that one which is read before it was written fails the model; memory that goes back is filled
-//! with rubbish and kept to the end, so that a node that is used after its end fails the model too; and at the end every
-//! block must have gone back.
+//! Items are cells, so that one which is read before it was written fails the model; memory that
+//! goes back is filled with rubbish and kept to the end, so that a node that is used after its end
+//! fails the model too; and at the end every block must have gone back.
 
 use crate::history::{Call, Event, exhaustive};
 use rast_queue::Closed;
@@ -57,7 +57,8 @@ unsafe impl Send for Graves {}
 impl Drop for Graves {
     fn drop(&mut self) {
         for (block, layout) in self.dead.drain(..) {
-            // SAFETY: the block came from the global allocator with this layout, and its user gave it back.
+            // SAFETY: the block came from the global allocator with this layout, and its user gave
+            // it back.
             unsafe { Global.deallocate(block, layout) };
         }
     }
@@ -102,7 +103,7 @@ impl Fifo for Queue {
     }
 
     fn check_memory(&self) {
-        assert!(self.allocator().live() <= 1, "one node stands at most");
+        assert!(self.allocator().live() <= 1, "one node is queued at most");
     }
 }
 
@@ -140,7 +141,7 @@ pub(crate) fn push_then_pop_twice<Q: Fifo>(queue: &Arc<Q>) {
     queue.check_memory();
 }
 
-/// One thread pushes and then pops where an item stands; another pops: there is never none.
+/// One thread pushes and then pops where an item is queued; another pops: there is never none.
 pub(crate) fn never_empty<Q: Fifo>(queue: &Arc<Q>) {
     queue.push(1);
     let other = spawn(queue, |queue| {
@@ -220,7 +221,7 @@ fn list_push_pop() {
     model(|| with_queue(polls_beside_pushes));
 }
 
-/// Two consumers share out what stands, each node ends once.
+/// Two consumers share out what is queued, each node ends once.
 #[test]
 fn list_pop_pop() {
     model(|| {
@@ -245,7 +246,7 @@ fn list_push_pop_each() {
     model(|| with_queue(push_then_pop_twice));
 }
 
-/// A pop finds an item if one stands all the time.
+/// A pop finds an item if one is queued all the time.
 #[test]
 fn list_never_empty() {
     model(|| with_queue(never_empty));
@@ -263,7 +264,8 @@ fn list_three_pop() {
     model(|| with_queue(two_consumers));
 }
 
-/// Three threads: a consumer finds the next node through another consumer, which found it through its producer.
+/// Three threads: a consumer finds the next node through another consumer, which found it through
+/// its producer.
 #[test]
 fn list_three_relay() {
     model(|| {
@@ -315,7 +317,7 @@ fn list_three_close() {
     });
 }
 
-/// A push beside a close is refused, or is in what stands; after the close nothing is added.
+/// A push beside a close is refused, or is in what is queued; after the close nothing is added.
 #[test]
 fn list_push_close() {
     model(|| {
@@ -350,7 +352,7 @@ fn list_close_close() {
     });
 }
 
-/// A pop beside a close takes what stands.
+/// A pop beside a close takes what is queued.
 #[test]
 fn list_pop_close() {
     model(|| {
@@ -393,7 +395,7 @@ fn list_looks() {
                 Fifo::push(queue, 2);
                 Fifo::pop(queue)
             });
-            assert!(!queue.is_empty(), "an item stands all the time");
+            assert!(!queue.is_empty(), "an item is queued all the time");
             assert!(!queue.is_closed());
             assert_eq!(other.join().unwrap(), Some(1));
             assert_eq!(rest(&**queue), [2]);
@@ -401,7 +403,7 @@ fn list_looks() {
     });
 }
 
-/// Whoever ends the queue drops what stands, once, and frees every node.
+/// The thread that ends the queue drops what is queued, once, and frees every node.
 #[test]
 fn list_drop_with_items() {
     model(|| {
@@ -417,7 +419,8 @@ fn list_drop_with_items() {
 
 /// Does the operations of a word: `+` push, `-` pop, `x` close, `?` is empty, `!` is closed.
 ///
-/// The clock is the model's, as it must be: what ended before a stamp was taken happens before what began after it.
+/// The clock is the model's, as it must be: what ended before a stamp was taken happens before what
+/// began after it.
 fn record(queue: &Queue, clock: &AtomicU64, thread: usize, word: &str) -> Vec<Event> {
     let stamp = || clock.fetch_add(1, Ordering::AcqRel);
     let answer = |place: usize, letter: char| match letter {
@@ -430,7 +433,7 @@ fn record(queue: &Queue, clock: &AtomicU64, thread: usize, word: &str) -> Vec<Ev
         }
         '-' => Some(Fifo::pop(queue).map_or(Call::Empty, |item| Call::Pop(item.into()))),
         'x' => Some(Call::Close(queue.close())),
-        // That something stands, no call can say.
+        // That something is queued, no call can say.
         '?' => queue.is_empty().then_some(Call::Empty),
         '!' => Some(Call::IsClosed(queue.is_closed())),
         other => panic!("no operation {other}"),
@@ -449,7 +452,7 @@ fn record(queue: &Queue, clock: &AtomicU64, thread: usize, word: &str) -> Vec<Ev
     events.collect()
 }
 
-/// Runs a word per thread, then asks for what stands; some order must explain the whole.
+/// Runs a word per thread, then asks for what is queued; some order must explain the whole.
 fn linearizable(words: &'static [&'static str]) {
     model(move || {
         with_queue(|queue| {
@@ -470,7 +473,8 @@ fn linearizable(words: &'static [&'static str]) {
     });
 }
 
-/// Every pair of operations, side by side, on a queue in which an item stands and one in which none does.
+/// Every pair of operations, side by side, on a queue in which an item is queued and one that is
+/// empty.
 #[test]
 fn list_linearizable_pairs() {
     for words in [

@@ -9,7 +9,8 @@ use rast_queue::primitive::thread;
 /// A place that one producer writes and the consumer reads after the end of the queue.
 struct Place(UnsafeCell<u32>);
 
-// SAFETY: the producer's drop comes before the end that the consumer sees, which is what the test is about.
+// SAFETY: the producer's drop comes before the end that the consumer sees, which is what the test
+// is about.
 unsafe impl Sync for Place {}
 // SAFETY: as above.
 unsafe impl Send for Place {}
@@ -38,7 +39,8 @@ fn mpmc_the_end_comes_after_all_producers() {
     });
 }
 
-/// A push beside the drop of the last consumer hands its item back, or the item is dropped with the queue.
+/// A push beside the drop of the last consumer hands its item back, or the item is dropped with the
+/// queue.
 #[test]
 fn mpmc_a_push_beside_the_last_consumer() {
     model(|| {

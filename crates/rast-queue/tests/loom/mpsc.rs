@@ -1,7 +1,8 @@
 //! The stack of many producers and one consumer, in both of its faces.
 //!
-//! The consumer runs in a thread of its own and the main thread pushes: loom remembers one access per object, so the
-//! load that stands before a producer's exchange would hide the loads of a consumer that ran before it.
+//! The consumer runs in a thread of its own and the main thread pushes: loom remembers one access
+//! per object, so the load that is before a producer's exchange would hide the loads of a consumer
+//! that ran before it.
 
 use rast_queue::mpsc::intrusive::{PushError, Queue};
 use rast_queue::mpsc::{self, Link};
@@ -25,7 +26,8 @@ fn mpsc_push_push() {
     });
 }
 
-/// A consumer beside a producer, over the border of a block, which comes back: order, and every item seen written.
+/// A consumer beside a producer, over the border of a block, which comes back: order, and every
+/// item seen written.
 #[test]
 fn mpsc_push_pop() {
     model(|| {
@@ -70,7 +72,7 @@ fn mpsc_push_push_pop() {
     });
 }
 
-/// A chain stands whole or not at all, and in its order.
+/// A chain is queued whole or not at all, and in its order.
 #[test]
 fn mpsc_push_batch() {
     model(|| {
@@ -118,7 +120,7 @@ fn mpsc_was_empty_wakes() {
     });
 }
 
-/// A push beside a close is refused with its item, or is in what stands.
+/// A push beside a close is refused with its item, or is in what is queued.
 #[test]
 fn mpsc_push_close() {
     model(|| {
@@ -147,7 +149,7 @@ fn mpsc_push_close() {
     });
 }
 
-/// A chain beside a close is refused whole, with all of its items, or stands whole.
+/// A chain beside a close is refused whole, with all of its items, or queued whole.
 #[test]
 fn mpsc_push_batch_close() {
     model(|| {
@@ -202,7 +204,10 @@ fn mpsc_finished() {
     model(|| {
         let (mut producer, mut consumer) = mpsc::queue();
         let other = thread::spawn(move || {
-            assert!(!consumer.is_finished(), "an item stands until it is popped");
+            assert!(
+                !consumer.is_finished(),
+                "an item is queued until it is popped"
+            );
             let first = consumer.pop();
             if consumer.is_finished() {
                 assert_eq!(first, Some(1));
@@ -217,7 +222,8 @@ fn mpsc_finished() {
     });
 }
 
-/// A block that one producer leaves half used goes on with the next, beside a consumer that empties it.
+/// A block that one producer leaves half used goes on with the next, beside a consumer that empties
+/// it.
 #[test]
 fn mpsc_block_changes_hands() {
     model(|| {
@@ -279,7 +285,8 @@ fn mpsc_spares() {
     });
 }
 
-/// A payload whose drops are counted; it holds no memory, so a second drop is a wrong count and no more.
+/// A payload whose drops are counted; it holds no memory, so a second drop is a wrong count and no
+/// more.
 struct Token;
 
 static DROPS: StdUsize = StdUsize::new(0);
@@ -367,7 +374,8 @@ fn mpsc_intrusive_consumer_changes() {
     });
 }
 
-/// A shared node is in one queue at a time, whoever pushes it, and can be pushed again once it was popped.
+/// A shared node is in one queue at a time, no matter which thread pushes it, and can be pushed
+/// again once it was popped.
 #[test]
 fn mpsc_intrusive_shared_node() {
     model(|| {
@@ -390,7 +398,8 @@ fn mpsc_intrusive_shared_node() {
     });
 }
 
-/// A push that is refused since its node is queued comes before the pop of the node: who pops it sees why it was pushed.
+/// A push that is refused since its node is queued comes before the pop of the node: who pops it
+/// sees why it was pushed.
 #[test]
 fn mpsc_intrusive_refused_is_seen() {
     model(|| {
@@ -415,7 +424,8 @@ fn mpsc_intrusive_refused_is_seen() {
     });
 }
 
-/// Who finds the right to consume taken may go: who had it sees what was pushed, if he looks after he gave it back.
+/// Who finds the right to consume taken may go: who had it sees what was pushed, if he looks after
+/// he gave it back.
 #[test]
 fn mpsc_intrusive_right_is_not_missed() {
     fn turn(queue: &Queue<Box<Task>>, value: u32) -> u32 {
@@ -437,12 +447,13 @@ fn mpsc_intrusive_right_is_not_missed() {
         assert_eq!(
             mine + other.join().unwrap(),
             3,
-            "a node stands, and nobody knows"
+            "a node is queued, and no thread knows"
         );
     });
 }
 
-/// A push beside a close is refused with its node, or is in what stands; the queue drops it then.
+/// A push beside a close is refused with its node, or is in what is queued; the queue drops it
+/// then.
 #[test]
 fn mpsc_intrusive_close() {
     model(|| {

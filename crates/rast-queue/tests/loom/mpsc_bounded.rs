@@ -28,7 +28,8 @@ fn take_all(mut consumer: bounded::Consumer<Box<u32>>, count: u32, releases: boo
     assert!(consumer.take().is_none());
 }
 
-/// Two producers lose nothing to each other; each item is seen written, and each producer's order is kept.
+/// Two producers lose nothing to each other; each item is seen written, and each producer's order
+/// is kept.
 #[test]
 fn mpsc_bounded_push_take() {
     model(|| {
@@ -61,7 +62,8 @@ fn mpsc_bounded_wrap() {
     });
 }
 
-/// A producer that goes by the limit which another one looked up has that one's sight of the consumer.
+/// A producer that goes by the limit which another one looked up has that one's sight of the
+/// consumer.
 #[test]
 fn mpsc_bounded_limit_is_handed_on() {
     model(|| {

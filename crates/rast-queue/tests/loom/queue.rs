@@ -15,7 +15,7 @@ fn queue<T>() -> Arc<Queue<T>> {
     Arc::new(Queue::with_segment_slots(2))
 }
 
-/// A queue whose next push needs a new segment: two items stand.
+/// A queue whose next push needs a new segment: two items are queued.
 fn full() -> Arc<Queue<u32>> {
     let queue = queue();
     queue.push(1).unwrap();
@@ -91,12 +91,12 @@ fn queue_pop_pop() {
     });
 }
 
-/// Pushes and pops until the first segment comes again; at least one item stands all the time.
+/// Pushes and pops until the first segment comes again; at least one item is queued all the time.
 fn cycle(queue: &Queue<u32>, pop: fn(&Queue<u32>) -> usize) {
     for n in 3..=5 {
         queue.push(n).unwrap();
         if n < 5 {
-            assert_eq!(pop(queue), 1, "at least one stands");
+            assert_eq!(pop(queue), 1, "at least one item is queued");
         }
     }
 }
@@ -109,7 +109,7 @@ fn pop_batch_of_one(queue: &Queue<u32>) -> usize {
     queue.pop_batch(1, drop)
 }
 
-/// One item stands, in the second slot of the first segment.
+/// One item is queued, in the second slot of the first segment.
 fn nearly_used() -> Arc<Queue<u32>> {
     let queue = queue();
     queue.push(1).unwrap();
@@ -118,14 +118,14 @@ fn nearly_used() -> Arc<Queue<u32>> {
     queue
 }
 
-/// An address that comes again does not make a queue look empty in which an item always stands.
+/// An address that comes again does not make a queue look empty in which an item is always queued.
 #[test]
 fn queue_is_never_falsely_empty() {
     model(|| {
         let queue = nearly_used();
         let theirs = Arc::clone(&queue);
         let other = thread::spawn(move || cycle(&theirs, pop_one));
-        assert!(!queue.is_empty(), "at least one stands");
+        assert!(!queue.is_empty(), "at least one item is queued");
         other.join().unwrap();
     });
 }
@@ -137,7 +137,7 @@ fn queue_pops_never_falsely_empty() {
         let queue = full();
         let theirs = Arc::clone(&queue);
         let other = thread::spawn(move || cycle(&theirs, pop_one));
-        assert!(queue.pop().is_some(), "at least one stands");
+        assert!(queue.pop().is_some(), "at least one item is queued");
         other.join().unwrap();
     });
 }
@@ -154,7 +154,7 @@ fn queue_looks_never_falsely_empty() {
             assert!(theirs.pop().is_some() && theirs.pop().is_some());
             theirs.push(5).unwrap();
         });
-        assert!(queue.pop().is_some(), "at least one stands");
+        assert!(queue.pop().is_some(), "at least one item is queued");
         other.join().unwrap();
     });
 }
@@ -166,13 +166,13 @@ fn queue_pops_never_falsely_empty_by_batches() {
         let queue = full();
         let theirs = Arc::clone(&queue);
         let other = thread::spawn(move || cycle(&theirs, pop_batch_of_one));
-        assert!(queue.pop().is_some(), "at least one stands");
+        assert!(queue.pop().is_some(), "at least one item is queued");
         other.join().unwrap();
     });
 }
 
-/// A slot is used again only once its item was moved out: another thread takes the last item of a segment that this
-/// one retires, and soon fills again.
+/// A slot is used again only once its item was moved out: another thread takes the last item of a
+/// segment that this one retires, and soon fills again.
 #[test]
 fn queue_recycles() {
     model(|| {
@@ -234,7 +234,7 @@ fn queue_limbo() {
     });
 }
 
-/// A push beside a close is refused, or is in what stands.
+/// A push beside a close is refused, or is in what is queued.
 #[test]
 fn queue_push_close() {
     model(|| {
@@ -361,7 +361,8 @@ fn queue_second_close_sees_the_first() {
             theirs.1.set();
             theirs.0.close();
         });
-        // Only the other one is sure to have done it before; if this one came first, it has seen nothing.
+        // Only the other one is sure to have done it before; if this one came first, it has seen
+        // nothing.
         if shared.0.is_closed() {
             shared.1.check();
         }
@@ -424,7 +425,7 @@ fn queue_batches() {
     });
 }
 
-/// Two batches of consumers share out what stands.
+/// Two batches of consumers share out what is queued.
 #[test]
 fn queue_batches_pop() {
     model(|| {
@@ -505,7 +506,8 @@ fn queue_wait_timeout() {
     });
 }
 
-/// A push that finds the flag left behind clears it, as the consumer enters again to wait for the next item.
+/// A push that finds the flag left behind clears it, as the consumer enters again to wait for the
+/// next item.
 #[test]
 fn queue_wait_while_the_flag_is_cleared() {
     model(|| {
@@ -524,8 +526,8 @@ fn queue_wait_while_the_flag_is_cleared() {
     });
 }
 
-/// A waiter whose time runs out beside one that stays: the wake-up of one of two items may reach either, and the one
-/// that stays gets an item. Too long for loom.
+/// A waiter whose time runs out beside one that stays: the wake-up of one of two items may reach
+/// either, and the one that stays gets an item. Too long for loom.
 #[cfg(not(rast_loom))]
 #[test]
 fn queue_wait_beside_a_timeout() {
@@ -599,8 +601,8 @@ unsafe impl Allocator for Scarce {
     }
 }
 
-/// A push that is refused for want of memory, beside another at the border and a pop that goes on from there: the pin
-/// of the first is counted once, so every segment is retired, and once only.
+/// A push that is refused for want of memory, beside another at the border and a pop that goes on
+/// from there: the pin of the first is counted once, so every segment is retired, and once only.
 #[test]
 fn queue_push_without_memory() {
     model(|| {

@@ -104,7 +104,8 @@ fn segmented_len_holds() {
 fn segmented_close_producer() {
     model(|| {
         let (mut producer, mut consumer) = segmented::queue_at(1, NEAR_WRAP);
-        // The checker runs this thread first, and so meets the consumer's look at every point of it.
+        // The checker runs this thread first, and so meets the consumer's look at every point of
+        // it.
         let other = thread::spawn(move || {
             if consumer.is_closed() {
                 assert_eq!(consumer.pop(), Some(1));
@@ -120,7 +121,8 @@ fn segmented_close_producer() {
     });
 }
 
-/// A payload whose drops are counted; it holds no memory, so a second drop is a wrong count and no more.
+/// A payload whose drops are counted; it holds no memory, so a second drop is a wrong count and no
+/// more.
 struct Token(&'static StdUsize);
 
 impl Drop for Token {
@@ -129,7 +131,8 @@ impl Drop for Token {
     }
 }
 
-/// Whichever half leaves second, each item is dropped once, in every segment; a refused one is handed back.
+/// Whichever half leaves second, each item is dropped once, in every segment; a refused one is
+/// handed back.
 #[test]
 fn segmented_drop_with_items() {
     static DROPS: StdUsize = StdUsize::new(0);

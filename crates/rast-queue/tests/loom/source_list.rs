@@ -1,9 +1,11 @@
-//! The list queue in the source's own words, algorithm 2.4 of the RAST document, with a switch for each fault.
+//! The list queue in the source's own words, algorithm 2.4 of the RAST document, with a switch for
+//! each fault.
 //!
-//! It is for tests alone: nodes are numbers in a table, nothing is freed but marked so, and every use of a node checks
-//! the mark, so the faults are found and nothing is undefined. Every ordering is the strongest, so what fails fails by
-//! its steps. With no switch set the form passes the scenarios of `ListQueue`; with one it fails one of them, and the
-//! test expects that. The faults are numbered as in `docs/algorithms/queue-list.md`.
+//! It is for tests alone: nodes are numbers in a table, nothing is freed but marked so, and every
+//! use of a node checks the mark, so the faults are found and nothing is undefined. Every ordering
+//! is the strongest, so what fails fails by its steps. With no switch set the form passes the
+//! scenarios of `ListQueue`; with one it fails one of them, and the test expects that. The faults
+//! are numbered as in `docs/algorithms/queue-list.md`.
 
 use crate::list::{self, Fifo};
 use rast_queue::primitive::model::model;
@@ -14,14 +16,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize as StdUsize};
 /// A fault of the source's text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// S1: a pop takes a counted reference through the link before it asks whether the queue is empty, and so writes a
-    /// count beside a null link, which a push then does not find null.
+    /// S1: a pop takes a counted reference through the link before it asks whether the queue is
+    /// empty, and so writes a count beside a null link, which a push then does not find null.
     CountsNull,
     /// S2: a pop takes the data out of the node, and a push that comes late finds a place there.
     TakesDataOut,
     /// S3: a push tries to move the tail once, and another thread's reference makes that fail.
     MovesTailOnce,
-    /// S4: a pop that comes late takes a counted reference through a link that holds the special mark.
+    /// S4: a pop that comes late takes a counted reference through a link that holds the special
+    /// mark.
     CountsMark,
     /// S5: a pop reads the tail before it has a reference to the head.
     ReadsTailFirst,
@@ -140,7 +143,8 @@ impl Source {
     /// The end of a copy.
     fn release(&self, word: u64) {
         if pointer(word) == NULL {
-            // Only a form that counts beside null comes here, and to skip it is the kindest reading.
+            // Only a form that counts beside null comes here, and to skip it is the kindest
+            // reading.
             return;
         }
         let before = self.node(word).state.fetch_sub(ONE, Ordering::AcqRel);
@@ -158,7 +162,7 @@ impl Source {
         }
     }
 
-    /// Moves the tail from `copied`, by one try or until somebody has.
+    /// Moves the tail from `copied`, by one try or until some thread has.
     fn move_tail(&self, copied: u64) {
         let next = self.node(copied).next.load(Ordering::Acquire);
         let mut seen = copied;
@@ -232,7 +236,7 @@ impl Fifo for Source {
                 return None;
             }
             let Some(next) = next else {
-                // Somebody popped this node meanwhile.
+                // Some thread popped this node meanwhile.
                 self.release(copied);
                 continue;
             };
@@ -296,15 +300,16 @@ fn source_mended() {
     }
 }
 
-/// S10: the source's destructor pops until it finds nothing. That is right even if pushes try once to move the tail: of
-/// those that refer to one node the last to do so succeeds, so at rest the tail is at the end.
+/// S10: the source's destructor pops until it finds nothing. That is right even if pushes try once
+/// to move the tail: of those that refer to one node the last to do so succeeds, so at rest the
+/// tail is at the end.
 #[test]
 fn source_s10_tail_is_at_the_end_at_rest() {
     run(list::two_producers, &[Fault::MovesTailOnce]);
 }
 
-/// S9: two pushes that help a third one, step by step in turn: with one try each, the reference that one takes makes the
-/// try of the other fail, so all three run for ever and none completes.
+/// S9: two pushes that help a third one, step by step in turn: with one try each, the reference
+/// that one takes makes the try of the other fail, so all three run for ever and none completes.
 #[test]
 fn source_s9_two_threads_stop_each_other() {
     model(|| {
@@ -335,7 +340,7 @@ fn source_s9_two_threads_stop_each_other() {
 mod faults {
     use super::*;
 
-    /// As the text stands, an empty queue that is polled beside a push breaks.
+    /// As the text is written, an empty queue that is polled beside a push breaks.
     #[test]
     #[should_panic(expected = "a use of no node")]
     fn source_as_it_stands() {

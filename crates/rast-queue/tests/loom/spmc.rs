@@ -107,7 +107,8 @@ fn spmc_publish_is_one_store() {
     });
 }
 
-/// Either the producer is told that it found the queue drained, or the consumer sees the publication.
+/// Either the producer is told that it found the queue drained, or the consumer sees the
+/// publication.
 #[test]
 fn spmc_publish_wakes() {
     model(|| {
@@ -125,7 +126,8 @@ fn spmc_publish_wakes() {
     });
 }
 
-/// As `spmc_publish_wakes`, for a batch, and for a consumer that did not take the older item itself.
+/// As `spmc_publish_wakes`, for a batch, and for a consumer that did not take the older item
+/// itself.
 #[test]
 fn spmc_publish_wakes_the_other() {
     model(|| {
@@ -143,7 +145,8 @@ fn spmc_publish_wakes_the_other() {
     });
 }
 
-/// A block is written again only once all consumers are done with it, those that left before the front did, and after.
+/// A block is written again only once all consumers are done with it, those that left before the
+/// front did, and after.
 #[test]
 fn spmc_recycle() {
     model(|| {
@@ -151,7 +154,8 @@ fn spmc_recycle() {
         let mut second = first.clone();
         producer.push_batch(0..3);
         let other = thread::spawn(move || {
-            // Not so often that one finds nothing: the fence on that way would order more than is meant.
+            // Not so often that one finds nothing: the fence on that way would order more than is
+            // meant.
             let mut seen = pops(&mut first, 2);
             // The second of these goes to the first block, if that was left by all.
             producer.push_batch(3..5);
@@ -187,7 +191,8 @@ fn spmc_recycle_apart() {
     });
 }
 
-/// As `spmc_recycle`, with a consumer on one thread and the producer on another, by the spare block alone.
+/// As `spmc_recycle`, with a consumer on one thread and the producer on another, by the spare block
+/// alone.
 #[test]
 fn spmc_recycle_across() {
     model(|| {
@@ -292,7 +297,8 @@ fn spmc_close_consumers() {
     });
 }
 
-/// A payload whose drops are counted; it holds no memory, so a second drop is a wrong count and no more.
+/// A payload whose drops are counted; it holds no memory, so a second drop is a wrong count and no
+/// more.
 struct Token;
 
 static DROPS: StdUsize = StdUsize::new(0);

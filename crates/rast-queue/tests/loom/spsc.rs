@@ -125,7 +125,8 @@ fn spsc_close_producer() {
     });
 }
 
-/// A payload whose drops are counted; it holds no memory, so a second drop is a wrong count and no more.
+/// A payload whose drops are counted; it holds no memory, so a second drop is a wrong count and no
+/// more.
 ///
 /// Each test has its own count, because tests run side by side.
 struct Token(&'static StdUsize);
@@ -193,7 +194,7 @@ fn spsc_chunks() {
     });
 }
 
-/// What a forgotten iterator held is dropped by nobody else, whichever half leaves second.
+/// What a forgotten iterator held is dropped by nothing else, whichever half leaves second.
 #[test]
 fn spsc_forgotten_iterator() {
     static DROPS: StdUsize = StdUsize::new(0);
@@ -211,7 +212,8 @@ fn spsc_forgotten_iterator() {
     });
 }
 
-/// What is staged is seen written once it is published, and a slot taken is written again once it is released.
+/// What is staged is seen written once it is published, and a slot taken is written again once it
+/// is released.
 #[test]
 fn spsc_stage_and_take() {
     model(|| {

@@ -90,7 +90,8 @@ fn wait_list_one_of_two_waiters_is_woken() {
     });
 }
 
-/// A waiter that is settled sets the flag after a thread has cleared it, and two threads clear it one after the other.
+/// A waiter that is settled sets the flag after a thread has cleared it, and two threads clear it
+/// one after the other.
 #[test]
 fn wait_list_a_settled_waiter_comes_after_the_clearing() {
     model(|| {

@@ -94,7 +94,7 @@ proptest! {
             prop_assert_eq!(queue.is_empty(), oracle.is_empty());
             prop_assert_eq!(queue.is_closed(), closed);
             prop_assert_eq!(ledger.made() - ledger.dropped(), oracle.len());
-            // An item and a node for each that stands, and one node more but for a new queue.
+            // An item and a node for each queued item, and one node more except for a new queue.
             prop_assert!(alloc.blocks() <= 2 * oracle.len() + 1);
             prop_assert!(alloc.blocks() >= 2 * oracle.len());
         }

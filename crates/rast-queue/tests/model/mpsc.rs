@@ -46,7 +46,7 @@ proptest! {
         let (producer, mut consumer) = mpsc::queue_in(alloc.clone());
         let mut producers = vec![producer];
         let mut oracle = VecDeque::new();
-        // What stands since the last take.
+        // What is queued since the last take.
         let (mut next, mut closed, mut refuses, mut fresh) = (0, false, false, 0);
         let mut taken = 0;
         for op in ops {

@@ -1,4 +1,5 @@
-//! `Queue`: lists of all its operations against `VecDeque`, in segments so small that they come again.
+//! `Queue`: lists of all its operations against `VecDeque`, in segments so small that they come
+//! again.
 
 use crate::support::{Counting, Ledger, Payload};
 use proptest::collection::vec;
@@ -42,7 +43,7 @@ fn bail() -> ! {
     resume_unwind(Box::new(()))
 }
 
-/// The queue, and what should stand in it.
+/// The queue, and what should be in it.
 struct Run {
     queue: Queue<Payload, Counting>,
     oracle: VecDeque<u64>,
@@ -110,7 +111,7 @@ impl Run {
                 assert_eq!(
                     count,
                     max.min(self.oracle.len()),
-                    "at rest it takes what stands"
+                    "at rest it takes what is queued"
                 );
                 let expected: Vec<_> = self.oracle.drain(..count).collect();
                 assert!(popped.iter().map(|payload| payload.value).eq(expected));
@@ -193,8 +194,8 @@ impl Run {
             }
             Err(_) => {
                 assert_eq!(popped.len(), panics + 1);
-                // What it had claimed went to the back, in order: one run of the oracle's front. Which length that had
-                // is the queue's affair, so look.
+                // What it had claimed went to the back, in order: one run of the oracle's front.
+                // Which length that had is the queue's affair, so look.
                 let stand: VecDeque<_> = self.queue.drain().map(|payload| payload.value).collect();
                 let len = self.oracle.len();
                 assert_eq!(stand.len(), len);

@@ -48,7 +48,7 @@ proptest! {
         let (ledger, alloc) = (Ledger::default(), Counting::default());
         let (mut producer, first) = spmc::with_block_slots_in(slots, alloc.clone());
         let mut consumers = vec![first];
-        // What is published and stands, and what is pending.
+        // What is published and queued, and what is pending.
         let (mut oracle, mut pending) = (VecDeque::new(), VecDeque::new());
         let (mut next, mut refuses, mut reserved) = (0, false, 0);
         // Below which number the last publication told of all, and whether something came since.
@@ -151,7 +151,8 @@ proptest! {
                 prop_assert!(!consumer.is_finished());
             }
             prop_assert_eq!(ledger.made() - ledger.dropped(), oracle.len() + pending.len());
-            // The words, the blocks of what stands and one more, the spare, the stock, and one for each consumer.
+            // The words, the blocks of what is queued and one more, the spare, the stock, and one
+            // for each consumer.
             let items = oracle.len() + pending.len();
             let most = 3 + items.div_ceil(slots) + 20 / slots + 1 + consumers.len();
             prop_assert!(alloc.blocks() <= most, "{} blocks, at most {}", alloc.blocks(), most);

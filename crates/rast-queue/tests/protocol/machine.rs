@@ -1,8 +1,9 @@
 //! The protocol as a machine: one call, one thread, one access to what is shared.
 //!
-//! What only the thread itself can see (its locals, a segment that is not linked, one that it has retired alone) takes
-//! no step of its own. Pauses take none either: a consumer whose patience is at its end is the one that finds the
-//! slot unwritten; one that waits longer is the same machine with the producer stepped first.
+//! What only the thread itself can see (its locals, a segment that is not linked, one that it has
+//! retired alone) takes no step of its own. Pauses take none either: a consumer whose patience is
+//! at its end is the one that finds the slot unwritten; one that waits longer is the same machine
+//! with the producer stepped first.
 
 use super::mutant::Mutant;
 use super::state::{At, DONE, SLOTS, Segment, Slot, State, THREADS, Then, Thread, Word};
@@ -13,7 +14,8 @@ pub(crate) enum Operation {
     /// Two items; claims as many tickets at once as the segment has.
     PushBatch,
     Pop,
-    /// Up to two items; claims as many tickets at once as are known to be given away; ends early only when empty.
+    /// Up to two items; claims as many tickets at once as are known to be given away; ends early
+    /// only when empty.
     PopBatch,
     Close,
     IsEmpty,
@@ -21,7 +23,8 @@ pub(crate) enum Operation {
     PushBack,
     /// A push for which the allocator refuses.
     PushVain,
-    /// What a consumer that was stopped in its look leaves: a hint of an earlier use of the segment.
+    /// What a consumer that was stopped in its look leaves: a hint of an earlier use of the
+    /// segment.
     StaleHint,
 }
 

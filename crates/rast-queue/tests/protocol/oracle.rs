@@ -7,10 +7,10 @@
 //! | pop that finds nothing, `is_empty` that says so | at its last load of `tail` |
 //! | close | when CLOSED is set in `tail` |
 //!
-//! An abandoned ticket takes its two claims with it: they are adjacent in the order of tickets and touch no other
-//! item, so the history without them is a history of the same queue.
-//! Because every state carries its oracle, a path needs no history of its own: each state that is reached has been
-//! checked along every path that leads to it.
+//! An abandoned ticket takes its two claims with it: they are adjacent in the order of tickets and
+//! touch no other item, so the history without them is a history of the same queue. Because every
+//! state carries its oracle, a path needs no history of its own: each state that is reached has
+//! been checked along every path that leads to it.
 
 use std::hash::{Hash, Hasher};
 
@@ -69,7 +69,7 @@ impl Hash for Oracle {
 }
 
 impl Oracle {
-    /// Whether no item stands that no pop has taken.
+    /// whether no item is queued that no pop has taken.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries[..usize::from(self.count)]
             .iter()
@@ -218,7 +218,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// CLOSED stands in `tail`.
+    /// CLOSED is in `tail`.
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }

@@ -87,7 +87,8 @@ impl Step<'_> {
     pub(super) fn pop_claim(&mut self) -> Outcome {
         let (left, t, head) = (self.left(), *self.t(), self.s.head);
         if head != t.word {
-            // A batch looks again; a single claim is tried again with what the exchange found, while there are slots.
+            // A batch looks again; a single claim is tried again with what the exchange found,
+            // while there are slots.
             if self.operation == Operation::PopBatch || head.index >= self.slots() {
                 return self.again();
             }

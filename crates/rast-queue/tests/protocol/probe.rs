@@ -1,4 +1,5 @@
-//! What must hold where at most one thread is inside of an operation, tried out on a copy of the state.
+//! What must hold where at most one thread is inside of an operation, tried out on a copy of the
+//! state.
 
 use super::machine::{Model, Operation};
 use super::state::{At, POOL, State, Thread, bit};
@@ -78,8 +79,8 @@ impl Prober {
         ))
     }
 
-    /// Polls of an empty queue: the first may give up the tickets of one claim by a stale hint, the second changes
-    /// nothing.
+    /// Polls of an empty queue: the first may give up the tickets of one claim by a stale hint, the
+    /// second changes nothing.
     fn poll(&self, mut state: State, thread: usize, first: Operation) -> Result<(), String> {
         state.threads[thread] = Thread::default();
         if first == Operation::PopBatch {
@@ -102,8 +103,8 @@ impl Prober {
         Ok(())
     }
 
-    /// Pops all that a thread can get while `stopped` stands still; then what does not belong to the queue any more is
-    /// free, spare, or the one segment that the stopped thread pins.
+    /// Pops all that a thread can get while `stopped` stands still; then what does not belong to
+    /// the queue any more is free, spare, or the one segment that the stopped thread pins.
     fn drain(&self, mut state: State, thread: usize, stopped: Option<usize>) -> Result<(), String> {
         state.threads[thread] = Thread::default();
         while self.pop(&mut state, thread)? {}

@@ -157,7 +157,8 @@ impl Step<'_> {
         self.go(At::Sweep)
     }
 
-    /// One slot; that a slot which is DONE is touched by nobody else is checked where slots are touched.
+    /// One slot; that a slot which is DONE is touched by nothing else is checked where slots are
+    /// touched.
     pub(super) fn sweep(&mut self) -> Outcome {
         let (slots, address) = (self.slots(), self.t().settling);
         let keep = self.is(Mutant::NoReset);

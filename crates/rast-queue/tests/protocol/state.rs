@@ -1,8 +1,9 @@
-//! What a state of the model holds: the queue's words and segments, each thread's place and locals, and the oracle.
+//! What a state of the model holds: the queue's words and segments, each thread's place and locals,
+//! and the oracle.
 //!
-//! Everything is small and copied, so that a state can be kept, compared by a fingerprint, and stepped from again.
-//! Segments stand in a fixed pool; 0 is the null pointer, and the pool's lowest free address is allocated first, so
-//! that an address comes back as soon as it is given away.
+//! Everything is small and copied, so that a state can be kept, compared by a fingerprint, and
+//! stepped from again. Segments are in a fixed pool; 0 is the null pointer, and the pool's lowest
+//! free address is allocated first, so that an address comes back as soon as it is given away.
 
 use std::hash::{Hash, Hasher};
 
@@ -166,7 +167,8 @@ pub(crate) enum Settled {
     Reaped,
 }
 
-/// A thread: its place and its locals. Locals without a use are zero, so that states which differ in nothing agree.
+/// A thread: its place and its locals. Locals without a use are zero, so that states which differ
+/// in nothing agree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Thread {
     pub(crate) at: At,

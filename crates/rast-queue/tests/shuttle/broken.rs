@@ -21,7 +21,8 @@ struct Tickets {
 enum Fault {
     /// Two pops may take one ticket.
     PlainHead,
-    /// A push takes its ticket before the value stands, and a pop takes a slot without one for the end.
+    /// A push takes its ticket before the value is written, and a pop takes a slot without one for
+    /// the end.
     EmptySlot,
     /// A push looks whether the queue is closed before it takes a ticket, and not again.
     LateClose,
@@ -109,7 +110,7 @@ fn an_end_that_is_none_is_caught() {
     run(Fault::EmptySlot, false);
 }
 
-/// The ticket waits for the slot before it, so this queue is right as long as nobody closes it.
+/// The ticket waits for the slot before it, so this queue is right as long as no thread closes it.
 #[test]
 fn tickets_without_a_fault_pass() {
     run(Fault::LateClose, false);

@@ -38,7 +38,8 @@ fn list_long_programs() {
     });
 }
 
-/// Whoever lets go of the queue last, each item is dropped once: popped, left over, or refused.
+/// The thread that lets go of the queue last, each item is dropped once: popped, left over, or
+/// refused.
 #[test]
 fn list_drops_each_item_once() {
     const EACH: usize = 8;

@@ -8,8 +8,8 @@ use rast_queue::primitive::model::{draw, model};
 use rast_queue::primitive::sync::Arc;
 use rast_queue::primitive::{Parker, thread};
 
-/// Single pushes and many on two or three producers, one of which is cloned on the way and one of which may find the
-/// queue closed; pops and takes of all on the consumer.
+/// Single pushes and many on two or three producers, one of which is cloned on the way and one of
+/// which may find the queue closed; pops and takes of all on the consumer.
 #[test]
 fn mpsc_programs() {
     model(|| {
@@ -72,8 +72,8 @@ fn mpsc_programs() {
     });
 }
 
-/// A consumer that sleeps whenever it finds nothing, woken by those pushes alone that say so, gets all; a wake-up that
-/// is missing is a deadlock.
+/// A consumer that sleeps whenever it finds nothing, woken by those pushes alone that say so, gets
+/// all; a wake-up that is missing is a deadlock.
 #[test]
 fn mpsc_wakes_its_consumer() {
     const EACH: usize = 8;

@@ -59,7 +59,8 @@ fn queue_batches() {
     );
 }
 
-/// Consumers that wait for items and for the close: all items come, and the waiting ends; else it is a deadlock.
+/// Consumers that wait for items and for the close: all items come, and the waiting ends; else it
+/// is a deadlock.
 #[test]
 fn queue_waiters_are_woken() {
     const EACH: u64 = 5;
@@ -96,7 +97,8 @@ fn queue_waiters_are_woken() {
     });
 }
 
-/// Whoever lets go of the queue last, each item is dropped once: popped, left over, or refused.
+/// The thread that lets go of the queue last, each item is dropped once: popped, left over, or
+/// refused.
 #[test]
 fn queue_drops_each_item_once() {
     const EACH: usize = 20;

@@ -1,5 +1,5 @@
-//! `Queue`, waited for by futures and a stream. A future is polled again only when it was woken, so that a wake-up that
-//! is lost is a deadlock, which the scheduler reports.
+//! `Queue`, waited for by futures and a stream. A future is polled again only when it was woken, so
+//! that a wake-up that is lost is a deadlock, which the scheduler reports.
 
 use crate::history::{Clock, Log, assert_sound};
 use futures_core::Stream;
@@ -69,8 +69,9 @@ impl Counted {
     }
 }
 
-/// Two consumers, and two producers of `each` items, one of which pushes batches: all items come. Who has the last one
-/// closes, so that a wake-up that is lost before leaves somebody asleep. Another thread asks `passes` times in passing.
+/// Two consumers, and two producers of `each` items, one of which pushes batches: all items come.
+/// Who has the last one closes, so that a wake-up that is lost before leaves some thread asleep.
+/// Another thread asks `passes` times in passing.
 fn all_items_come(name: &'static str, asks: [Ask; 2], each: u64, passes: u32) {
     model(move || {
         let queue = Arc::new(Queue::with_segment_slots(2));
@@ -157,8 +158,9 @@ fn poll_once(pop: &mut Pop<'_, u64>, bell: &Arc<Bell>) -> Result<u64, u64> {
     }
 }
 
-/// One future is polled without having been woken, as `select!` and `join!` do, and takes the item that the other was
-/// woken for. A wake-up that it gets meanwhile is for the next item, and must reach the other.
+/// One future is polled without having been woken, as `select!` and `join!` do, and takes the item
+/// that the other was woken for. A wake-up that it gets meanwhile is for the next item, and must
+/// reach the other.
 #[test]
 fn queue_poll_without_a_wake_up_uses_none() {
     model(|| {

@@ -7,7 +7,8 @@ use rast_queue::primitive::model::{draw, model};
 use rast_queue::primitive::thread;
 use rast_queue::spsc::segmented;
 
-/// Single operations and batches on both sides, over the borders of segments and the wrap of the counts.
+/// Single operations and batches on both sides, over the borders of segments and the wrap of the
+/// counts.
 #[test]
 fn segmented_programs() {
     model(|| {

@@ -40,7 +40,8 @@ fn consume(mut consumer: spmc::Consumer<u64>, mut log: Log, mut choices: Random)
     log.into_events()
 }
 
-/// Single pushes and batches, published at once or later; two or three consumers; blocks of one to three slots.
+/// Single pushes and batches, published at once or later; two or three consumers; blocks of one to
+/// three slots.
 #[test]
 fn spmc_programs() {
     model(|| {
@@ -84,8 +85,8 @@ fn spmc_programs() {
     });
 }
 
-/// Consumers that sleep when they find nothing: those publications alone that say so wake one, who wakes the next while
-/// there is more. A wake-up that is missing is a deadlock.
+/// Consumers that sleep when they find nothing: those publications alone that say so wake one, who
+/// wakes the next while there is more. A wake-up that is missing is a deadlock.
 #[test]
 fn spmc_wakes_a_consumer() {
     const ITEMS: usize = 12;

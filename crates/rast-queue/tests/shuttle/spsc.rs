@@ -7,8 +7,8 @@ use rast_queue::primitive::model::{draw, model};
 use rast_queue::primitive::thread;
 use rast_queue::spsc;
 
-/// Single operations and batches on both sides, over the wrap of the indices; a history has no place for a full ring,
-/// so a push without room leaves no trace.
+/// Single operations and batches on both sides, over the wrap of the indices; a history has no
+/// place for a full ring, so a push without room leaves no trace.
 #[test]
 fn spsc_programs() {
     model(|| {

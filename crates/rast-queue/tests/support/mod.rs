@@ -1,4 +1,5 @@
-//! What the tests share: an allocator that counts and can refuse, and payloads that count their drops.
+//! What the tests share: an allocator that counts and can refuse, and payloads that count their
+//! drops.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use rast_queue::alloc::{AllocError, Allocator, Global, Layout};
@@ -40,7 +41,8 @@ impl Counting {
     }
 }
 
-// SAFETY: the memory is the global allocator's, handed through unchanged; clones share it, being the same allocator.
+// SAFETY: the memory is the global allocator's, handed through unchanged; clones share it, being
+// the same allocator.
 unsafe impl Allocator for Counting {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         if self.0.refuses.load(Ordering::SeqCst) {
@@ -74,7 +76,8 @@ pub(crate) fn drop_halves<P, C>(producer: P, consumer: C, producer_first: bool) 
 
 /// Counts the payloads alive, and how many were made.
 ///
-/// Its memory stays for good and is known to a list, so that a payload that a test forgets on purpose is no leak.
+/// Its memory stays for good and is known to a list, so that a payload that a test forgets on
+/// purpose is no leak.
 #[derive(Clone)]
 pub(crate) struct Ledger(&'static [AtomicUsize; 2]);
 

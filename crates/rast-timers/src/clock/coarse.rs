@@ -1,4 +1,4 @@
-//! A clock for the price of a load: the reading that somebody published last.
+//! A clock for the price of a load: the reading that some thread published last.
 //!
 //! Others keep a hidden thread that publishes. Here the caller's own loop does
 //! it once in a turn, or a [`Ticker`] that the user starts and can stop.
@@ -12,9 +12,9 @@ use core::fmt;
 /// A clock that shows the reading of another clock that was published last.
 ///
 /// It lies behind its source and never ahead of it, by at most τ + δ: the time
-/// between two publications, and the lateness of the last one. Nobody
+/// between two publications, and the lateness of the last one. No thread
 /// publishes unless told to: call [`update`](Self::update) in a loop that turns
-/// anyway, or start a [`Ticker`]. As long as nobody does, the clock stands
+/// anyway, or start a [`Ticker`]. As long as no thread does, the clock stands
 /// still; [`staleness`](Self::staleness) reads the source and tells by how much.
 ///
 /// Clones share one word. A reading is one relaxed load and wait-free; so is an

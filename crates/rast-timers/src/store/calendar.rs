@@ -34,7 +34,7 @@
 //!    are earlier, and so are lower lists of one level.
 //! 2. The cursor moves only to the start of the earliest list, or to a time
 //!    before it; so rule 1 holds without anything being moved.
-//! 3. While X is taken apart the cursor stands at its start, the levels below
+//! 3. While X is taken apart the cursor is at its start, the levels below
 //!    X's hold nothing but what came out of X, and what is inserted in X's
 //!    range queues at the end of X. So those of one deadline stay in order.
 //! 4. The lane is sorted. What is in the lane came before what waits under the

@@ -244,7 +244,7 @@ impl<T> FiringStore<T> {
 }
 
 impl<T> DeadlineStore<T> for FiringStore<T> {
-    /// O(log n); O(1) if no later deadline stands on its way. May grow.
+    /// O(log n); O(1) if no later deadline is on its way. May grow.
     ///
     /// # Panics
     ///

@@ -13,11 +13,11 @@
 //! | --- | --- | --- |
 //! | E, expired | a reader may have found the current record at its end, and have taken the time from the reference | any reader, or the writer with a dead record |
 //! | L, left | the counter is not used any more | the writer |
-//! | R, ready | the next record stands in its slot and follows where the current one ends | the writer; gone when a reader turns to it |
+//! | R, ready | the next record is in its slot and follows where the current one ends | the writer; gone when a reader turns to it |
 //!
 //! A seqlock whose writer prepares the next record while the current one is
 //! read, so that a writer that is off its core in the middle of writing holds
-//! up nobody. The word moves to a record in time only when a reader needs it,
+//! up no thread. The word moves to a record in time only when a reader needs it,
 //! so that until then all find the current one at once. Rules:
 //!
 //! 1. The writer of record s + 1 begins after s is in the word, and sets R, or
@@ -100,7 +100,7 @@ pub struct Track<const FIELDS: usize> {
 }
 
 impl<const FIELDS: usize> Track<FIELDS> {
-    /// Makes a track with a dead record of zeros, expired: nobody has read
+    /// Makes a track with a dead record of zeros, expired: no thread has read
     /// from it, and all may go to the reference.
     pub fn new() -> Self {
         Self {
@@ -221,7 +221,7 @@ impl<const FIELDS: usize> Track<FIELDS> {
             let sequence = seen.sequence() + 1 + u64::from(seen.is_ready());
             let next = Word(sequence << SHIFT | flags);
             // Only this thread writes records, so the current one is whole. A
-            // second try meets the expired bit, which nobody takes away, or the
+            // second try meets the expired bit, which no thread takes away, or the
             // record that was ready.
             if self.replace(seen, next, sequence, after(self.fields(seen, 0))) {
                 return;

@@ -10,11 +10,10 @@ use crate::alloc::{Allocator, Global};
 
 /// The popping half of a segmented queue.
 ///
-/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and neither `Sync` nor
-/// `Clone`.
-/// All methods are wait-free, as far as the allocator is in taking a segment back; none allocates; none is an atomic
-/// read-modify-write.
-/// Dropping it closes the queue for the producer; items that stand are dropped when both halves are gone.
+/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and
+/// neither `Sync` nor `Clone`. All methods are wait-free, as far as the allocator is in taking a
+/// segment back; none allocates; none is an atomic read-modify-write. Dropping it closes the queue
+/// for the producer; queued items are dropped when both halves are gone.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
@@ -56,9 +55,10 @@ pub struct Consumer<T, A: Allocator = Global> {
     tail: Cell<usize>,
 }
 
-// SAFETY: what a consumer reaches on another thread are items of type T, which are moved or dropped there, and the
-// allocator, which both halves may use at once through the header; the one is Send, the other Send and Sync. The words
-// it shares with the producer are atomic, and the rules of the segments keep the slots apart.
+// SAFETY: what a consumer reaches on another thread are items of type T, which are moved or dropped
+// there, and the allocator, which both halves may use at once through the header; the one is Send,
+// the other Send and Sync. The words it shares with the producer are atomic, and the rules of the
+// segments keep the slots apart.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Consumer<T, A> {}
 
 // A panic in user code leaves a queue as it was after a whole number of items.
@@ -81,27 +81,28 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops the oldest item, or gives `None` if the queue is empty.
     ///
-    /// Wait-free; one atomic store, and a load of the producer's count only when the queue looks empty; once in a segment,
-    /// the segment before is kept as the spare or freed.
+    /// Wait-free; one atomic store, and a load of the producer's count only when the queue looks
+    /// empty; once in a segment, the segment before is kept as the spare or freed.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         if self.is_empty() {
             return None;
         }
-        // SAFETY: an item stands.
+        // SAFETY: an item is queued.
         unsafe { self.find_item() };
         self.shared.note_read(self.place, 1);
         let slot = self.shared.slot(self.place.segment, self.place.slot);
-        // SAFETY: an item stands here, and `advance` goes past it before anything reads here again.
+        // SAFETY: an item is here, and `advance` goes past it before anything reads here again.
         let item = unsafe { slot.read() };
         self.advance(1);
         Some(item)
     }
 
-    /// Pops up to `max` of the items that stand, gives each to `each`, and returns how many.
+    /// Pops up to `max` of the queued items, gives each to `each`, and returns how many.
     ///
-    /// Items pushed meanwhile are left for the next call, so a call is bounded by what stood at its start.
-    /// If `each` panics, the item that it was given is its own, the ones before are popped, and the ones after stand.
+    /// Items pushed meanwhile are left for the next call, so a call is bounded by what was queued
+    /// at its start. If `each` panics, the item that it was given is its own, the ones before are
+    /// popped, and the ones after stay queued.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
@@ -116,7 +117,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         let count = self.standing(max);
         let mut left = count;
         while left > 0 {
-            // SAFETY: `left` items stand.
+            // SAFETY: `left` items are queued.
             unsafe { self.find_item() };
             let here = left.min(self.shared.slots() - self.place.slot);
             let slots = self.shared.slot(self.place.segment, self.place.slot);
@@ -126,7 +127,7 @@ impl<T, A: Allocator> Consumer<T, A> {
                 count: 0,
             };
             for n in 0..here {
-                // SAFETY: `n` is below the number of items that stand in this segment.
+                // SAFETY: `n` is below the number of items in this segment.
                 let slot = unsafe { slots.add(n) };
                 taken.count += 1;
                 // SAFETY: the slot holds an item, which was just counted as taken.
@@ -137,10 +138,10 @@ impl<T, A: Allocator> Consumer<T, A> {
         count
     }
 
-    /// Pops up to `max` of the items that stand to the end of `out`, and returns how many.
+    /// Pops up to `max` of the queued items to the end of `out`, and returns how many.
     ///
-    /// `out` is a `Vec`, a `VecDeque` or whatever else can be extended; if it stops early or panics, the items that it
-    /// did not take stand.
+    /// `out` is a `Vec`, a `VecDeque` or whatever else can be extended; if it stops early or
+    /// panics, the items that it did not take stay queued.
     #[inline]
     pub fn pop_into<E: Extend<T>>(&mut self, out: &mut E, max: usize) -> usize {
         let first = self.head;
@@ -149,7 +150,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.head.wrapping_sub(first)
     }
 
-    /// Pops as many items as stand and fit to the front of `out`, and returns how many.
+    /// Pops as many items as are queued and fit to the front of `out`, and returns how many.
     #[inline]
     pub fn pop_slice(&mut self, out: &mut [T]) -> usize
     where
@@ -171,15 +172,15 @@ impl<T, A: Allocator> Consumer<T, A> {
         if self.is_empty() {
             return None;
         }
-        // SAFETY: an item stands.
+        // SAFETY: an item is queued.
         let place = unsafe { self.place_of_item() };
         self.shared.note_read(place, 1);
-        // SAFETY: an item stands there, and nobody moves it out while `self` is borrowed, since every method that does
-        // takes `&mut self`.
+        // SAFETY: an item is there, and no thread moves it out while `self` is borrowed, since
+        // every method that does takes `&mut self`.
         Some(unsafe { self.shared.slot(place.segment, place.slot).as_ref() })
     }
 
-    /// Returns how many items stand, by a fresh look at the producer's count.
+    /// Returns how many items are queued, by a fresh look at the producer's count.
     ///
     /// The producer can only make it more, so this many pops will succeed.
     #[inline]
@@ -189,7 +190,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.cached_len()
     }
 
-    /// Returns whether nothing stands; looks at the producer's count unless the copy kept of it shows an item.
+    /// Returns whether the queue is empty; looks at the producer's count unless the copy kept of it
+    /// shows an item.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -198,15 +200,16 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Returns whether the producer is gone.
     ///
-    /// Items may still stand: all that were pushed before are popped by the calls that follow a `true`.
-    /// To leave a loop, ask [`is_finished`](Self::is_finished).
+    /// Items may still stand: all that were pushed before are popped by the calls that follow a
+    /// `true`. To leave a loop, ask [`is_finished`](Self::is_finished).
     #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.other_is_gone(Side::Consumer)
     }
 
-    /// Returns whether the producer is gone and nothing stands: no pop will ever give an item again.
+    /// Returns whether the producer is gone and the queue is empty: no pop will ever give an item
+    /// again.
     #[inline]
     #[must_use]
     pub fn is_finished(&self) -> bool {
@@ -226,7 +229,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.tail.get().wrapping_sub(self.head)
     }
 
-    /// How many items stand, at most `max`; looked at afresh if the copy shows fewer.
+    /// How many items are queued, at most `max`; looked at afresh if the copy shows fewer.
     #[inline(always)]
     fn standing(&self, max: usize) -> usize {
         let len = self.cached_len();
@@ -234,36 +237,38 @@ impl<T, A: Allocator> Consumer<T, A> {
         len.min(max)
     }
 
-    /// Where the oldest item stands: here, or in the first slot of the next segment.
+    /// Where the oldest item is queued: here, or in the first slot of the next segment.
     ///
     /// # Safety
     ///
-    /// An item stands.
+    /// An item is queued.
     #[inline(always)]
     unsafe fn place_of_item(&self) -> Place<T> {
         if self.place.slot < self.shared.slots() {
             return self.place;
         }
-        // SAFETY: (1) this is the consumer; an item stands and this segment holds none, so one past it is published.
+        // SAFETY: (1) this is the consumer; an item is queued and this segment holds none, so one
+        // past it is published.
         let segment = unsafe { self.shared.next(self.place.segment) };
         Place {
-            segment: segment.expect("spsc: an item stands in a segment"),
+            segment: segment.expect("spsc: an item is in a segment"),
             slot: 0,
         }
     }
 
-    /// Goes on to the next segment if the oldest item stands there.
+    /// Goes on to the next segment if the oldest item is queued there.
     ///
     /// # Safety
     ///
-    /// An item stands.
+    /// An item is queued.
     #[inline(always)]
     unsafe fn find_item(&mut self) {
         if self.place.slot == self.shared.slots() {
             // SAFETY: by the caller.
             let place = unsafe { self.place_of_item() };
             let before = core::mem::replace(&mut self.place, place);
-            // SAFETY: (1) this is the consumer, all slots of that segment are moved out, and it stands in the next;
+            // SAFETY: (1) this is the consumer, all slots of that segment are moved out, and it is
+            // in the next;
             // (2) the next was linked.
             unsafe { self.shared.give_back(before.segment) };
         }
@@ -293,7 +298,8 @@ impl<T, A: Allocator> Drop for Taken<'_, T, A> {
 
 impl<T, A: Allocator> Drop for Consumer<T, A> {
     fn drop(&mut self) {
-        // SAFETY: (1) the consumer ends here; (2) every method publishes the count before it returns.
+        // SAFETY: (1) the consumer ends here; (2) every method publishes the count before it
+        // returns.
         unsafe { self.shared.close_consumer(self.place, self.head) };
     }
 }

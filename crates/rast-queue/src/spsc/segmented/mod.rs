@@ -1,11 +1,12 @@
-//! An unbounded queue between one producer and one consumer: wait-free, in segments, one of which is recycled.
+//! An unbounded queue between one producer and one consumer: wait-free, in segments, one of which
+//! is recycled.
 //!
-//! Items stand in segments of a fixed number of slots, linked in the order of filling.
-//! The producer publishes how many items it pushed, as the [ring](super::ring) does; that one count carries the links
-//! too, which are plain words.
-//! When the consumer is through with a segment it leaves it in a place for one spare, where the producer finds it when
-//! it needs the next; if one lies there already, the segment is freed.
-//! So a queue that keeps up allocates nothing, and one that falls behind gives its memory back as it catches up.
+//! Items are in segments of a fixed number of slots, linked in the order of filling. The producer
+//! publishes how many items it pushed, as the [ring](super::ring) does; that one count carries the
+//! links too, which are plain words. When the consumer is through with a segment it leaves it in a
+//! place for one spare, where the producer finds it when it needs the next; if one lies there
+//! already, the segment is freed. So a queue that keeps up allocates nothing, and one that falls
+//! behind gives its memory back as it catches up.
 //!
 //! ```text
 //!    one allocation from A                           one allocation from A each
@@ -37,13 +38,15 @@
 //!
 //! 1. The items `head..tail` stand, in order, from the consumer's place to the producer's.
 //! 2. A segment is in the chain, the spare, or the hands of one half.
-//! 3. The producer takes a new segment only for an item that is there to be written, the consumer leaves a segment only
-//!    for an item in the next: an idle queue holds three segments at most, the consumer's, the producer's and the spare.
-//! 4. A half moves its own place and count before user code runs again; a batch publishes once a segment and when it ends,
-//!    by a panic too.
-//! 5. The half that leaves second drops the items that stand and frees everything.
+//! 3. The producer takes a new segment only for an item that is there to be written, the consumer
+//!    leaves a segment only for an item in the next: an idle queue holds three segments at most,
+//!    the consumer's, the producer's and the spare.
+//! 4. A half moves its own place and count before user code runs again; a batch publishes once a
+//!    segment and when it ends, by a panic too.
+//! 5. The half that leaves second drops the queued items and frees everything.
 //!
-//! The argument for each rule, and what each ordering is for, stands in `docs/algorithms/queue-spsc.md`.
+//! The argument for each rule, and what each ordering is for, is in
+//! `docs/algorithms/queue-spsc.md`.
 //!
 //! ```
 //! use rast_queue::spsc::segmented;
@@ -96,7 +99,8 @@ pub fn queue<T>() -> (Producer<T>, Consumer<T>) {
 
 /// Makes a queue with segments of `segment_slots` items, with all of its memory from `alloc`.
 ///
-/// Small segments suit many small queues; a segment costs one allocation and 128 bytes beside its items.
+/// Small segments suit many small queues; a segment costs one allocation and 128 bytes beside its
+/// items.
 ///
 /// ```
 /// use rast_queue::alloc::Global;

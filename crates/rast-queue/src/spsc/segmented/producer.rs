@@ -11,11 +11,10 @@ use crate::{Closed, TryPushError};
 
 /// The pushing half of a segmented queue.
 ///
-/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and neither `Sync` nor
-/// `Clone`.
-/// All methods are wait-free as far as the allocator is, which is asked once in a segment at most; none is an atomic
-/// read-modify-write.
-/// Dropping it closes the queue for the consumer, who still gets all that was pushed.
+/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and
+/// neither `Sync` nor `Clone`. All methods are wait-free as far as the allocator is, which is asked
+/// once in a segment at most; none is an atomic read-modify-write. Dropping it closes the queue for
+/// the consumer, who still gets all that was pushed.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
@@ -63,9 +62,10 @@ pub struct Producer<T, A: Allocator = Global> {
     not_sync: core::marker::PhantomData<core::cell::Cell<()>>,
 }
 
-// SAFETY: what a producer reaches on another thread are items of type T, which are moved or dropped there, and the
-// allocator, which both halves may use at once through the header; the one is Send, the other Send and Sync. The words
-// it shares with the consumer are atomic, and the rules of the segments keep the slots apart.
+// SAFETY: what a producer reaches on another thread are items of type T, which are moved or dropped
+// there, and the allocator, which both halves may use at once through the header; the one is Send,
+// the other Send and Sync. The words it shares with the consumer are atomic, and the rules of the
+// segments keep the slots apart.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Producer<T, A> {}
 
 // A panic in user code leaves a queue as it was after a whole number of items.
@@ -108,9 +108,9 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Errors
     ///
-    /// [`TryPushError::Closed`] with the item if the consumer is gone.
-    /// [`TryPushError::NoMemory`] with the item if the segment is full, no spare one is there, and the allocator gives
-    /// none; the queue stays usable.
+    /// [`TryPushError::Closed`] with the item if the consumer is gone. [`TryPushError::NoMemory`]
+    /// with the item if the segment is full, no spare one is there, and the allocator gives none;
+    /// the queue stays usable.
     #[inline]
     pub fn try_push(&mut self, item: T) -> Result<(), TryPushError<T>> {
         if self.is_closed() {
@@ -126,10 +126,9 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Pushes all items of `items`, publishes them once a segment, and returns how many.
     ///
-    /// Stops if the consumer is found gone, which is asked once a segment. Lend the iterator by `&mut` to keep the items
-    /// that it still holds then; one that is given away drops them.
-    /// If the iterator panics, the items that it gave before are pushed.
-    /// Aborts on lack of memory.
+    /// Stops if the consumer is found gone, which is asked once a segment. Lend the iterator by
+    /// `&mut` to keep the items that it still holds then; one that is given away drops them. If the
+    /// iterator panics, the items that it gave before are pushed. Aborts on lack of memory.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
@@ -180,7 +179,8 @@ impl<T, A: Allocator> Producer<T, A> {
             let (now, later) = rest.split_at(count);
             self.shared.note_write(self.place, count);
             let slot = self.shared.slot(self.place.segment, self.place.slot);
-            // SAFETY: so many slots of the segment are free, and ours alone; they are no part of what the caller lent.
+            // SAFETY: so many slots of the segment are free, and ours alone; they are no part of
+            // what the caller lent.
             unsafe { slot.as_ptr().copy_from_nonoverlapping(now.as_ptr(), count) };
             self.advance(count);
             rest = later;
@@ -188,14 +188,14 @@ impl<T, A: Allocator> Producer<T, A> {
         items.len() - rest.len()
     }
 
-    /// Returns how many items stand at most: the consumer can only make it fewer.
+    /// Returns an upper bound of the queued items: the consumer can only make it fewer.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.tail.wrapping_sub(self.shared.load_head())
     }
 
-    /// Returns whether nothing stands; nothing will, until this half pushes.
+    /// Returns whether the queue is empty; it stays so until this half pushes.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -204,7 +204,7 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Returns whether the consumer is gone.
     ///
-    /// What stands then is dropped with the producer.
+    /// What is queued then is dropped with the producer.
     #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -240,9 +240,10 @@ impl<T, A: Allocator> Producer<T, A> {
         let free = self.shared.slots() - self.place.slot;
         let slots = self.shared.slot(self.place.segment, self.place.slot);
         self.shared.note_write(self.place, free);
-        // SAFETY: so many slots follow in the segment, which the consumer does not leave, so not free, before an item stands
-        // past it. They are past the tail: ours alone as long as the producer is borrowed, to the end of this call. One may
-        // hold nothing, as a `MaybeUninit` may.
+        // SAFETY: so many slots follow in the segment, which the consumer does not leave, so not
+        // free, before an item is queued past it. They are past the tail: ours alone as long as the
+        // producer is borrowed, to the end of this call. One may hold nothing, as a `MaybeUninit`
+        // may.
         let slots = unsafe {
             core::slice::from_raw_parts_mut(slots.cast::<MaybeUninit<T>>().as_ptr(), free)
         };
@@ -250,7 +251,8 @@ impl<T, A: Allocator> Producer<T, A> {
             producer: self,
             count: 0,
         };
-        // A slot is taken first and then an item; driven from inside, as the ring's `fill` is, and for its reasons.
+        // A slot is taken first and then an item; driven from inside, as the ring's `fill` is, and
+        // for its reasons.
         slots.iter_mut().zip(items).for_each(|(slot, item)| {
             slot.write(item);
             written.count += 1;
@@ -297,7 +299,8 @@ impl<T, A: Allocator> Drop for Written<'_, T, A> {
 
 impl<T, A: Allocator> Drop for Producer<T, A> {
     fn drop(&mut self) {
-        // SAFETY: (1) the producer ends here; (2) every method publishes the count before it returns.
+        // SAFETY: (1) the producer ends here; (2) every method publishes the count before it
+        // returns.
         unsafe { self.shared.close_producer(self.tail) };
     }
 }

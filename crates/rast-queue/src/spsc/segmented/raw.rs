@@ -1,4 +1,5 @@
-//! What both halves of a segmented queue share: two published counts, a spare segment, who is gone; and the segments.
+//! What both halves of a segmented queue share: two published counts, a spare segment, who is gone;
+//! and the segments.
 //!
 //! Everything unsafe of the queue is here or one call away; every atomic operation of it is here.
 
@@ -54,7 +55,8 @@ struct Cold<T, A> {
 
 /// The front of a segment; its slots follow, and its marks.
 struct Node<T> {
-    /// Written by the producer before it publishes an item past this segment; read by the consumer after.
+    /// Written by the producer before it publishes an item past this segment; read by the consumer
+    /// after.
     next: UnsafeCell<Option<Segment<T>>>,
 }
 
@@ -69,7 +71,7 @@ impl<T> Clone for Segment<T> {
 
 impl<T> Copy for Segment<T> {}
 
-/// Where a half stands: a segment, and how many of its slots the half is through with.
+/// The position of a half: a segment, and how many of its slots the half is through with.
 pub(super) struct Place<T> {
     pub(super) segment: Segment<T>,
     pub(super) slot: usize,
@@ -87,7 +89,8 @@ impl<T> Copy for Place<T> {}
 pub(super) struct Shared<T, A> {
     header: NonNull<Header<T, A>>,
     slots: usize,
-    /// The queue owns items of type `T`, and what one half puts in the other takes out: `T` is invariant.
+    /// The queue owns items of type `T`, and what one half puts in the other takes out: `T` is
+    /// invariant.
     owns: PhantomData<Cell<T>>,
 }
 
@@ -109,8 +112,8 @@ impl<T, A> Shared<T, A> {
 
     #[inline(always)]
     fn header(&self) -> &Header<T, A> {
-        // SAFETY: the header was initialised by `new` and lives until the second half frees it, in `close`, after which
-        // no handle is used.
+        // SAFETY: the header was initialised by `new` and lives until the second half frees it, in
+        // `close`, after which no handle is used.
         unsafe { self.header.as_ref() }
     }
 
@@ -173,8 +176,8 @@ impl<T, A> Shared<T, A> {
     ///
     /// # Safety
     ///
-    /// 1. `segment` is one of this queue's, and the caller is its producer, or its consumer and an item past `segment`
-    ///    is before a tail that `load_tail` returned, or both halves are gone.
+    /// 1. `segment` is one of this queue's, and the caller is its producer, or its consumer and an
+    ///    item past `segment` is before a tail that `load_tail` returned, or both halves are gone.
     #[inline(always)]
     pub(super) unsafe fn next(&self, segment: Segment<T>) -> Option<Segment<T>> {
         // SAFETY: by (1) the segment lives; its node was initialised by `allocate`.
@@ -203,16 +206,16 @@ impl<T, A> Shared<T, A> {
     /// Makes the items before `tail` the consumer's.
     #[inline(always)]
     pub(super) fn publish_tail(&self, tail: usize) {
-        // Release: pairs with the Acquire in load_tail; publishes the slots written before `tail`, and the links to the
-        // segments that they are in. [US1]
+        // Release: pairs with the Acquire in load_tail; publishes the slots written before `tail`,
+        // and the links to the segments that they are in. [US1]
         self.header().tail.store(tail, Ordering::Release);
     }
 
     /// The producer's published count, for the consumer.
     #[inline(always)]
     pub(super) fn load_tail(&self) -> usize {
-        // Acquire: pairs with the Release in publish_tail; the items before `tail` are seen written, and their segments
-        // linked. [US2]
+        // Acquire: pairs with the Release in publish_tail; the items before `tail` are seen
+        // written, and their segments linked. [US2]
         self.header().tail.load(Ordering::Acquire)
     }
 
@@ -233,16 +236,17 @@ impl<T, A> Shared<T, A> {
     /// Whether the half opposite of `side` is gone; if so, its last count is seen from here on.
     #[inline(always)]
     pub(super) fn other_is_gone(&self, side: Side) -> bool {
-        // Acquire: pairs with the release half of the AcqRel in leave; what the other half published before it left is
-        // seen by the next load of its count. [US5]
+        // Acquire: pairs with the release half of the AcqRel in leave; what the other half
+        // published before it left is seen by the next load of its count. [US5]
         let gone = self.header().cold.gone.load(Ordering::Acquire);
         gone & side.other() as u8 != 0
     }
 
-    /// Says that `side` is gone; true if the other was gone before, and the caller now owns all alone.
+    /// Says that `side` is gone; true if the other was gone before, and the caller now owns all
+    /// alone.
     fn leave(&self, side: Side) -> bool {
-        // AcqRel: pairs with itself in the other half; all that the first to leave did comes before the second frees it,
-        // and the second finds the first's last count and place. [US6]
+        // AcqRel: pairs with itself in the other half; all that the first to leave did comes before
+        // the second frees it, and the second finds the first's last count and place. [US6]
         let gone = self
             .header()
             .cold
@@ -255,17 +259,19 @@ impl<T, A> Shared<T, A> {
     /// Takes the spare segment, for the producer.
     fn take_spare(&self) -> Option<Segment<T>> {
         let spare = &self.header().spare;
-        // Acquire: pairs with the Release in give_back; the consumer's reads of the segment are over before the producer
-        // writes there again. [US7]
+        // Acquire: pairs with the Release in give_back; the consumer's reads of the segment are
+        // over before the producer writes there again. [US7]
         let node = NonNull::new(spare.load(Ordering::Acquire))?;
-        // Relaxed: the consumer takes nothing from here but that there is no spare; it then stores the next. [US8]
+        // Relaxed: the consumer takes nothing from here but that there is no spare; it then stores
+        // the next. [US8]
         spare.store(ptr::null_mut(), Ordering::Relaxed);
         Some(Segment(node.cast()))
     }
 }
 
 impl<T, A: Allocator> Shared<T, A> {
-    /// Takes the header and one segment of `slots` slots from `alloc`; both counts begin at `start`.
+    /// Takes the header and one segment of `slots` slots from `alloc`; both counts begin at
+    /// `start`.
     pub(super) fn new(
         slots: usize,
         start: usize,
@@ -279,7 +285,8 @@ impl<T, A: Allocator> Shared<T, A> {
         let segment = match Self::allocate(slots, &alloc) {
             Ok(segment) => segment,
             Err(error) => {
-                // SAFETY: the memory came from this allocator with this layout, and nothing points there.
+                // SAFETY: the memory came from this allocator with this layout, and nothing points
+                // there.
                 unsafe { deallocate(&alloc, header.cast(), Layout::new::<Header<T, A>>()) };
                 return Err(error);
             }
@@ -321,7 +328,8 @@ impl<T, A: Allocator> Shared<T, A> {
             for slot in 0..slots {
                 // SAFETY: `slot` is below the number of marks.
                 let mark = unsafe { marks.add(slot) };
-                // SAFETY: the address is aligned for a mark by the layout, and the segment is ours alone.
+                // SAFETY: the address is aligned for a mark by the layout, and the segment is ours
+                // alone.
                 unsafe { mark.write(Mark::new(())) };
             }
         }
@@ -332,14 +340,16 @@ impl<T, A: Allocator> Shared<T, A> {
     ///
     /// # Safety
     ///
-    /// 1. The segment came from `allocate` with the allocator of this queue, and no half reaches it any more.
+    /// 1. The segment came from `allocate` with the allocator of this queue, and no half reaches it
+    ///    any more.
     unsafe fn free(&self, segment: Segment<T>) {
         let (layout, _, marks) = Self::layout(self.slots);
         if core::mem::needs_drop::<Mark>() {
             // SAFETY: the marks begin at this offset of the segment, by its layout.
             let marks = unsafe { segment.0.cast::<u8>().add(marks) }.cast::<Mark>();
             let marks = ptr::slice_from_raw_parts_mut(marks.as_ptr(), self.slots);
-            // SAFETY: they were initialised by `allocate` and are not used again. This matters to a model's books alone.
+            // SAFETY: they were initialised by `allocate` and are not used again. This matters to a
+            // model's books alone.
             unsafe { ptr::drop_in_place(marks) };
         }
         // SAFETY: the node was initialised by `allocate` and is not used again.
@@ -357,7 +367,8 @@ impl<T, A: Allocator> Shared<T, A> {
     pub(super) unsafe fn extend(&self, last: Segment<T>) -> Result<Place<T>, AllocError> {
         let segment = match self.take_spare() {
             Some(spare) => {
-                // SAFETY: (1) the consumer gave the spare up, so the caller has it alone; (2) it holds no item.
+                // SAFETY: (1) the consumer gave the spare up, so the caller has it alone; (2) it
+                // holds no item.
                 unsafe { self.set_next(spare, None) };
                 spare
             }
@@ -372,15 +383,18 @@ impl<T, A: Allocator> Shared<T, A> {
     ///
     /// # Safety
     ///
-    /// 1. The caller is the consumer, has moved out all items of `segment`, and does not reach it again.
+    /// 1. The caller is the consumer, has moved out all items of `segment`, and does not reach it
+    ///    again.
     /// 2. The producer has linked a segment after it.
     #[cold]
     pub(super) unsafe fn give_back(&self, segment: Segment<T>) {
         let spare = &self.header().spare;
-        // Relaxed: only the caller makes it other than null, and it takes nothing from the null that the producer left;
-        // US8 precedes the store below in the order of this word, because it is read here. [US9]
+        // Relaxed: only the caller makes it other than null, and it takes nothing from the null
+        // that the producer left; US8 precedes the store below in the order of this word, because
+        // it is read here. [US9]
         if spare.load(Ordering::Relaxed).is_null() {
-            // Release: pairs with the Acquire in take_spare; the items of the segment are moved out. [US10]
+            // Release: pairs with the Acquire in take_spare; the items of the segment are moved
+            // out. [US10]
             spare.store(segment.0.as_ptr().cast(), Ordering::Release);
         } else {
             // SAFETY: by (1) and (2) both halves are through with it.
@@ -415,7 +429,8 @@ impl<T, A: Allocator> Shared<T, A> {
     /// 2. `place` and `head` are its true place and count, and the count is published.
     pub(super) unsafe fn close_consumer(&self, place: Place<T>, head: usize) {
         self.header().cold.left.with_mut(|left| {
-            // SAFETY: the producer looks here only once it sees the consumer gone, which comes next.
+            // SAFETY: the producer looks here only once it sees the consumer gone, which comes
+            // next.
             unsafe { *left = Some(place) };
         });
         if self.leave(Side::Consumer) {
@@ -425,7 +440,7 @@ impl<T, A: Allocator> Shared<T, A> {
         }
     }
 
-    /// Drops what stands and frees everything.
+    /// Drops what is queued and frees everything.
     ///
     /// # Safety
     ///
@@ -436,7 +451,8 @@ impl<T, A: Allocator> Shared<T, A> {
             place,
             left: tail.wrapping_sub(head),
         };
-        // If the drop of an item panics, `Rest` drops the others and frees everything as the panic goes up.
+        // If the drop of an item panics, `Rest` drops the others and frees everything as the panic
+        // goes up.
         rest.drop_items();
     }
 }
@@ -458,7 +474,8 @@ impl<T, A: Allocator> Rest<'_, T, A> {
             self.place.slot += 1;
             self.left -= 1;
             self.shared.note_read(place, 1);
-            // SAFETY: both halves are gone and this item stands; it was counted as gone first, so it is moved out once.
+            // SAFETY: both halves are gone and this item is queued; it was counted as gone first,
+            // so it is moved out once.
             drop(unsafe { self.shared.slot(place.segment, place.slot).read() });
         }
     }
@@ -472,7 +489,7 @@ impl<T, A: Allocator> Rest<'_, T, A> {
         unsafe { self.shared.free(segment) };
         match next {
             Some(segment) => self.place = Place { segment, slot: 0 },
-            None => debug_assert!(self.left == 0, "spsc: an item stands in a segment"),
+            None => debug_assert!(self.left == 0, "spsc: an item is in a segment"),
         }
         next.is_some()
     }
@@ -486,10 +503,12 @@ impl<T, A: Allocator> Drop for Rest<'_, T, A> {
             // SAFETY: both halves are gone.
             unsafe { self.shared.free(spare) };
         }
-        // SAFETY: the header was initialised by `new`, both halves are gone, and nothing reads it again.
+        // SAFETY: the header was initialised by `new`, both halves are gone, and nothing reads it
+        // again.
         let header = unsafe { self.shared.header.read() };
         let alloc = header.cold.into_inner().alloc;
-        // SAFETY: the header came from this allocator with this layout, and nothing points there any more.
+        // SAFETY: the header came from this allocator with this layout, and nothing points there
+        // any more.
         unsafe {
             deallocate(
                 &alloc,

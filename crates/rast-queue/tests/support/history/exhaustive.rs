@@ -1,8 +1,10 @@
-//! The search for an order that explains a history, after Wing and Gong, with Lowe's memory of states seen.
+//! The search for an order that explains a history, after Wing and Gong, with Lowe's memory of
+//! states seen.
 //!
-//! It tries as the next to take effect each operation that is first of its thread's rest and began before every other
-//! rest operation ended, runs it on a deque with a flag, and goes back when an answer does not fit.
-//! Exact, and exponential in the threads; for histories of some tens of operations.
+//! It tries as the next to take effect each operation that is first of its thread's rest and began
+//! before every other rest operation ended, runs it on a deque with a flag, and goes back when an
+//! answer does not fit. Exact, and exponential in the threads; for histories of some tens of
+//! operations.
 
 use super::{Call, Event, History, Violation};
 use std::cmp::Reverse;
@@ -50,7 +52,8 @@ impl State {
     }
 }
 
-/// Whether some order explains `history`; `None` when that took too many states. Thread numbers are places.
+/// Whether some order explains `history`; `None` when that took too many states. Thread numbers are
+/// places.
 pub(crate) fn check(history: &History) -> Option<Result<(), Violation>> {
     check_within(STATES_MAX, history)
 }

@@ -1,15 +1,16 @@
 //! Histories: what each thread asked of a queue and was told, and when.
 //!
-//! A clock is one counter. Each operation takes a stamp from it before it begins and one after it returned, by a
-//! read-modify-write that acquires and releases. So of two operations whose stamps do not overlap, the first happened
-//! before the second in the sense of the memory model, which is the order that linearizability promises to keep;
-//! an operation that the stamps widen is only excused more, never less. Times of the system would not do:
-//! a store may still wait in its core's buffer when the clock is read after it, and an honest queue would be accused.
-//! The price is that the stamps themselves order what threads do, so a queue that relies on too weak an ordering may
+//! A clock is one counter. Each operation takes a stamp from it before it begins and one after it
+//! returned, by a read-modify-write that acquires and releases. So of two operations whose stamps
+//! do not overlap, the first happened before the second in the sense of the memory model, which is
+//! the order that linearizability promises to keep; an operation that the stamps widen is only
+//! excused more, never less. Times of the system would not do: a store may still wait in its core's
+//! buffer when the clock is read after it, and an honest queue would be accused. The price is that
+//! the stamps themselves order what threads do, so a queue that relies on too weak an ordering may
 //! pass here; that is what the models under loom are for.
 //!
-//! Stamps are unique. Between two neighbours lies a gap, named by the stamp before it; an operation takes effect in one
-//! of the gaps from its first stamp on and before its last.
+//! Stamps are unique. Between two neighbours lies a gap, named by the stamp before it; an operation
+//! takes effect in one of the gaps from its first stamp on and before its last.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub(crate) mod exhaustive;
@@ -69,7 +70,8 @@ pub(crate) enum Fewer {
     SayEmptyIfNone,
 }
 
-/// All operations, each thread's in its own order. Those of a batch share their stamps and keep their order.
+/// All operations, each thread's in its own order. Those of a batch share their stamps and keep
+/// their order.
 pub(crate) type History = Vec<Vec<Event>>;
 
 /// The clock of one history.
@@ -109,12 +111,14 @@ impl Log {
         });
     }
 
-    /// A push that is refused only because the queue is closed; `push` returns whether it succeeded.
+    /// A push that is refused only because the queue is closed; `push` returns whether it
+    /// succeeded.
     pub(crate) fn push(&mut self, value: u64, push: impl FnOnce() -> bool) -> bool {
         self.push_batch(&[value], || usize::from(push())) == 1
     }
 
-    /// A push of all of `values`; `push` returns how many were taken before the queue was found closed.
+    /// A push of all of `values`; `push` returns how many were taken before the queue was found
+    /// closed.
     pub(crate) fn push_batch(&mut self, values: &[u64], push: impl FnOnce() -> usize) -> usize {
         let start = self.clock.stamp();
         let taken = push();
@@ -221,7 +225,7 @@ impl Log {
 /// What is wrong with a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Violation {
-    /// A value was popped that nobody pushed, or whose push was refused.
+    /// A value was popped that no thread pushed, or whose push was refused.
     NeverPushed(u64),
     PoppedTwice(u64),
     /// A pop returned the value before its push began.
@@ -231,10 +235,11 @@ pub(crate) enum Violation {
         first: u64,
         second: u64,
     },
-    /// At every moment of this pop a value stood in the queue.
+    /// At every moment of this pop a value was in the queue.
     FalseEmpty(Event),
-    /// These two answers disagree about when the queue was closed: by the first it was open still, by the second
-    /// closed already. One event alone: it found the queue closed, and nobody closed it.
+    /// These two answers disagree about when the queue was closed: by the first it was open still,
+    /// by the second closed already. One event alone: it found the queue closed, and no thread
+    /// closed it.
     Close(Event, Option<Event>),
     /// No order of the operations explains all answers; the exhaustive search says no more.
     NoOrder,

@@ -1,12 +1,13 @@
 //! Bad patterns of a first-in-first-out queue, for histories of any length; O(n log n).
 //!
-//! Henzinger, Sezgin and Vafeiadis (2013) show that a complete history of distinct values has an order that explains it
-//! unless a value is popped that was not pushed before, or twice, or two values change places, or a pop finds nothing
-//! while at each moment some value stands in the queue. Closing adds one more: every answer says that the queue was open
-//! or closed, and there must be a moment for the change.
+//! Henzinger, Sezgin and Vafeiadis (2013) show that a complete history of distinct values has an
+//! order that explains it unless a value is popped that was not pushed before, or twice, or two
+//! values change places, or a pop finds nothing while at each moment some value is in the queue.
+//! Closing adds one more: every answer says that the queue was open or closed, and there must be a
+//! moment for the change.
 //!
-//! Beyond what stamps order, the operations of a batch keep their order; that is looked at in the pairs of values of one
-//! thread, which is not complete. The exhaustive search is.
+//! Beyond what stamps order, the operations of a batch keep their order; that is looked at in the
+//! pairs of values of one thread, which is not complete. The exhaustive search is.
 
 use super::{Call, Event, History, Violation};
 use std::collections::HashMap;
@@ -52,7 +53,8 @@ pub(crate) fn check(history: &History) -> Result<(), Violation> {
 fn closing(history: &History) -> Result<(u64, u64), Violation> {
     let all = || history.iter().flatten();
     let by = all().find(|event| event.call == Call::Close(true));
-    // An answer that holds only before the close, and its first gap; one that holds only after, and the end of its gaps.
+    // An answer that holds only before the close, and its first gap; one that holds only after, and
+    // the end of its gaps.
     let open = all().filter(|event| matches!(event.call, Call::Push(_) | Call::IsClosed(false)));
     let shut = all().filter(|event| {
         matches!(
@@ -134,7 +136,8 @@ fn order(items: &mut [Item]) -> Result<(), Violation> {
         })
     };
 
-    // Both orders by stamps: of the values whose push ended before this one began, the one popped last.
+    // Both orders by stamps: of the values whose push ended before this one began, the one popped
+    // last.
     let mut by_end: Vec<Item> = items.to_vec();
     by_end.sort_by_key(|item| item.push.end);
     items.sort_by_key(|item| item.push.start);
@@ -151,7 +154,8 @@ fn order(items: &mut [Item]) -> Result<(), Violation> {
         }
     }
 
-    // Pushed by one thread: of its earlier values, the one popped last, by stamps or by the popping thread.
+    // Pushed by one thread: of its earlier values, the one popped last, by stamps or by the popping
+    // thread.
     items.sort_by_key(|item| (item.push.thread, item.push.place));
     for of_thread in items.chunk_by(|a, b| a.push.thread == b.push.thread) {
         let mut last = &of_thread[0];

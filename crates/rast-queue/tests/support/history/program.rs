@@ -230,7 +230,8 @@ impl<Q: Fifo> Runner<'_, Q> {
     }
 }
 
-/// Runs programs on fresh queues for `time`, each from a seed of its own, and checks their histories.
+/// Runs programs on fresh queues for `time`, each from a seed of its own, and checks their
+/// histories.
 ///
 /// A seed in `RAST_HISTORY_SEED` comes first, a thousand times.
 pub(crate) fn check_for<Q: Fifo>(time: Duration, name: &str, size: Size, make: impl Fn() -> Q) {

@@ -142,12 +142,12 @@ impl<T, const HEADS: u32> Lists<T, HEADS> {
         if prev != next {
             return None;
         }
-        // Rule 2: only a head stands on both sides of a list's last entry.
+        // Rule 2: only a head is on both sides of a list's last entry.
         slot.at = u64::MAX;
         Some(prev)
     }
 
-    /// Moves what stands from `first` to `last` at the front of one list to the
+    /// Moves what is there from `first` to `last` at the front of one list to the
     /// end of another.
     #[inline(always)]
     pub(super) fn splice(&mut self, from: Index, first: Index, last: Index, to: Index) {

@@ -12,7 +12,7 @@ use core::mem::{MaybeUninit, needs_drop};
 /// A value that may be absent, beside an order and two neighbours whose meaning
 /// is the owner's.
 ///
-/// The value is there if and only if `full`; nobody else can write either.
+/// The value is there if and only if `full`; nothing else can write either.
 pub(super) struct Slot<T> {
     pub(super) at: u64,
     pub(super) prev: u32,
@@ -65,7 +65,7 @@ impl<T> Slot<T> {
         }
         self.full = false;
         // SAFETY: the value was there, as `full` said; as that is false now,
-        // nobody reads it a second time.
+        // no thread reads it a second time.
         Some(unsafe { self.value.assume_init_read() })
     }
 }

@@ -15,7 +15,7 @@
 //! | --- | --- |
 //! | `head`, `tail` | the numbers of the first place and of the next one |
 //! | `front`, `back` | the chunks of `head` and of the place before `tail` |
-//! | `directory` | chunk c stands at c modulo its length |
+//! | `directory` | chunk c is at c modulo its length |
 //! | `dead` | places from `head` to `tail` without a value |
 //!
 //! Rules:
@@ -558,7 +558,7 @@ impl<T> Places<T> {
         unsafe { slice::from_raw_parts(first.as_ptr(), count as usize) }
     }
 
-    /// What stands in the directory for the chunk of `number`.
+    /// What is in the directory for the chunk of `number`.
     fn entry(&self, number: u64) -> Option<First<T>> {
         let last = self.directory.len().wrapping_sub(1);
         *self.directory.get(chunk(number) as usize & last)?

@@ -165,7 +165,7 @@ fn a_drain_counts_values() {
     assert!(places.is_bare());
 }
 
-/// Places at the front go though nobody expires, once no value is before
+/// Places at the front go though no thread expires, once no value is before
 /// them.
 #[test]
 fn what_is_taken_does_not_pile_up() {
