@@ -5,9 +5,9 @@ use core::time::Duration;
 use std::any::Any;
 use std::io;
 
+use crate::batch::Batch;
 use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node, shard_of};
 use crate::handle::{Handle, Run};
-use crate::instance::Settings;
 use crate::primitive::sync::Arc;
 use crate::primitive::{WaitStrategy, thread};
 use crate::runtime::Runtime;
@@ -51,7 +51,9 @@ pub struct Builder<G: Graph> {
     period: Duration,
     balancer: Box<dyn FnOnce(sharder::Builder<Runtime>) -> sharder::Builder<Runtime>>,
     wait: WaitStrategy,
-    batch: usize,
+    batch: Batch,
+    /// Of single processors.
+    batches: Vec<(usize, Batch)>,
     on_panic: OnPanic,
     on_undelivered: Option<Undelivered>,
     park: Option<Parks>,
@@ -138,7 +140,8 @@ impl<G: Graph> Builder<G> {
             period: Duration::from_millis(100),
             balancer: Box::new(|builder| builder.balancer(Greedy::new())),
             wait: WaitStrategy::default(),
-            batch: 64,
+            batch: Batch::messages(64),
+            batches: Vec::new(),
             on_panic: OnPanic::default(),
             on_undelivered: None,
             park: None,
@@ -197,11 +200,21 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Sets the most messages of one edge that a processor handles in one turn
-    /// (64): smaller is fairer to the others on the worker.
+    /// Sets what ends the batch that a processor handles in one turn (64 messages of one
+    /// edge): smaller is fairer to the others on the worker.
     #[must_use]
-    pub fn batch(mut self, messages: usize) -> Self {
-        self.batch = messages;
+    pub fn batch(mut self, batch: impl Into<Batch>) -> Self {
+        self.batch = batch.into();
+        self
+    }
+
+    /// Sets what ends a batch of processor `P`, as [`batch`](Self::batch) does for all others.
+    #[must_use]
+    pub fn batch_of<P>(mut self, batch: impl Into<Batch>) -> Self
+    where
+        G: Node<P>,
+    {
+        self.batches.push((<G as Node<P>>::ID, batch.into()));
         self
     }
 
@@ -237,7 +250,10 @@ impl<G: Graph> Builder<G> {
     pub fn start(self) -> Result<Handle<G>, BuildError> {
         self.check()?;
         let workers = self.worker_count();
-        let settings = Settings { batch: self.batch };
+        let mut batches = vec![self.batch; G::PROCESSORS.len()];
+        for &(node, batch) in &self.batches {
+            batches[node] = batch;
+        }
         let shared = Shared::new::<G>(workers, self.on_panic, self.on_undelivered);
         let Wiring {
             mut parts, outside, ..
@@ -246,7 +262,7 @@ impl<G: Graph> Builder<G> {
             .iter_mut()
             .map(|parts| core::mem::take(&mut parts.routes))
             .collect();
-        let instances = self.given.assemble(&shared, parts, settings);
+        let instances = self.given.assemble(&shared, parts, &batches);
         let runtime = Runtime {
             shared: Arc::clone(&shared),
             routes,
@@ -296,7 +312,8 @@ impl<G: Graph> Builder<G> {
         if self.workers == Some(0) {
             return Err(BuildError::NoWorkers);
         }
-        if self.batch == 0 {
+        let mut batches = self.batches.iter().map(|(_, batch)| batch);
+        if self.batch.messages == 0 || batches.any(|batch| batch.messages == 0) {
             return Err(BuildError::NoBatch);
         }
         let workers = self.worker_count();

@@ -8,6 +8,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::credit::replica_of;
+use crate::ending::EndedBy;
 use crate::erased::Erased;
 use crate::graph::{Edge, Egress, End, Graph, Node, Replicated, Single};
 use crate::outlet::{FIRST, GATES, KEEPS, News, Out, Outlet, REMOTE};
@@ -58,7 +59,17 @@ impl Core {
     /// Returns whether no further message may be handled.
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {
-        self.is_gated || self.retired
+        self.is_gated || self.retired || self.shared.ending.is_stopping()
+    }
+
+    /// Ends the graph.
+    #[cold]
+    fn end(&mut self) {
+        self.shared.ending.stop(EndedBy::Processor {
+            name: self.shared.processors[self.node].name,
+            replica: self.replica,
+        });
+        self.stop = true;
     }
 
     /// Takes note of what an outlet has to tell.
@@ -174,7 +185,7 @@ impl Core {
         match self.shared.on_panic {
             OnPanic::Continue => {}
             OnPanic::Retire => self.retired = true,
-            OnPanic::Stop => self.stop = true,
+            OnPanic::Stop => self.end(),
         }
     }
 }
@@ -286,13 +297,15 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
     }
 
     /// Asks the whole graph to stop, as [`Stopper::stop`](crate::Stopper::stop):
-    /// what is under way ends, what waits counts as undelivered.
+    /// what is under way ends, what waits counts as undelivered. No instance handles another
+    /// message once it has seen this, and this one has.
     pub fn stop(&mut self) {
-        self.core.stop = true;
+        self.core.end();
     }
 
     /// Tells whether the graph drains: no ping comes any more, the messages
-    /// that are still there are handled.
+    /// that are still there are handled, and [`Process::flush`](crate::Process::flush) is
+    /// called at the end.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.core.shared.calm.is_asked()

@@ -44,6 +44,7 @@ use std::error::Error;
 use std::time::Instant;
 
 use crate::counter::Counter;
+use crate::ending::{EndedBy, Ending};
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::{CachePadded, EventCount};
@@ -66,13 +67,20 @@ pub struct Lane {
     waker: Mutex<Option<Waker>>,
     /// Messages that the receiver took.
     taken: Counter,
+    ending: Arc<Ending>,
 }
 
 impl Lane {
     /// Makes the lane of so many senders.
     #[must_use]
     pub fn new(senders: usize) -> Self {
+        Self::of(senders, Arc::new(Ending::new(&[])))
+    }
+
+    /// Makes a lane of the graph that ends by `ending`.
+    pub(crate) fn of(senders: usize, ending: Arc<Ending>) -> Self {
         Self {
+            ending,
             words: (0..senders.div_ceil(64))
                 .map(|_| CachePadded::new(AtomicU64::new(0)))
                 .collect(),
@@ -116,6 +124,17 @@ impl Lane {
         self.notify();
     }
 
+    fn ended_by(&self) -> EndedBy {
+        self.ending.cause().unwrap_or(EndedBy::Fault)
+    }
+
+    /// Returns whether messages were announced that the receiver has not looked at.
+    pub(crate) fn has_news(&self) -> bool {
+        let mut words = self.words.iter();
+        // Relaxed: a hint for people.
+        words.any(|word| word.load(Ordering::Relaxed) != 0)
+    }
+
     /// Returns how many messages the receiver took.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.get()
@@ -155,44 +174,44 @@ impl fmt::Debug for Lane {
 pub enum TryRecvError {
     /// Nothing is there now.
     Empty,
-    /// The graph has ended and everything was taken.
-    Closed,
+    /// The graph has ended, by this, and everything was taken.
+    Closed(EndedBy),
 }
 
-/// The graph has ended and everything was taken.
+/// The graph has ended, by what is in it, and everything was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecvError;
+pub struct RecvError(pub EndedBy);
 
 /// Nothing was received in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecvTimeoutError {
     /// The time is over.
     Elapsed,
-    /// The graph has ended and everything was taken.
-    Closed,
+    /// The graph has ended, by this, and everything was taken.
+    Closed(EndedBy),
 }
 
 impl fmt::Display for TryRecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Empty => "the lane is empty",
-            Self::Closed => "the graph has ended",
-        })
+        match self {
+            Self::Empty => f.write_str("the lane is empty"),
+            Self::Closed(by) => RecvError(*by).fmt(f),
+        }
     }
 }
 
 impl fmt::Display for RecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the graph has ended")
+        write!(f, "the graph has ended: {}", self.0)
     }
 }
 
 impl fmt::Display for RecvTimeoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Elapsed => "nothing came in time",
-            Self::Closed => "the graph has ended",
-        })
+        match self {
+            Self::Elapsed => f.write_str("nothing came in time"),
+            Self::Closed(by) => RecvError(*by).fmt(f),
+        }
     }
 }
 
@@ -259,7 +278,7 @@ impl<M: Send + 'static> AnyLaneParts for LaneParts<M> {
 /// #         cx.to::<Egress>().send(number);
 /// #     }
 /// # }
-/// use rast_msgpass::{RecvError, TryRecvError};
+/// use rast_msgpass::{EndedBy, RecvError, TryRecvError};
 ///
 /// let app = App::builder(Echo).start()?;
 /// let mut echoes = app.egress::<Echo, u64>(0);
@@ -269,7 +288,7 @@ impl<M: Send + 'static> AnyLaneParts for LaneParts<M> {
 /// app.drain(std::time::Duration::from_secs(10))?;
 /// // What left before the end is there after it.
 /// assert_eq!([echoes.recv(), echoes.recv(), echoes.recv()], [Ok(0), Ok(1), Ok(2)]);
-/// assert_eq!(echoes.recv(), Err(RecvError));
+/// assert_eq!(echoes.recv(), Err(RecvError(EndedBy::Drain)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct EgressReceiver<M, W: Wake = sharder::Handle> {
@@ -336,7 +355,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         if self.drain(1, |message| received = Some(message)) == 1 {
             return Ok(received.expect("one message was taken"));
         }
-        Err(TryRecvError::Closed)
+        Err(TryRecvError::Closed(self.lane.ended_by()))
     }
 
     /// Receives, waiting until something is there. Blocking.
@@ -348,7 +367,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         loop {
             match self.recv_until(None) {
                 Ok(message) => return Ok(message),
-                Err(RecvTimeoutError::Closed) => return Err(RecvError),
+                Err(RecvTimeoutError::Closed(by)) => return Err(RecvError(by)),
                 Err(RecvTimeoutError::Elapsed) => {}
             }
         }
@@ -367,7 +386,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         loop {
             match self.try_recv() {
                 Ok(message) => return Ok(message),
-                Err(TryRecvError::Closed) => return Err(RecvTimeoutError::Closed),
+                Err(TryRecvError::Closed(by)) => return Err(RecvTimeoutError::Closed(by)),
                 Err(TryRecvError::Empty) => {}
             }
             let lane = Arc::clone(&self.lane);
@@ -377,7 +396,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
                     lane.event.cancel(key);
                     return Ok(message);
                 }
-                Err(TryRecvError::Closed) => return Err(RecvTimeoutError::Closed),
+                Err(TryRecvError::Closed(by)) => return Err(RecvTimeoutError::Closed(by)),
                 Err(TryRecvError::Empty) => {}
             }
             match deadline {

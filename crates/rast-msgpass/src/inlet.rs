@@ -328,7 +328,7 @@ where
                 Ok(false) => {}
                 Err(payload) => {
                     core.panicked(Some(self.place.edge), payload);
-                    core.shared.count_undelivered(self.place.edge, 1);
+                    core.shared.count_in_hand(self.place.edge);
                     let sender = core.sender;
                     if let Some(out) = self.place.requests
                         && core.outs[out].owed(sender) >= self.debt

@@ -26,6 +26,7 @@
 
 use std::collections::VecDeque;
 
+use crate::batch::{Batch, Watch};
 use crate::cx::{Answering, Core, Cx};
 use crate::graph::Graph;
 use crate::inlet::{Delivered, Inlet};
@@ -34,14 +35,8 @@ use crate::outlet::ROOM;
 use crate::panics::contain;
 use crate::process::{Next, Process};
 use crate::sharder::{Progress, WorkerCx};
+use crate::states::State;
 use crate::timers::{Instant, Nanos};
-
-/// How instances are run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    /// The most messages of one edge in one turn.
-    pub(crate) batch: usize,
-}
 
 /// A message that takes this long is announced at once: that costs some tens
 /// of nanoseconds.
@@ -55,6 +50,8 @@ pub(crate) trait AnyInstance: Send {
     fn turn(&mut self, cx: &mut WorkerCx<'_>, load: Option<&mut Load>) -> Progress;
     /// Gives up everything that still waits.
     fn finish(&mut self);
+    /// Takes the processor out; the rest is to be dropped.
+    fn into_parts(self: Box<Self>) -> (State, Box<dyn Send>);
 }
 
 /// An input of an instance.
@@ -119,6 +116,11 @@ impl Rhythm {
         self.left = self.chunk;
     }
 
+    /// Has an announcement after the next message.
+    fn slow_down(&mut self) {
+        (self.chunk, self.left) = (1, 1);
+    }
+
     /// Counts messages; returns whether an announcement is due.
     #[inline]
     fn count(&mut self, messages: usize) -> bool {
@@ -150,7 +152,10 @@ pub(crate) struct Instance<G, P> {
     touched: Vec<u32>,
     rhythm: Rhythm,
     next: Next,
-    settings: Settings,
+    batch: Batch,
+    watch: Watch,
+    /// Flushes that were asked for, and those that were done.
+    flushes: (u64, u64),
     /// Look at everything.
     is_new: bool,
     /// What asked for [`Next::Woken`] is to be pinged.
@@ -162,7 +167,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         processor: P,
         ins: Vec<Box<dyn Inlet<G, P>>>,
         core: Core,
-        settings: Settings,
+        batch: Batch,
     ) -> Self {
         let inputs: Box<[Input]> = ins
             .iter()
@@ -192,7 +197,9 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 messages: 0,
             },
             next: Next::Again,
-            settings,
+            batch,
+            watch: Watch::default(),
+            flushes: (0, 0),
             is_new: true,
             is_called: false,
         }
@@ -211,6 +218,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     #[cold]
     fn look_at_all(&mut self) {
         self.is_new = false;
+        self.flushes.0 = self.core.stats().flushes_asked.get_after();
         for input in 0..self.inputs.len() as u32 {
             let Input { inlet, at, .. } = self.inputs[input as usize];
             if self.ins[inlet as usize].has_any(at as usize) {
@@ -281,7 +289,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         let (inlet, at) = (inlet as usize, at as usize);
         let mut left = Left::Skipped;
         loop {
-            let mut max = self.settings.batch - self.budgets[inlet].taken;
+            let mut max = self.batch.messages - self.budgets[inlet].taken;
             if max == 0 {
                 return left;
             }
@@ -308,9 +316,12 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             budget.uncounted += handled as u64;
             if self.rhythm.count(taken) || self.core.retired {
                 self.flush(cx);
+                if self.batch.time < Nanos::MAX {
+                    self.look_at_time(cx);
+                }
             }
             left = Left::Served;
-            if self.core.retired {
+            if self.core.retired || self.watch.is_over {
                 return left;
             }
             if was_gated {
@@ -340,12 +351,49 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 Left::Served => self.served.push(input),
                 Left::Skipped => self.ready.push_back(input),
             }
-            if self.core.retired {
+            if self.core.retired || self.watch.is_over {
                 break;
             }
         }
         self.ready.extend(self.served.drain(..));
         !self.touched.is_empty()
+    }
+
+    /// Ends the batch if its time is over; near that, looks after each message.
+    #[cold]
+    fn look_at_time(&mut self, cx: &WorkerCx<'_>) {
+        self.watch.look(cx.clock().now(), self.batch.time);
+        if self.watch.is_near {
+            self.rhythm.slow_down();
+        }
+    }
+
+    /// Has the processor flush, if that was asked for and its input is exhausted.
+    #[cold]
+    fn flush_processor(&mut self) -> bool {
+        let has_input = self.ready.iter().any(|&input| {
+            let Input { inlet, at, .. } = self.inputs[input as usize];
+            self.ins[inlet as usize].has_any(at as usize)
+        });
+        if has_input {
+            return false;
+        }
+        self.core.invocation += 1;
+        self.core.sender = 0;
+        let (processor, core) = (&mut self.processor, &mut self.core);
+        if let Err(payload) = contain(|| processor.flush(&mut Cx::new(core))) {
+            self.core.panicked(None, payload);
+            self.core.note_all();
+        }
+        true
+    }
+
+    /// Says that what was asked for has been flushed, and is counted.
+    #[cold]
+    fn has_flushed(&mut self) {
+        let (asked, done) = self.flushes;
+        self.core.stats().flushes.add_after(asked - done);
+        self.flushes.1 = asked;
     }
 
     /// Ends a turn.
@@ -364,6 +412,10 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if let Some(load) = &mut load {
             load.timer.start(cx.tick());
         }
+        if self.batch.time < Nanos::MAX {
+            self.watch.start(cx.clock().now());
+            self.rhythm.slow_down();
+        }
         let pings = !self.core.is_gated && self.is_ping_due(cx.now());
         if pings {
             self.ping_and_look(cx);
@@ -381,7 +433,13 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             }
         }
         worked |= pings;
+        let flushed =
+            self.flushes.0 != self.flushes.1 && !self.core.retired && self.flush_processor();
         self.end(cx);
+        if flushed {
+            self.has_flushed();
+            worked = true;
+        }
         if let (Some(load), Some(before)) = (load, before) {
             load.timer.finish(cx.tick());
             if worked {
@@ -413,6 +471,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             }
         }
         self.end(cx);
+        self.flushes.0 = self.core.stats().flushes_asked.get_after();
+        self.has_flushed();
         self.wait(cx)
     }
 
@@ -518,5 +578,15 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
         for out in &mut self.core.outs {
             out.abandon();
         }
+    }
+
+    fn into_parts(self: Box<Self>) -> (State, Box<dyn Send>) {
+        let Self {
+            processor,
+            ins,
+            core,
+            ..
+        } = *self;
+        (Box::new(processor), Box::new((ins, core)))
     }
 }

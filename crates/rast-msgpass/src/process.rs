@@ -45,6 +45,16 @@ pub trait Process<G: Graph>: Sized + Send + 'static {
         let _ = cx;
         Next::Idle
     }
+
+    /// Sends what it has kept back: [`Handle::drain`](crate::Handle::drain) calls this once all
+    /// messages to it have been handled and all processors upstream have flushed. In a cycle of
+    /// edges it is called again until all of the cycle have sent nothing.
+    ///
+    /// It may send what an invocation may. It is called also where there is no room: what it
+    /// sends waits beside the instance then.
+    fn flush(&mut self, cx: &mut Cx<'_, G, Self>) {
+        let _ = cx;
+    }
 }
 
 /// Takes the messages of type `M` that `From` sends, in graph `G`.

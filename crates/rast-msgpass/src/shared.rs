@@ -8,6 +8,7 @@ use std::any::Any;
 
 use crate::calm::Calm;
 use crate::counter::{Counter, Counters};
+use crate::ending::Ending;
 use crate::graph::{EdgeInfo, End, Graph, ProcessorInfo};
 use crate::panics::{self, contain};
 use crate::primitive::CachePadded;
@@ -47,6 +48,12 @@ pub(crate) struct Stats {
     pub(crate) gated: Counter,
     pub(crate) busy_ns: Counter,
     pub(crate) panics: Counter,
+    /// How often a drain asked for a flush. Written by the thread that drains.
+    pub(crate) flushes_asked: Counter,
+    /// How many of these were answered.
+    pub(crate) flushes: Counter,
+    /// Messages to egress that found no room and wait beside the instance.
+    pub(crate) kept: Counter,
 }
 
 impl Stats {
@@ -60,6 +67,9 @@ impl Stats {
             gated: Counter::new(),
             busy_ns: Counter::new(),
             panics: Counter::new(),
+            flushes_asked: Counter::new(),
+            flushes: Counter::new(),
+            kept: Counter::new(),
         }
     }
 }
@@ -80,6 +90,10 @@ pub(crate) struct Shared {
     faults: Mutex<Vec<String>>,
     /// Per edge.
     undelivered: Box<[AtomicU64]>,
+    /// Those of them that were in the hand of a handler that panicked.
+    in_hand: AtomicU64,
+    /// Set when the graph ends, or is to.
+    pub(crate) ending: Arc<Ending>,
     /// Set when the graph drains.
     pub(crate) calm: Calm,
     /// The threads that run handlers.
@@ -117,7 +131,9 @@ impl Shared {
             on_undelivered,
             panics: Mutex::new(Vec::new()),
             faults: Mutex::new(Vec::new()),
+            in_hand: AtomicU64::new(0),
             undelivered: G::EDGES.iter().map(|_| AtomicU64::new(0)).collect(),
+            ending: Arc::new(Ending::new(G::PROCESSORS)),
             calm: Calm::new(workers),
             threads: Mutex::new(Vec::new()),
         })
@@ -157,6 +173,18 @@ impl Shared {
             }
         }
         received == sent
+    }
+
+    /// Returns how many messages to egress wait for room beside their senders. Read after
+    /// `is_quiet` said so, it misses none that was sent before.
+    pub(crate) fn kept(&self) -> u64 {
+        self.stats.iter().map(|stats| stats.kept.get()).sum()
+    }
+
+    /// Returns how many messages were sent in all.
+    pub(crate) fn sent(&self) -> u64 {
+        let sent = self.stats.iter().flat_map(|stats| stats.sent.iter());
+        sent.fold(0, |sum, count| sum.wrapping_add(count.get()))
     }
 
     pub(crate) fn record_panic(&self, record: PanicRecord) {
@@ -217,6 +245,25 @@ impl Shared {
     pub(crate) fn count_undelivered(&self, edge: usize, count: u64) {
         // Relaxed: a count that orders nothing. [MP11]
         self.undelivered[edge].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Counts a message that was in the hand of a handler that panicked.
+    #[cold]
+    pub(crate) fn count_in_hand(&self, edge: usize) {
+        // Relaxed: as above.
+        self.in_hand.fetch_add(1, Ordering::Relaxed);
+        self.count_undelivered(edge, 1);
+    }
+
+    /// Returns how many messages to processors were given up without a handler having seen
+    /// them. Exact once nothing is under way.
+    pub(crate) fn given_up(&self) -> u64 {
+        let counts = self.edges.iter().zip(&self.undelivered);
+        let within = counts.filter(|(edge, _)| edge.to != End::Egress);
+        // Relaxed: a snapshot.
+        let total: u64 = within.map(|(_, count)| count.load(Ordering::Relaxed)).sum();
+        // Relaxed: a snapshot.
+        total.saturating_sub(self.in_hand.load(Ordering::Relaxed))
     }
 
     pub(crate) fn undelivered(&self) -> Vec<u64> {

@@ -23,6 +23,8 @@ mod pipeline;
 mod pressure;
 #[path = "api/replies.rs"]
 mod replies;
+#[path = "api/rest.rs"]
+mod rest;
 #[path = "api/routing.rs"]
 mod routing;
 #[path = "api/tables.rs"]
