@@ -47,9 +47,10 @@ use crate::counter::Counter;
 use crate::ending::{EndedBy, Ending};
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
-use crate::primitive::{CachePadded, EventCount};
+use crate::primitive::{Backoff, CachePadded, EventCount, WaitStrategy};
 use crate::queue::spsc::Consumer;
 use crate::sharder::{self, ShardId};
+use crate::wait_any::sealed;
 use crate::waiting::{Pace, Waiting};
 
 /// Calls an event loop.
@@ -303,6 +304,9 @@ pub struct EgressReceiver<M, W: Wake = sharder::Handle> {
     cursor: usize,
     turn: usize,
     wake: W,
+    strategy: WaitStrategy,
+    /// What [`WaitAny`](crate::WaitAny) had put in as the waker.
+    listener: Option<Arc<EventCount>>,
 }
 
 /// How many messages in a row come from one sender while others wait.
@@ -335,7 +339,15 @@ impl<M, W: Wake> EgressReceiver<M, W> {
             cursor: 0,
             turn: 0,
             wake,
+            strategy: WaitStrategy::Park,
+            listener: None,
         }
+    }
+
+    /// Sets how [`recv`](Self::recv) and [`recv_timeout`](Self::recv_timeout) wait. Default:
+    /// `Park`, because a thread that stays awake may take the core of a worker.
+    pub fn set_wait(&mut self, strategy: WaitStrategy) {
+        self.strategy = strategy;
     }
 
     /// Receives if something is there. Never waits.
@@ -383,11 +395,19 @@ impl<M, W: Wake> EgressReceiver<M, W> {
     }
 
     fn recv_until(&mut self, deadline: Option<Instant>) -> Result<M, RecvTimeoutError> {
+        let backoff = Backoff::new();
         loop {
             match self.try_recv() {
                 Ok(message) => return Ok(message),
                 Err(TryRecvError::Closed(by)) => return Err(RecvTimeoutError::Closed(by)),
                 Err(TryRecvError::Empty) => {}
+            }
+            if self.strategy.is_awake(&backoff) {
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    return Err(RecvTimeoutError::Elapsed);
+                }
+                backoff.snooze();
+                continue;
             }
             let lane = Arc::clone(&self.lane);
             let key = lane.event.prepare();
@@ -461,7 +481,26 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         }
         self.lane.rest();
         self.collect();
+        if self.lane.is_ended() {
+            // A panic may have kept a sender from its announcement.
+            for (slot, (ring, _)) in self.rings.iter().enumerate() {
+                if !ring.is_empty() {
+                    self.ready[slot / 64] |= 1 << (slot % 64);
+                }
+            }
+        }
         self.find_ready()
+    }
+
+    /// Returns whether a ring has something. If none has, the waker is called for what comes.
+    fn has_any(&mut self) -> bool {
+        while let Some(slot) = self.next_ready() {
+            if !self.rings[slot].0.is_empty() {
+                return true;
+            }
+            self.ready[slot / 64] &= !(1 << (slot % 64));
+        }
+        false
     }
 
     fn collect(&mut self) {
@@ -497,15 +536,40 @@ impl<M, W: Wake> EgressReceiver<M, W> {
     ///
     /// It is called by the graph's workers between two turns, so it must be
     /// short: write to an event descriptor, unpark a thread.
-    pub fn set_waker(&self, waker: impl Fn() + Send + Sync + 'static) {
+    ///
+    /// It takes the place of an earlier one. A panic of it is in the report, and keeps no other
+    /// lane from being told.
+    pub fn set_waker(&mut self, waker: impl Fn() + Send + Sync + 'static) {
+        self.listener = None;
         let waker: Waker = Arc::new(Box::new(waker));
-        *self.lane.waker.lock() = Some(Arc::clone(&waker));
+        let before = self.lane.waker.lock().replace(Arc::clone(&waker));
+        // User code, not under the lock.
+        drop(before);
         waker();
     }
 
     /// Tells whether the graph has ended and everything was taken.
     pub fn is_closed(&self) -> bool {
         self.lane.is_ended() && self.rings.iter().all(|(ring, _)| ring.is_empty())
+    }
+}
+
+impl<M, W: Wake> sealed::Lane for EgressReceiver<M, W> {
+    fn listen(&mut self, event: &Arc<EventCount>) {
+        let listens = |own: &Arc<EventCount>| Arc::ptr_eq(own, event);
+        if !self.listener.as_ref().is_some_and(listens) {
+            let own = Arc::clone(event);
+            self.set_waker(move || own.notify_all());
+            self.listener = Some(Arc::clone(event));
+        }
+    }
+
+    fn is_ready(&mut self) -> bool {
+        if self.has_any() {
+            return true;
+        }
+        // Closed, or there is what was pushed before the end.
+        self.lane.is_ended()
     }
 }
 

@@ -177,6 +177,8 @@ mod stages;
 #[cfg(feature = "std")]
 mod states;
 #[cfg(feature = "std")]
+mod wait_any;
+#[cfg(feature = "std")]
 mod waiting;
 #[cfg(feature = "std")]
 mod wiring;
@@ -214,6 +216,8 @@ pub use report::{EdgeMetrics, InstanceMetrics, Metrics, PanicRecord, Report, Und
 pub use sharder::WorkerStats;
 #[cfg(feature = "std")]
 pub use shared::OnPanic;
+#[cfg(feature = "std")]
+pub use wait_any::{WaitAny, Waitable};
 
 // The layers beneath: signatures here name their types, and one version serves all.
 #[doc(no_inline)]

@@ -13,6 +13,8 @@ mod ending;
 mod fairness;
 #[path = "api/inboxes.rs"]
 mod inboxes;
+#[path = "api/lanes.rs"]
+mod lanes;
 #[path = "api/moves.rs"]
 mod moves;
 #[path = "api/panics.rs"]
