@@ -12,7 +12,8 @@ use crate::primitive::sync::Arc;
 use crate::primitive::{WaitStrategy, thread};
 use crate::runtime::Runtime;
 use crate::sharder::{self, Balancer, Greedy, Park, ShardId, Sharder, WorkerId};
-use crate::shared::{OnPanic, Shared, Undelivered};
+use crate::shared::{GraphClock, OnPanic, Shared, Undelivered};
+use crate::timers::{Clock, MonotonicClock};
 use crate::wiring::{Given, Wiring};
 
 /// Sets up a graph; made by `builder(..)` of the graph's type.
@@ -56,6 +57,7 @@ pub struct Builder<G: Graph> {
     batches: Vec<(usize, Batch)>,
     on_panic: OnPanic,
     on_undelivered: Option<Undelivered>,
+    clock: Option<GraphClock>,
     park: Option<Parks>,
     pins: Vec<(usize, usize)>,
 }
@@ -144,6 +146,7 @@ impl<G: Graph> Builder<G> {
             batches: Vec::new(),
             on_panic: OnPanic::default(),
             on_undelivered: None,
+            clock: None,
             park: None,
             pins: Vec::new(),
         }
@@ -187,6 +190,15 @@ impl<G: Graph> Builder<G> {
     #[must_use]
     pub fn park<P: Park>(mut self, mut park: impl FnMut(WorkerId) -> P + Send + 'static) -> Self {
         self.park = Some(Box::new(move |worker| Box::new(park(worker))));
+        self
+    }
+
+    /// Sets the clock of the graph: of [`Cx::now`](crate::Cx::now), timers, pings, loads and the
+    /// sharder. Sleeps are in real time: who moves a clock by hand calls
+    /// [`Handle::look_at_clock`]. Default: the system's monotonic clock.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
+        self.clock = Some(GraphClock::new(clock));
         self
     }
 
@@ -254,7 +266,12 @@ impl<G: Graph> Builder<G> {
         for &(node, batch) in &self.batches {
             batches[node] = batch;
         }
-        let shared = Shared::new::<G>(workers, self.on_panic, self.on_undelivered);
+        let shared = Shared::new::<G>(
+            workers,
+            self.on_panic,
+            self.on_undelivered,
+            (self.clock.clone()).unwrap_or_else(|| GraphClock::new(MonotonicClock::new())),
+        );
         let Wiring {
             mut parts, outside, ..
         } = Wiring::new::<G>(Arc::clone(&shared));
@@ -272,6 +289,9 @@ impl<G: Graph> Builder<G> {
             .workers(workers)
             .period(self.period)
             .wait(self.wait);
+        if let Some(clock) = self.clock {
+            builder = builder.clock(clock);
+        }
         if let Some(park) = self.park {
             builder = builder.park(park);
         }

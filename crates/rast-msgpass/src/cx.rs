@@ -8,7 +8,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::credit::replica_of;
-use crate::ending::EndedBy;
+use crate::ending::{EndedBy, Ending};
 use crate::erased::Erased;
 use crate::graph::{Edge, Egress, End, Graph, Node, Replicated, Single};
 use crate::outlet::{FIRST, GATES, KEEPS, News, Out, Outlet, REMOTE};
@@ -18,7 +18,8 @@ use crate::queue::Full;
 use crate::report::PanicRecord;
 use crate::sharder::WorkerCx;
 use crate::shared::{OnPanic, Shared, Stats};
-use crate::timers::{Clock, Instant, MonotonicClock};
+use crate::timer::Timers;
+use crate::timers::{Clock, Instant};
 
 /// Whose answer is to be handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub(crate) struct Answering {
 /// its inlets.
 pub(crate) struct Core {
     pub(crate) shared: Arc<Shared>,
+    /// That of `shared`, nearer: it is looked at for each message.
+    pub(crate) ending: Arc<Ending>,
     pub(crate) shard: usize,
     pub(crate) node: usize,
     pub(crate) replica: usize,
@@ -49,6 +52,9 @@ pub(crate) struct Core {
     pub(crate) keeps: bool,
     pub(crate) stop: bool,
     pub(crate) retired: bool,
+    pub(crate) timers: Timers,
+    /// When a ping is wanted beside those that pings ask for.
+    pub(crate) wake_at: Option<Instant>,
 }
 
 impl Core {
@@ -59,13 +65,13 @@ impl Core {
     /// Returns whether no further message may be handled.
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {
-        self.is_gated || self.retired || self.shared.ending.is_stopping()
+        self.is_gated || self.retired || self.ending.is_stopping()
     }
 
     /// Ends the graph.
     #[cold]
     fn end(&mut self) {
-        self.shared.ending.stop(EndedBy::Processor {
+        self.ending.stop(EndedBy::Processor {
             name: self.shared.processors[self.node].name,
             replica: self.replica,
         });
@@ -290,10 +296,14 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
         self.core.sender
     }
 
-    /// Reads the clock.
+    /// Reads the graph's clock.
     #[must_use]
     pub fn now(&self) -> Instant {
-        MonotonicClock::new().now()
+        self.core.shared.clock.now()
+    }
+
+    pub(crate) fn core(&mut self) -> &mut Core {
+        self.core
     }
 
     /// Asks the whole graph to stop, as [`Stopper::stop`](crate::Stopper::stop):

@@ -267,6 +267,7 @@ impl Run {
                 .collect(),
             rejections: self.found.rejections.clone(),
             faults: [shared_faults, self.found.faults.clone()].concat(),
+            timers_cancelled: self.shared.timers_cancelled(),
             ended_by: self.shared.ending.cause(),
             states: self.found.states.clone(),
         }
@@ -381,6 +382,12 @@ impl<G: Graph> Handle<G> {
     /// Asks for a new decision on the assignment.
     pub fn reshard(&self) {
         self.run.sharder.reshard();
+    }
+
+    /// Has every worker look at the graph's clock: for a clock that a test moves by hand.
+    /// Workers sleep in real time, and those without work would see it only then.
+    pub fn look_at_clock(&self) {
+        self.run.sharder.notify_all();
     }
 
     /// Reads the counts. Costs one load per count; stops nobody.

@@ -235,6 +235,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             Next::Idle | Next::Woken(_) => false,
             Next::At(at) => at <= now,
         };
+        let is_due = is_due || self.core.wake_at.is_some_and(|at| at <= now);
         is_due && !self.core.shared.calm.is_asked()
     }
 
@@ -243,6 +244,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.core.sender = 0;
         self.core.stats().pings.add(1);
         self.is_called = false;
+        self.core.wake_at = None;
         let (processor, core) = (&mut self.processor, &mut self.core);
         match contain(|| processor.ping(&mut Cx::new(core))) {
             Ok(next) => self.next = next,
@@ -251,6 +253,67 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 self.core.panicked(None, payload);
                 self.core.note_all();
             }
+        }
+    }
+
+    /// Has messages handled whose time has come, within one batch. Returns whether there were
+    /// any.
+    #[cold]
+    fn fire(&mut self, cx: &mut WorkerCx<'_>) -> bool {
+        let mut fired = 0;
+        while fired < self.batch.messages && !self.core.is_paused() && !self.watch.is_over {
+            let (processor, core) = (&mut self.processor, &mut self.core);
+            match contain(|| core.fire(processor, cx.now())) {
+                Ok(false) => break,
+                Ok(true) => {}
+                Err(payload) => {
+                    self.core.panicked(None, payload);
+                    self.core.note_all();
+                }
+            }
+            fired += 1;
+            if self.rhythm.count(1) || self.core.is_gated {
+                self.flush(cx);
+                if self.batch.time < Nanos::MAX {
+                    self.look_at_time(cx);
+                }
+            }
+            if self.core.is_gated {
+                self.core.look();
+            }
+        }
+        fired > 0
+    }
+
+    /// Gives up the timers: their messages are dropped and counted.
+    #[cold]
+    fn cancel_timers(&mut self) {
+        let count = self.core.timers.len();
+        self.core.shared.count_cancelled(count);
+        loop {
+            match contain(|| self.core.timers.drop_one()) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(payload) => (self.core.shared).record_fault("a timer's destructor", payload),
+            }
+        }
+    }
+
+    /// When the instance wants a turn although nothing comes; not while the graph drains.
+    fn next_alarm(&self) -> Option<Instant> {
+        match (self.core.timers.next(), self.core.wake_at) {
+            (Some(timer), Some(at)) => Some(timer.min(at)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Adds the first timer to what the last ping asked for.
+    #[inline]
+    fn or_alarm(&self, progress: Progress) -> Progress {
+        match (progress, self.next_alarm()) {
+            (Progress::Idle, Some(at)) => Progress::At(at),
+            (Progress::At(other), Some(at)) => Progress::At(at.min(other)),
+            (progress, _) => progress,
         }
     }
 
@@ -420,7 +483,10 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if pings {
             self.ping_and_look(cx);
         }
-        let mut worked = self.run_inputs(cx, &mut load);
+        let fires = (self.core.timers.next().is_some_and(|at| at <= cx.now()))
+            && !self.core.shared.calm.is_asked()
+            && self.fire(cx);
+        let mut worked = self.run_inputs(cx, &mut load) | fires;
         if let Next::Woken(at) = self.next
             && !self.core.retired
             && !self.core.shared.calm.is_asked()
@@ -471,6 +537,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             }
         }
         self.end(cx);
+        self.cancel_timers();
         self.flushes.0 = self.core.stats().flushes_asked.get_after();
         self.has_flushed();
         self.wait(cx)
@@ -490,9 +557,9 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         match self.next {
             _ if self.core.shared.calm.is_asked() => Progress::Idle,
             Next::Again => Progress::Again,
-            Next::Idle => Progress::Idle,
+            Next::Idle => self.or_alarm(Progress::Idle),
             Next::Woken(_) if self.is_called => Progress::Again,
-            Next::At(at) | Next::Woken(at) => Progress::At(at),
+            Next::At(at) | Next::Woken(at) => self.or_alarm(Progress::At(at)),
         }
     }
 
@@ -515,7 +582,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 _ if !self.ready.is_empty() => Progress::Again,
                 Next::Again if pings => Progress::Again,
                 Next::Woken(_) if pings && self.is_called => Progress::Again,
-                Next::At(at) | Next::Woken(at) if pings => Progress::At(at),
+                Next::At(at) | Next::Woken(at) if pings => self.or_alarm(Progress::At(at)),
+                Next::Idle if pings => self.or_alarm(Progress::Idle),
                 _ => Progress::Idle,
             };
         }
@@ -578,6 +646,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
         for out in &mut self.core.outs {
             out.abandon();
         }
+        self.cancel_timers();
     }
 
     fn into_parts(self: Box<Self>) -> (State, Box<dyn Send>) {

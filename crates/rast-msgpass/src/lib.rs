@@ -79,6 +79,13 @@
 //! - [`IngressSender`] is the way in for any thread, [`EgressReceiver`] the way
 //!   out. Both are bounded, and both can wait.
 //!
+//! # Time
+//!
+//! - [`Cx::after`] and [`Cx::every`] send a message to the instance itself at a
+//!   time, which arrives from [`Timer`]; [`Cx::wake_at`] asks for a ping. Never
+//!   early. A drain or a stop cancels them and counts them.
+//! - [`Builder::clock`] sets the one clock for all of it.
+//!
 //! # Guarantees
 //!
 //! - Per pair of instances and edge, messages arrive in the order of sending,
@@ -177,6 +184,8 @@ mod stages;
 #[cfg(feature = "std")]
 mod states;
 #[cfg(feature = "std")]
+mod timer;
+#[cfg(feature = "std")]
 mod wait_any;
 #[cfg(feature = "std")]
 mod waiting;
@@ -216,6 +225,8 @@ pub use report::{EdgeMetrics, InstanceMetrics, Metrics, PanicRecord, Report, Und
 pub use sharder::WorkerStats;
 #[cfg(feature = "std")]
 pub use shared::OnPanic;
+#[cfg(feature = "std")]
+pub use timer::{Timer, TimerId};
 #[cfg(feature = "std")]
 pub use wait_any::{WaitAny, Waitable};
 

@@ -118,6 +118,9 @@ pub struct Report {
     /// Faults of the runtime itself or of what it calls outside of handlers:
     /// a thread that could not be started, a destructor that panicked.
     pub faults: Vec<String>,
+    /// Timers of [`Cx::after`](crate::Cx::after) and [`Cx::every`](crate::Cx::every) that were
+    /// cancelled by a drain or a stop, or with a retired processor.
+    pub timers_cancelled: u64,
     /// What ended the graph, or is to; `None` while it runs.
     pub ended_by: Option<EndedBy>,
     pub(crate) states: States,
@@ -190,6 +193,9 @@ impl fmt::Display for Report {
         }
         for lost in &self.undelivered {
             write!(f, "\nundelivered: {} of {}", lost.messages, lost.edge)?;
+        }
+        if self.timers_cancelled > 0 {
+            write!(f, "\n{} timers cancelled", self.timers_cancelled)?;
         }
         for text in self.rejections.iter().chain(&self.faults) {
             write!(f, "\n{text}")?;

@@ -4,6 +4,7 @@
 //! Nothing here is on a hot path except the counts, each of which lives on
 //! cache lines of the processor that writes it.
 
+use core::fmt;
 use std::any::Any;
 
 use crate::calm::Calm;
@@ -16,6 +17,7 @@ use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::thread::{self, ThreadId};
 use crate::report::PanicRecord;
+use crate::timers::{Clock, Instant};
 
 /// What becomes of a processor whose handler panicked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +35,29 @@ pub enum OnPanic {
 
 /// Takes a message that could not be delivered.
 pub(crate) type Undelivered = Box<dyn Fn(&'static EdgeInfo, Box<dyn Any + Send>) + Send + Sync>;
+
+/// The clock of a graph.
+#[derive(Clone)]
+pub(crate) struct GraphClock(Arc<Box<dyn Clock + Send + Sync>>);
+
+impl GraphClock {
+    pub(crate) fn new(clock: impl Clock + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Box::new(clock)))
+    }
+}
+
+impl Clock for GraphClock {
+    #[inline]
+    fn now(&self) -> Instant {
+        (**self.0).now()
+    }
+}
+
+impl fmt::Debug for GraphClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GraphClock").field(&self.now()).finish()
+    }
+}
 
 /// The counts of one instance of a processor.
 #[derive(Debug)]
@@ -83,6 +108,9 @@ pub(crate) struct Shared {
     pub(crate) first: Vec<usize>,
     /// Per instance, which is per shard.
     pub(crate) stats: Vec<CachePadded<Stats>>,
+    pub(crate) clock: GraphClock,
+    /// Timers that a drain, a stop or a retirement cancelled.
+    timers_cancelled: AtomicU64,
     pub(crate) on_panic: OnPanic,
     pub(crate) on_undelivered: Option<Undelivered>,
     panics: Mutex<Vec<PanicRecord>>,
@@ -108,6 +136,7 @@ impl Shared {
         workers: usize,
         on_panic: OnPanic,
         on_undelivered: Option<Undelivered>,
+        clock: GraphClock,
     ) -> Arc<Self> {
         let mut first = Vec::with_capacity(G::PROCESSORS.len() + 1);
         let mut stats = Vec::new();
@@ -127,6 +156,8 @@ impl Shared {
             edges: G::EDGES,
             first,
             stats,
+            clock,
+            timers_cancelled: AtomicU64::new(0),
             on_panic,
             on_undelivered,
             panics: Mutex::new(Vec::new()),
@@ -264,6 +295,17 @@ impl Shared {
         let total: u64 = within.map(|(_, count)| count.load(Ordering::Relaxed)).sum();
         // Relaxed: a snapshot.
         total.saturating_sub(self.in_hand.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn count_cancelled(&self, timers: usize) {
+        // Relaxed: a count that orders nothing.
+        self.timers_cancelled
+            .fetch_add(timers as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn timers_cancelled(&self) -> u64 {
+        // Relaxed: a snapshot.
+        self.timers_cancelled.load(Ordering::Relaxed)
     }
 
     pub(crate) fn undelivered(&self) -> Vec<u64> {

@@ -33,9 +33,8 @@ impl States {
     pub(crate) fn pop(&self) -> Option<State> {
         let mut states = self.0.lock();
         loop {
-            match states.pop()? {
-                Some(state) => return Some(state),
-                None => {}
+            if let Some(state) = states.pop()? {
+                return Some(state);
             }
         }
     }

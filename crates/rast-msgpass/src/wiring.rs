@@ -33,6 +33,7 @@ use crate::queue::{mpsc::bounded, spsc};
 use crate::rings::Rings;
 use crate::sharder::ShardId;
 use crate::shared::Shared;
+use crate::timer::Timers;
 use crate::waiting::{Pace, Waiting};
 
 /// What is made for one instance before its processor joins it.
@@ -482,6 +483,7 @@ impl<G: Graph> Given<G> {
             let parts = parts.by_ref().take(shards.len()).collect();
             let cores = shards.enumerate().map(|(replica, shard)| Core {
                 shared: Arc::clone(shared),
+                ending: Arc::clone(&shared.ending),
                 shard,
                 node,
                 replica,
@@ -493,6 +495,8 @@ impl<G: Graph> Given<G> {
                 keeps: false,
                 stop: false,
                 retired: false,
+                timers: Timers::default(),
+                wake_at: None,
             });
             instances.extend(given.assemble(parts, cores.collect(), batches[node]));
         }

@@ -31,6 +31,8 @@ mod rest;
 mod routing;
 #[path = "api/tables.rs"]
 mod tables;
+#[path = "api/time.rs"]
+mod time;
 #[path = "api/waiting.rs"]
 mod waiting;
 #[path = "api/woken.rs"]
