@@ -1,12 +1,11 @@
 //! The tool of the workspace: `cargo xtask COMMAND`.
 //!
 //! One file per command; each prints the commands it runs, so that a reader can repeat any of them by hand.
-//! Please add no dependencies: this crate builds before everything else, also on a machine without a network.
+//! This crate builds before everything else, so its one dependency is `cargo_metadata`.
 
 mod bench;
 mod clients;
 mod cmd;
-mod json;
 mod layers;
 mod loom;
 mod metadata;

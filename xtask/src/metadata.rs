@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::cmd::Cmd;
-use crate::json::Json;
+use cargo_metadata::{DependencyKind, MetadataCommand};
 use std::path::{Path, PathBuf};
 
 /// Every package of the workspace.
@@ -58,18 +58,18 @@ impl Workspace {
             .dir(root)
             .read()?;
         if !output.success {
-            return Err("`cargo metadata` failed; its message stands above".into());
+            return Err("`cargo metadata` failed; its message is above".into());
         }
         Workspace::read(&output.text)
     }
 
     /// Reads what `cargo metadata --format-version 1 --no-deps` printed.
-    pub(crate) fn read(text: &str) -> Result<Workspace> {
-        let json = Json::parse(text)?;
-        let root = PathBuf::from(json.text("workspace_root")?);
+    fn read(text: &str) -> Result<Workspace> {
+        let metadata = MetadataCommand::parse(text).map_err(|error| error.to_string())?;
+        let root = metadata.workspace_root.as_std_path();
         let mut packages = Vec::new();
-        for package in json.list("packages")? {
-            packages.push(read_package(package, &root)?);
+        for package in metadata.packages {
+            packages.push(read_package(package, root)?);
         }
         packages.sort_by(|a, b| a.dir.cmp(&b.dir));
         let names: Vec<String> = packages.iter().map(|p| p.name.clone()).collect();
@@ -78,7 +78,7 @@ impl Workspace {
         }
         Ok(Workspace {
             packages,
-            target_dir: PathBuf::from(json.text("target_directory")?),
+            target_dir: metadata.target_directory.into(),
         })
     }
 
@@ -121,8 +121,8 @@ impl Package {
     }
 }
 
-fn read_package(json: &Json, root: &Path) -> Result<Package> {
-    let manifest = PathBuf::from(json.text("manifest_path")?);
+fn read_package(package: cargo_metadata::Package, root: &Path) -> Result<Package> {
+    let manifest = package.manifest_path.into_std_path_buf();
     let dir = manifest
         .parent()
         .and_then(|dir| dir.strip_prefix(root).ok())
@@ -131,44 +131,36 @@ fn read_package(json: &Json, root: &Path) -> Result<Package> {
         .iter()
         .map(|part| part.to_string_lossy().into_owned())
         .collect();
-    let mut features = Vec::new();
-    if let Some(Json::Object(members)) = json.get("features") {
-        for (name, value) in members {
-            let Json::List(list) = value else {
-                return Err("JSON: a feature is not a list".into());
-            };
-            features.push((name.clone(), Json::strings(list)));
-        }
-    }
     let mut dependencies = Vec::new();
-    for dependency in json.list("dependencies")? {
+    for dependency in package.dependencies {
         dependencies.push(Dependency {
-            name: dependency.text("name")?.to_string(),
-            kind: match dependency.text_or_null("kind") {
-                None => Kind::Normal,
-                Some("build") => Kind::Build,
-                Some("dev") => Kind::Dev,
-                Some(other) => return Err(format!("unknown kind of dependency `{other}`")),
+            kind: match dependency.kind {
+                DependencyKind::Normal => Kind::Normal,
+                DependencyKind::Build => Kind::Build,
+                DependencyKind::Development => Kind::Dev,
+                DependencyKind::Unknown => {
+                    return Err(format!("unknown kind of dependency `{}`", dependency.name));
+                }
             },
-            default_features: dependency.bool("uses_default_features")?,
-            inside: dependency.text_or_null("path").is_some(),
+            name: dependency.name,
+            default_features: dependency.uses_default_features,
+            inside: dependency.path.is_some(),
         });
     }
-    let mut targets = Vec::new();
-    for target in json.list("targets")? {
-        targets.push(Target {
-            name: target.text("name")?.to_string(),
-            kind: Json::strings(target.list("kind")?).concat(),
-        });
-    }
+    let targets = package.targets.into_iter().map(|target| Target {
+        kind: target.kind.iter().map(ToString::to_string).collect(),
+        name: target.name,
+    });
     Ok(Package {
-        name: json.text("name")?.to_string(),
-        version: json.text("version")?.to_string(),
+        name: package.name.to_string(),
+        version: package.version.to_string(),
         dir: parts.join("/"),
-        publish: !matches!(json.get("publish"), Some(Json::List(list)) if list.is_empty()),
-        features,
+        publish: package
+            .publish
+            .is_none_or(|registries| !registries.is_empty()),
+        features: package.features.into_iter().collect(),
         dependencies,
-        targets,
+        targets: targets.collect(),
     })
 }
 

@@ -7,11 +7,12 @@
 
 use crate::Result;
 use crate::cmd::Cmd;
-use crate::json::Json;
 use crate::orderings::{Operation, operations};
 use crate::source::{Source, is_word, item_end};
 use crate::tidy::{Row, is_library, rows};
 use crate::tree;
+use cargo_metadata::Message;
+use cargo_metadata::camino::Utf8Path;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
 use std::ops::Range;
@@ -321,15 +322,17 @@ impl Copy {
         if !output.success {
             return Err("the copy does not build".into());
         }
-        for line in output.text.lines() {
-            let message = Json::parse(line)?;
-            let is_runner = message
-                .get("target")
-                .is_some_and(|target| target.text("name") == Ok("loom"));
-            if let (true, Some(path)) = (is_runner, message.text_or_null("executable")) {
-                let dir = Path::new(message.text("manifest_path")?).parent();
-                let krate = dir.and_then(Path::file_name).unwrap_or_default();
-                runners.insert(krate.to_string_lossy().into_owned(), PathBuf::from(path));
+        for message in Message::parse_stream(output.text.as_bytes()) {
+            let message = message.map_err(|error| error.to_string())?;
+            if let Message::CompilerArtifact(artifact) = message
+                && artifact.target.name == "loom"
+                && let Some(path) = artifact.executable
+            {
+                let krate = artifact
+                    .manifest_path
+                    .parent()
+                    .and_then(Utf8Path::file_name);
+                runners.insert(krate.unwrap_or_default().to_string(), path.into());
             }
         }
         Ok(runners)

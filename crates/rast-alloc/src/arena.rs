@@ -17,13 +17,14 @@
 //! [`Slot`]).
 //!
 //! An arena knows no threads: its fields are cells, and the thread that has it is alone with it.
-//! Only the sums ([`Tally`]) are read from elsewhere.
+//! Only the sums ([`Counter`]) are read from elsewhere.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
 use crate::block::Block;
+use crate::counter::Counter;
 use crate::hardened::link::Keys;
 use crate::hardened::marks::{FREED, Mark};
 use crate::hardened::units::Number;
@@ -35,7 +36,6 @@ use crate::segment::{SLOT, Segment, Segments};
 use crate::size_class::{CLASSES, SLAB_CLASSES, list_limit, size_of_class};
 use crate::slab::SlabList;
 use crate::span::{GRAIN, Span, SpanIndex, bytes_for_class};
-use crate::tally::Tally;
 use told::Told;
 
 mod accept;
@@ -74,9 +74,9 @@ pub(crate) const SLOTS: usize = CLASSES + 2;
 pub(crate) struct Slot {
     head: Cell<*mut Block>,
     /// Blocks taken by the owner, since the beginning.
-    pub(crate) taken: Tally,
+    pub(crate) taken: Counter,
     /// Blocks given back by the owner, since the beginning.
-    pub(crate) given: Tally,
+    pub(crate) given: Counter,
     bound: Cell<i64>,
 }
 
@@ -93,16 +93,16 @@ struct Spare {
 pub(crate) struct Arena {
     slots: [Slot; SLOTS],
     /// Bytes asked for by the owner, since the beginning.
-    pub(crate) bytes_taken: Tally,
+    pub(crate) bytes_taken: Counter,
     /// Bytes asked for with the blocks that the owner gave back, whosever they were, since the
     /// beginning.
-    pub(crate) bytes_given: Tally,
+    pub(crate) bytes_given: Counter,
     /// Blocks that changed their size.
-    pub(crate) reallocations: Tally,
+    pub(crate) reallocations: Counter,
     /// Changes of size that were counted as a block taken and one given.
-    pub(crate) moves: Tally,
+    pub(crate) moves: Counter,
     /// Bytes of segments and large mappings, as a wrapping sum.
-    pub(crate) reserved: Tally,
+    pub(crate) reserved: Counter,
     told: Told,
     number: Number,
     keys: Keys,
@@ -112,9 +112,9 @@ pub(crate) struct Arena {
     segments: Segments,
     /// Segments that one free span fills.
     empties: Cell<usize>,
-    /// The least `empties` since the last beat, and since the last look.
+    /// The least `empties` since the last decay tick, and since the last look.
     empties_least: Least,
-    beats: Cell<u32>,
+    ticks: Cell<u32>,
     /// Empty segments that the next steps give back, if they stay empty.
     unneeded: Cell<usize>,
     larges: Larges,
@@ -127,8 +127,8 @@ impl Slot {
     const fn new(class: usize) -> Self {
         Self {
             head: Cell::new(ptr::null_mut()),
-            taken: Tally::new(),
-            given: Tally::new(),
+            taken: Counter::new(),
+            given: Counter::new(),
             bound: Cell::new(if class < CLASSES {
                 list_limit(class) as i64
             } else {
@@ -192,11 +192,11 @@ impl Arena {
         }
         Self {
             slots,
-            bytes_taken: Tally::new(),
-            bytes_given: Tally::new(),
-            reallocations: Tally::new(),
-            moves: Tally::new(),
-            reserved: Tally::new(),
+            bytes_taken: Counter::new(),
+            bytes_given: Counter::new(),
+            reallocations: Counter::new(),
+            moves: Counter::new(),
+            reserved: Counter::new(),
             told: if larges.is_untracked() {
                 Told::new()
             } else {
@@ -209,7 +209,7 @@ impl Arena {
             segments: Segments::new(),
             empties: Cell::new(0),
             empties_least: Least::new(),
-            beats: Cell::new(0),
+            ticks: Cell::new(0),
             unneeded: Cell::new(0),
             larges,
             kept: Kept::new(),
@@ -735,6 +735,6 @@ impl Drop for Arena {
             unsafe { Segment::unmap(segment) };
         }
         self.larges.clear();
-        self.kept.shed(usize::MAX);
+        self.kept.purge(usize::MAX);
     }
 }

@@ -69,7 +69,7 @@ impl Block {
     }
 }
 
-/// Links of the lists of an owner; those of letters are written once.
+/// Links of the lists of an owner; those of messages are written once.
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 impl Block {
     /// Writes the link of a block that is put into a list, whatever was there before.

@@ -9,7 +9,7 @@
 //! | a layout of another class or length | the mark, or the slab, says which class the block is of; spans know their length |
 //! | a large block freed twice, or not a block, or of another length | the register of mappings ([`register`]) |
 //! | a free block written to | its link is there twice, and the two differ ([`link`]) |
-//! | a block written to while it is on its way | its seal is not that of what it says ([`crate::parcel`], [`link`]) |
+//! | a block written to while it is on its way | its seal is not that of what it says ([`crate::remote_batch`], [`link`]) |
 //! | a write past a segment or a large block, into a header, or to a large block that is kept | pages no thread may touch |
 //!
 //! Links and seals see what was written where they are: in the first words of a block that its
@@ -26,19 +26,19 @@
 //!    named by his own free, unless the block was given out once more.
 //! 3. Another thread that frees a block of a slab asks the segment's header for the class that the
 //!    slot serves, and whether a block of it starts there ([`may_post`]): lines that hardly change.
-//!    It looks at the mark as well ([`post`]) on slow paths, as when it opens a parcel, and
-//!    everywhere if debug assertions are on: what it finds to be freed, or not given out yet, is
-//!    named at the call, else when it arrives. What it frees twice may be its carrier, which it
-//!    writes to, no matter which thread has the block then; where the segment is unmapped that
-//!    faults, there or when the letter arrives. Else the letter is named when it arrives, or the
-//!    links that it damaged are.
+//!    It looks at the mark as well ([`post`]) on slow paths, as when it opens a remote-free batch,
+//!    and everywhere if debug assertions are on: what it finds to be freed, or not given out yet,
+//!    is named at the call, else when it arrives. What it frees twice may be its batch header,
+//!    which it writes to, no matter which thread has the block then; where the segment is unmapped
+//!    that faults, there or when the message arrives. Else the message is named when it arrives, or
+//!    the links that it damaged are.
 //! 4. Who frees a span of another owner changes its mark by an exchange: a span that comes back is
 //!    joined at once.
 //! 5. What the checks of a fast path do not like is left to the slow one, which looks again and
 //!    says why.
 //! 6. A heap knows its own blocks by the addresses of its segments ([`units::Near`]), those of
-//!    others by the segments whose blocks lie in its parcels ([`units::Afar`]), and what comes home
-//!    goes by the class in its mark: fast paths ask no slab.
+//!    others by the segments whose blocks lie in its remote-free batches ([`units::Afar`]), and
+//!    what comes home goes by the class in its mark: fast paths ask no slab.
 //! 7. Nothing here allocates, waits or takes a lock.
 //!
 //! Without the feature the tables have no length and the checks are not compiled.
@@ -202,8 +202,8 @@ pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
     }
 }
 
-/// Whether a block of another owner may go into a parcel: its segment says that a block of the
-/// class starts there. The mark is not read, unless debug assertions are on.
+/// Whether a block of another owner may go into a remote-free batch: its segment says that a block
+/// of the class starts there. The mark is not read, unless debug assertions are on.
 ///
 /// # Safety
 ///
@@ -245,8 +245,8 @@ fn slot_arrived(mark: u8) -> usize {
     }
 }
 
-/// As [`check_arrived`], of a letter that carries nothing: ends the process unless it has its seal,
-/// too.
+/// As [`check_arrived`], of a message that carries nothing: ends the process unless it has its
+/// seal, too.
 ///
 /// # Safety
 ///

@@ -6,7 +6,7 @@ use core::ptr::{self, NonNull};
 
 use crate::arena::{Arena, Level};
 use crate::block::dangling;
-use crate::face::{Face, changes_by_face};
+use crate::front_end::{FrontEnd, changes_by_front_end};
 use crate::hardened::{self, HARDENED};
 use crate::large::Larges;
 use crate::os;
@@ -216,7 +216,7 @@ impl Heap {
     }
 }
 
-impl Face for &Heap {
+impl FrontEnd for &Heap {
     #[inline]
     unsafe fn resize(
         self,
@@ -304,5 +304,5 @@ unsafe impl Allocator for &Heap {
         }
     }
 
-    changes_by_face!();
+    changes_by_front_end!();
 }

@@ -36,7 +36,7 @@
 //!    that ([`Hold::take_purge_wish`]).
 //! 7. No wish stays where no thread holds the mailbox: a thread that wishes tries to claim it after
 //!    that ([`Mailbox::claim_anew`]), and a thread that releases it looks for a wish after that
-//!    ([`Mailbox::release_unless`]). As with letters, at least one of the two sees what the other
+//!    ([`Mailbox::release_unless`]). As with messages, at least one of the two sees what the other
 //!    did.
 //!
 //! [`Mailbox::claim_anew`]: crate::mailbox::Mailbox::claim_anew

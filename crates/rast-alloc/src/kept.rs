@@ -12,14 +12,14 @@
 //! 1. Neighbours are joined, so that what a growing block gave back serves the next one whole.
 //! 2. At most [`BYTES`] in [`RANGES`] ranges are kept by an owner; what does not fit is left to all
 //!    threads ([`crate::pool`]), and goes back if that has no room either. An owner that asked for
-//!    none since the last beat leaves what it frees to all threads first.
+//!    none since the last decay tick leaves what it frees to all threads first.
 //! 3. In a hardened build no thread may touch a block that was freed, and one is taken with the
 //!    page that guards it, its last. Either the range is kept without access, or, from [`MOVED`]
 //!    bytes on, its memory is moved to addresses that no thread knows: that changes an entry for
 //!    each 2 MiB, where rights are changed page by page. What is at the old addresses then has no
 //!    memory and no access; as many as [`RANGES`] of these stay.
-//! 4. What was unused between two beats of [`BEAT`] ranges put in goes back, or between two looks;
-//!    at a purge and at the end of a thread all of it does.
+//! 4. What was unused between two decay ticks of [`TICK`] ranges put in goes back, or between two
+//!    looks; at a purge and at the end of a thread all of it does.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -33,8 +33,8 @@ use crate::pool::pool;
 const BYTES: usize = 32 << 20;
 /// Ranges that an owner keeps at most.
 const RANGES: usize = 8;
-/// Ranges put in between two beats.
-const BEAT: u32 = 64;
+/// Ranges put in between two decay ticks.
+const TICK: u32 = 64;
 
 /// From how many bytes on memory is moved: what one entry of the kernel's tables of pages stands
 /// for, and what these are aligned to.
@@ -81,7 +81,7 @@ pub(crate) struct Kept {
     bytes: Cell<usize>,
     least: Least,
     puts: Cell<u32>,
-    /// Whether a range was asked for since the last beat.
+    /// Whether a range was asked for since the last decay tick.
     is_asked: Cell<bool>,
 }
 
@@ -145,8 +145,8 @@ impl Kept {
         self.least.fell(self.bytes.get());
     }
 
-    /// Keeps a range, or gives it back; and what was unused since the last beat, if one is due.
-    /// Returns how many bytes went back.
+    /// Keeps a range, or gives it back; and what was unused since the last decay tick, if one is
+    /// due. Returns how many bytes went back.
     ///
     /// # Safety
     ///
@@ -155,14 +155,14 @@ impl Kept {
     pub(crate) unsafe fn put(&self, start: NonNull<u8>, bytes: usize) -> usize {
         debug_assert!(start.addr().get().is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE));
         let is_asked = self.is_asked.get();
-        let beaten = self.count();
+        let freed = self.count();
         // SAFETY: obligation 1.
         if !is_asked && unsafe { pool().put(start, bytes) } {
-            return beaten;
+            return freed;
         }
         if bytes > BYTES - self.bytes.get() {
             // SAFETY: obligation 1.
-            return beaten + unsafe { give_away(start, bytes) };
+            return freed + unsafe { give_away(start, bytes) };
         }
         let hidden = if HARDENED {
             // SAFETY: obligation 1.
@@ -171,14 +171,14 @@ impl Kept {
             Some(start)
         };
         let Some(start) = hidden else {
-            return beaten + bytes;
+            return freed + bytes;
         };
         if !self.join(start.as_ptr(), bytes) {
             // SAFETY: obligation 1, of the range or of where its memory is now.
-            return beaten + unsafe { give_away(start, bytes) };
+            return freed + unsafe { give_away(start, bytes) };
         }
         self.bytes.set(self.bytes.get() + bytes);
-        beaten
+        freed
     }
 
     /// Sees to it that no thread touches a range that is to be kept; returns where its memory is
@@ -257,27 +257,27 @@ impl Kept {
 
     fn count(&self) -> usize {
         self.puts.set(self.puts.get() + 1);
-        if self.puts.get() < BEAT {
+        if self.puts.get() < TICK {
             return 0;
         }
-        self.beat()
+        self.tick()
     }
 
-    /// Gives back what was unused since the last beat; returns how many bytes went back.
+    /// Gives back what was unused since the last decay tick; returns how many bytes went back.
     #[cold]
-    pub(crate) fn beat(&self) -> usize {
+    pub(crate) fn tick(&self) -> usize {
         self.puts.set(0);
         self.is_asked.set(false);
-        let shed = self.shed(self.least.since_beat());
-        self.least.beat(self.bytes.get());
-        shed
+        let freed = self.purge(self.least.since_tick());
+        self.least.tick(self.bytes.get());
+        freed
     }
 
     /// Gives back what was unused since the last look; returns how many bytes went back.
     pub(crate) fn look(&self) -> usize {
-        let shed = self.shed(self.least.since_look());
+        let freed = self.purge(self.least.since_look());
         self.least.look(self.bytes.get());
-        shed
+        freed
     }
 
     /// Whether nothing is kept.
@@ -286,9 +286,9 @@ impl Kept {
     }
 
     /// Gives up to `most` bytes back; returns how many went.
-    pub(crate) fn shed(&self, most: usize) -> usize {
+    pub(crate) fn purge(&self, most: usize) -> usize {
         let mut left = most.min(self.bytes.get());
-        let shed = left;
+        let freed = left;
         if most == usize::MAX {
             self.vacated.iter().for_each(Self::give_back);
         }
@@ -304,9 +304,9 @@ impl Kept {
             unsafe { os::unmap(start, bytes, PAGE) };
             left -= bytes;
         }
-        self.bytes.set(self.bytes.get() - shed);
-        self.least.shed(shed);
-        shed
+        self.bytes.set(self.bytes.get() - freed);
+        self.least.fell_by(freed);
+        freed
     }
 }
 
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(kept_ranges.take(kept()), Some(start));
         // SAFETY: as above.
         assert_eq!(unsafe { kept_ranges.put(start, kept()) }, 0);
-        assert_eq!(kept_ranges.shed(usize::MAX), kept());
+        assert_eq!(kept_ranges.purge(usize::MAX), kept());
         assert!(kept_ranges.take(PAGE).is_none());
     }
 
@@ -430,7 +430,7 @@ mod tests {
             // SAFETY: the block is used no more.
             assert_eq!(unsafe { kept_ranges.put(block, bytes) }, 0);
         }
-        assert_eq!(kept_ranges.shed(usize::MAX), bytes);
+        assert_eq!(kept_ranges.purge(usize::MAX), bytes);
         let start = os::map(bytes, PAGE).unwrap();
         // SAFETY: a page of the mapping.
         let middle = unsafe { start.add(MOVED) };
@@ -455,7 +455,7 @@ mod tests {
         }
         // SAFETY: no thread uses the block.
         unsafe { os::unmap(again, bytes, PAGE) };
-        kept_ranges.shed(usize::MAX);
+        kept_ranges.purge(usize::MAX);
     }
 
     /// A block that does not grow, as the system refuses, keeps its guard and is otherwise as it
@@ -538,17 +538,17 @@ mod tests {
         let idle = os::map(PAGE, PAGE).unwrap();
         // SAFETY: as above.
         back += unsafe { kept_ranges.put(idle, PAGE) };
-        for _ in 0..2 * BEAT {
+        for _ in 0..2 * TICK {
             let block = kept_ranges.take(PAGE).unwrap();
             // SAFETY: the range was taken just now, and no thread uses it.
             back += unsafe { kept_ranges.put(block, PAGE) };
         }
         assert_eq!(back, 0, "what is used stays");
-        assert_eq!(kept_ranges.beat() + kept_ranges.beat(), PAGE);
+        assert_eq!(kept_ranges.tick() + kept_ranges.tick(), PAGE);
     }
 
     #[test]
-    fn beats_and_looks_have_a_least_each() {
+    fn ticks_and_looks_have_a_least_each() {
         let kept_ranges = asked();
         let bytes = 4 * PAGE;
         let put = |start| {
@@ -558,11 +558,11 @@ mod tests {
         put(os::map(bytes, PAGE).unwrap());
         assert_eq!(kept_ranges.look(), 0);
         put(kept_ranges.take(bytes).unwrap());
-        assert_eq!(kept_ranges.beat(), 0);
+        assert_eq!(kept_ranges.tick(), 0);
         assert_eq!(kept_ranges.look(), 0, "used since the last look");
         put(kept_ranges.take(bytes).unwrap());
         assert_eq!(kept_ranges.look(), 0);
-        assert_eq!(kept_ranges.beat(), 0, "used since the last beat");
+        assert_eq!(kept_ranges.tick(), 0, "used since the last decay tick");
         assert_eq!(kept_ranges.look(), bytes, "unused since the last look");
     }
 }

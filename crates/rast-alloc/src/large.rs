@@ -24,7 +24,7 @@ use crate::os::{self, Access, GUARD, PAGE};
 #[repr(C)]
 struct Head {
     /// The link of a block that is on its way to its owner.
-    letter: Cell<*mut Block>,
+    message: Cell<*mut Block>,
     owner: *const (),
     previous: Cell<*const Head>,
     next: Cell<*const Head>,
@@ -294,7 +294,7 @@ impl Larges {
         }
         let head = start.cast::<Head>();
         let value = Head {
-            letter: Cell::new(ptr::null_mut()),
+            message: Cell::new(ptr::null_mut()),
             owner: self.owner.get(),
             previous: Cell::new(ptr::null()),
             next: Cell::new(self.first.get()),

@@ -1,15 +1,15 @@
-//! The least of a number since the last beat, and since the last look.
+//! The least of a number since the last decay tick, and since the last look.
 //!
 //! What is taken of things kept and put back again is above the least that there were meanwhile; so
-//! as many as that no thread needed. Beats come by the count of events and looks by the clock, so
-//! each has its own least: what a look finds were unused since the look before, however many beats
-//! came between.
+//! as many as that no thread needed. Decay ticks come by the count of events and looks by the
+//! clock, so each has its own least: what a look finds were unused since the look before, however
+//! many decay ticks came between.
 
 use core::cell::Cell;
 
 /// The least that a number was.
 pub(crate) struct Least {
-    since_beat: Cell<usize>,
+    since_tick: Cell<usize>,
     since_look: Cell<usize>,
 }
 
@@ -17,28 +17,28 @@ impl Least {
     /// Of a number that is zero.
     pub(crate) const fn new() -> Self {
         Self {
-            since_beat: Cell::new(0),
+            since_tick: Cell::new(0),
             since_look: Cell::new(0),
         }
     }
 
     /// Says that the number fell, as something was taken to be used.
     pub(crate) fn fell(&self, to: usize) {
-        for least in [&self.since_beat, &self.since_look] {
+        for least in [&self.since_tick, &self.since_look] {
             least.set(least.get().min(to));
         }
     }
 
     /// Says that the number fell by so much of what no thread needed.
-    pub(crate) fn shed(&self, by: usize) {
-        for least in [&self.since_beat, &self.since_look] {
+    pub(crate) fn fell_by(&self, by: usize) {
+        for least in [&self.since_tick, &self.since_look] {
             least.set(least.get().saturating_sub(by));
         }
     }
 
-    /// The least since the last beat.
-    pub(crate) fn since_beat(&self) -> usize {
-        self.since_beat.get()
+    /// The least since the last decay tick.
+    pub(crate) fn since_tick(&self) -> usize {
+        self.since_tick.get()
     }
 
     /// The least since the last look.
@@ -46,9 +46,9 @@ impl Least {
         self.since_look.get()
     }
 
-    /// A beat, at which the number is `now`.
-    pub(crate) fn beat(&self, now: usize) {
-        self.since_beat.set(now);
+    /// A decay tick, at which the number is `now`.
+    pub(crate) fn tick(&self, now: usize) {
+        self.since_tick.set(now);
     }
 
     /// A look, at which the number is `now`.

@@ -79,6 +79,8 @@ mod block;
 #[cfg(feature = "std")]
 mod constructor;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod counter;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod hardened;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod kept;
@@ -108,12 +110,12 @@ mod span;
     not(any(rast_loom, rast_shuttle, rast_system_segments))
 ))]
 mod stranded;
-#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
-mod tally;
 
 // Threads.
 #[cfg(feature = "std")]
 mod adoption;
+#[cfg(feature = "std")]
+mod block_stack;
 #[cfg(feature = "std")]
 mod budget;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
@@ -124,10 +126,6 @@ mod hold;
 mod level;
 #[cfg(feature = "std")]
 mod mailbox;
-#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
-mod parcel;
-#[cfg(feature = "std")]
-mod pile;
 #[cfg(all(
     feature = "std",
     any(target_os = "linux", target_os = "android"),
@@ -147,6 +145,8 @@ mod purge_thread;
 mod purge_thread;
 #[cfg(feature = "std")]
 mod registry;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod remote_batch;
 #[cfg(feature = "std")]
 mod stripes;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
@@ -154,9 +154,9 @@ mod thread;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod thread_heap;
 
-// Faces.
+// Front ends.
 #[cfg(feature = "std")]
-mod face;
+mod front_end;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod heap;
 #[cfg(feature = "std")]
@@ -179,10 +179,10 @@ pub use stats::{ClassStats, Stats};
 pub use {
     adoption::{Offered, Place, Stack},
     block::Block,
+    block_stack::BlockStack,
     budget::Budget,
     hold::{Ask, Asks, Found, Hold, Wish},
     mailbox::Mailbox,
-    pile::Pile,
     ranges::Ranges,
     registry::{Entered, Entry, Registry},
     stripes::Stripes,

@@ -2,18 +2,19 @@
 //! the time.
 //!
 //! ```text
-//!   any thread ── a batch of blocks ─► │ letters │ ─► taken whole by who holds the mailbox
-//!                                      │ held    │ by a thread, or by nobody
+//!   any thread ── a batch of blocks ─► │ messages │ ─► taken whole by who holds the mailbox
+//!                                      │ held     │ by a thread, or by none
 //! ```
 //!
-//! Letters are a [`Pile`] of batches: lists of blocks, linked through their first words by the
-//! thread that freed them; what a link says besides is the parcels' matter ([`crate::parcel`]).
+//! Messages are a [`BlockStack`] of batches: lists of blocks, linked through their first words by
+//! the thread that freed them; what a link says besides is the remote-free batches' matter
+//! ([`crate::remote_batch`]).
 //!
 //! A mailbox outlives its thread: when the thread ends, what it guards is held by no thread until
-//! another thread claims it. No letter may stay in a mailbox that no thread holds:
+//! another thread claims it. No message may stay in a mailbox that no thread holds:
 //!
-//! 1. `deliver` puts the letter in, then looks whether some thread holds the mailbox; `release`
-//!    gives the hold up, then looks whether a letter is in. A fence is between the two steps on
+//! 1. `deliver` puts the message in, then looks whether some thread holds the mailbox; `release`
+//!    gives the hold up, then looks whether a message is in. A fence is between the two steps on
 //!    both sides, so at least one of the two sees what the other did, and claims the mailbox again
 //!    to empty it.
 //! 2. What a holder did before `release` is seen by the next one after `claim`.
@@ -21,14 +22,14 @@
 //!    holder looks for it in [`Mailbox::release_unless`].
 
 use crate::block::Block;
+use crate::block_stack::BlockStack;
 use crate::constructor::constructor;
-use crate::pile::Pile;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// A list of freed blocks and a hold on what they return to.
 #[derive(Debug)]
 pub struct Mailbox {
-    letters: Pile,
+    messages: BlockStack,
     is_held: AtomicBool,
 }
 
@@ -37,7 +38,7 @@ impl Mailbox {
         /// An empty mailbox that the caller holds.
         pub fn new() {
             Self {
-                letters: Pile::new(),
+                messages: BlockStack::new(),
                 is_held: AtomicBool::new(true),
             }
         }
@@ -55,7 +56,7 @@ impl Mailbox {
     #[must_use]
     pub unsafe fn deliver(&self, first: *mut Block, last: *mut Block) -> bool {
         // SAFETY: obligation 1.
-        unsafe { self.letters.put(first, last) };
+        unsafe { self.messages.put(first, last) };
         self.claim_anew()
     }
 
@@ -69,17 +70,17 @@ impl Mailbox {
         self.claim()
     }
 
-    /// Takes all letters, a list that ends with null; wait-free. Only the holder calls it.
+    /// Takes all messages, a list that ends with null; wait-free. Only the holder calls it.
     #[must_use]
     pub fn take(&self) -> *mut Block {
-        self.letters.take()
+        self.messages.take()
     }
 
-    /// Whether there is no letter; wait-free.
+    /// Whether there is no message; wait-free.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.letters.is_empty()
+        self.messages.is_empty()
     }
 
     /// Takes the hold if no thread has it; wait-free.
@@ -98,8 +99,8 @@ impl Mailbox {
 
     /// Gives the hold up. Only the holder calls it.
     ///
-    /// Returns whether a letter came in meanwhile and the caller holds the mailbox still: it has to
-    /// empty it and release it again.
+    /// Returns whether a message came in meanwhile and the caller holds the mailbox still: it has
+    /// to empty it and release it again.
     #[must_use]
     pub fn release(&self) -> bool {
         self.release_unless(|| false)

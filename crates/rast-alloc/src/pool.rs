@@ -140,30 +140,30 @@ impl Pool {
             return 0;
         }
         // Relaxed: a hint what to give back. [AP15]
-        let shed = self.shed(self.least.load(Ordering::Relaxed));
+        let freed = self.purge(self.least.load(Ordering::Relaxed));
         // Relaxed: as above. [AP16]
         let bytes = self.bytes.load(Ordering::Relaxed);
         // Relaxed: as above; what is taken just now may count as unused once. [AP17]
         self.least.store(bytes, Ordering::Relaxed);
-        shed
+        freed
     }
 
     /// Gives up to `most` bytes back, in whole ranges, the longest first; returns how many bytes
     /// went.
-    pub(crate) fn shed(&self, most: usize) -> usize {
-        let mut shed = 0;
+    pub(crate) fn purge(&self, most: usize) -> usize {
+        let mut freed = 0;
         let longest = |left| move |_, bytes| (bytes <= left).then_some(BYTES - bytes);
         // No more than may be here at once, though others put more meanwhile.
         for _ in 0..RANGES {
-            let Some((start, bytes)) = self.ranges.take(longest(most - shed)) else {
+            let Some((start, bytes)) = self.ranges.take(longest(most - freed)) else {
                 break;
             };
             self.fell(bytes);
             // SAFETY: whole pages that this thread alone has, by the obligation of `put`.
             unsafe { os::unmap(start, bytes, PAGE) };
-            shed += bytes;
+            freed += bytes;
         }
-        shed
+        freed
     }
 }
 
@@ -195,12 +195,12 @@ mod tests {
         assert!(!put(&pool, 2 * PAGE));
         assert!(put(&pool, PAGE));
         assert!(!put(&pool, PAGE));
-        assert_eq!(pool.shed(usize::MAX), BYTES);
+        assert_eq!(pool.purge(usize::MAX), BYTES);
         for _ in 0..RANGES {
             assert!(put(&pool, PAGE));
         }
         assert!(!put(&pool, PAGE));
-        assert_eq!(pool.shed(usize::MAX), RANGES * PAGE);
+        assert_eq!(pool.purge(usize::MAX), RANGES * PAGE);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::alloc::GlobalAlloc;
 use std::alloc::System;
 
 use crate::block::dangling;
-use crate::face::{Face, changes_by_face};
+use crate::front_end::{FrontEnd, changes_by_front_end};
 use crate::stats::{ClassStats, Stats};
 use crate::{AllocError, Allocator, Layout};
 #[cfg(not(any(rast_loom, rast_shuttle)))]
@@ -378,8 +378,8 @@ mod heap {
         unsafe { deallocate_far(block, layout, class, heap) };
     }
 
-    /// Gives a small block back whose segment is not known, or that goes into no open parcel, in a
-    /// hardened build.
+    /// Gives a small block back whose segment is not known, or that goes into no open remote-free
+    /// batch, in a hardened build.
     ///
     /// # Safety
     ///
@@ -501,7 +501,7 @@ unsafe impl GlobalAlloc for RastAlloc {
     }
 }
 
-impl Face for RastAlloc {
+impl FrontEnd for RastAlloc {
     #[inline]
     unsafe fn resize(
         self,
@@ -554,5 +554,5 @@ unsafe impl Allocator for RastAlloc {
         }
     }
 
-    changes_by_face!();
+    changes_by_front_end!();
 }

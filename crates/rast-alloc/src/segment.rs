@@ -96,7 +96,8 @@ impl Segment {
             unsafe { os::unmap(start, SEGMENT, SEGMENT) };
             return None;
         }
-        // Parcels keep distances between blocks, from which the owner makes their addresses again.
+        // Remote-free batches keep distances between blocks, from which the owner makes their
+        // addresses again.
         start.expose_provenance();
         let segment = start.cast::<Self>();
         // SAFETY: the mapping is new, aligned to its length, and longer than the header, for which

@@ -3,7 +3,7 @@
 //! ```text
 //!   SharedHeap   │ budget │ ▪ │ ▪ │   │ … 64 places, and a list
 //!                           │   └► stripe: mailbox, arena ─► segments, large blocks
-//!                           └────► stripe: mailbox ◄── letters: blocks freed while somebody else held the stripe
+//!                           └────► stripe: mailbox ◄── messages: blocks freed while somebody else held the stripe
 //! ```
 //!
 //! 1. A stripe is touched by the thread that holds its mailbox ([`crate::mailbox`]), and is held
@@ -12,8 +12,8 @@
 //!    are held. So no thread waits for anybody, and in the child of a `fork` what others were just
 //!    using is passed over for ever.
 //! 3. A block goes back to the stripe that its segment, or the head of its mapping, names: if that
-//!    is held by some thread else, as a letter, which the holder puts away before it lets go.
-//! 4. A letter is the block itself; the bit 0 of a link says that it leads to the head of a large
+//!    is held by some thread else, as a message, which the holder puts away before it lets go.
+//! 4. A message is the block itself; the bit 0 of a link says that it leads to the head of a large
 //!    block.
 
 use core::fmt;
@@ -22,7 +22,7 @@ use core::ptr::{self, NonNull};
 use crate::arena::{Arena, Level, check_given};
 use crate::block::{Block, dangling};
 use crate::budget::Budget;
-use crate::face::{Face, changes_by_face};
+use crate::front_end::{FrontEnd, changes_by_front_end};
 use crate::hardened::{self, HARDENED};
 use crate::large::Larges;
 use crate::mailbox::Mailbox;
@@ -109,7 +109,7 @@ impl core::panic::RefUnwindSafe for SharedHeap {}
 struct Stripe {
     arena: Arena,
     mailbox: CachePadded<Mailbox>,
-    /// Blocks that came as letters.
+    /// Blocks that came as messages.
     foreign_frees: AtomicU64,
     /// Bytes asked for of these.
     foreign_bytes: AtomicU64,
@@ -177,12 +177,12 @@ impl Stripe {
                 if is_large {
                     hardened::check_head(block);
                 } else {
-                    // SAFETY: letters are free blocks of two words at least, if they lie in this
+                    // SAFETY: messages are free blocks of two words at least, if they lie in this
                     // arena.
                     unsafe { hardened::check_sealed(&self.arena, block) };
                 }
             }
-            // SAFETY: letters are free blocks, or heads of large ones, linked through their first
+            // SAFETY: messages are free blocks, or heads of large ones, linked through their first
             // words.
             link = unsafe { Block::next(block) };
             if is_large {
@@ -223,7 +223,7 @@ impl Stripe {
         }
     }
 
-    /// Gives a block back as a letter.
+    /// Gives a block back as a message.
     ///
     /// # Safety
     ///
@@ -421,7 +421,7 @@ impl SharedHeap {
     ///
     /// # Safety
     ///
-    /// 1. As for [`Face::resize`].
+    /// 1. As for [`FrontEnd::resize`].
     unsafe fn resize_unbounded(
         &self,
         block: NonNull<u8>,
@@ -453,7 +453,7 @@ impl SharedHeap {
     }
 }
 
-impl Face for &SharedHeap {
+impl FrontEnd for &SharedHeap {
     unsafe fn resize(
         self,
         block: NonNull<u8>,
@@ -525,7 +525,7 @@ unsafe impl Allocator for &SharedHeap {
         }
     }
 
-    changes_by_face!();
+    changes_by_front_end!();
 }
 
 #[cfg(test)]
@@ -540,28 +540,28 @@ mod tests {
         heap.with(|_| take_beside(heap, depth - 1))?
     }
 
-    /// A link of a letter that was written to makes no large block of a short one, and leads to no
+    /// A link of a message that was written to makes no large block of a short one, and leads to no
     /// block in use.
     #[cfg(all(unix, feature = "hardened"))]
     #[test]
-    fn a_letter_is_written_to() {
+    fn a_message_is_written_to() {
         const CHILD: &str = "RAST_ALLOC_LETTER";
-        const TEST: &str = "shared_heap::tests::a_letter_is_written_to";
+        const TEST: &str = "shared_heap::tests::a_message_is_written_to";
         let cases = [(0, IS_LARGE as u8), (1, IS_LARGE as u8), (1, 1 << 6)];
         if let Ok(case) = std::env::var(CHILD) {
             let (written, bit) = cases[case.parse::<usize>().unwrap()];
             let heap = &SharedHeap::new();
             let layout = Layout::new::<[u64; 8]>();
-            // All of a page, so that the neighbours of the first letter are in use.
+            // All of a page, so that the neighbours of the first message are in use.
             let blocks = [(); 64].map(|()| heap.allocate(layout).unwrap().cast::<u8>());
-            let letters = [blocks[20], blocks[40]];
+            let messages = [blocks[20], blocks[40]];
             heap.with(|_| {
-                for letter in letters {
+                for message in messages {
                     // SAFETY: the blocks are this heap's and have this layout.
-                    unsafe { heap.deallocate(letter, layout) };
+                    unsafe { heap.deallocate(message, layout) };
                 }
                 // The link of the last one leads to the first, which ends the list.
-                let link = letters[written].as_ptr();
+                let link = messages[written].as_ptr();
                 // SAFETY: none: the block was given back, which the heap has to notice.
                 let byte = unsafe { link.read_volatile() };
                 // SAFETY: as above.

@@ -38,8 +38,8 @@ use core::cell::Cell;
 use core::ptr::NonNull;
 
 use crate::arena::CALL;
+use crate::counter::Counter;
 use crate::segment::{SEGMENT, TAGS};
-use crate::tally::Tally;
 
 /// Lengths and starts of spans are multiples of this.
 pub(crate) const GRAIN: usize = 1024;
@@ -262,9 +262,9 @@ pub(crate) struct SpanIndex {
     /// What the last look marked spans with, 1 or 2 in turn.
     look: Cell<u8>,
     /// Bytes of free spans.
-    pub(crate) free: Tally,
+    pub(crate) free: Counter,
     /// Bytes of free spans that are zero: untouched, or given back to the system.
-    pub(crate) clean: Tally,
+    pub(crate) clean: Counter,
 }
 
 impl SpanIndex {
@@ -281,8 +281,8 @@ impl SpanIndex {
             lists: [ZERO; GROUPS],
             heads: [ROW; GROUPS],
             look: Cell::new(1),
-            free: Tally::new(),
-            clean: Tally::new(),
+            free: Counter::new(),
+            clean: Counter::new(),
         }
     }
 

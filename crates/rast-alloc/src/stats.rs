@@ -10,10 +10,10 @@ use core::fmt;
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 use crate::{
     arena::{Arena, LARGE, SPANS},
+    counter::Counter,
     level::LEVEL,
     os,
     size_class::size_of_class,
-    tally::Tally,
     thread_heap::HEAPS,
 };
 
@@ -83,7 +83,7 @@ impl Stats {
         let mut sums = Sums::default();
         HEAPS.find(|heap| {
             sums.add_early(&heap.arena);
-            sums.add_frees(heap.foreign.iter().map(Tally::read).sum());
+            sums.add_frees(heap.foreign.iter().map(Counter::read).sum());
             None::<()>
         });
         HEAPS.find(|heap| {
@@ -168,8 +168,8 @@ impl Sums {
 }
 
 #[cfg(not(any(rast_loom, rast_shuttle)))]
-fn add(sum: &mut u64, tally: &Tally) {
-    *sum = sum.wrapping_add(tally.read());
+fn add(sum: &mut u64, counter: &Counter) {
+    *sum = sum.wrapping_add(counter.read());
 }
 
 /// Figures of the blocks of one size class.

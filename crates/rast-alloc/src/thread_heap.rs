@@ -1,30 +1,31 @@
-//! The heap of a thread: an arena, a mailbox for what other threads free, and parcels of what this
-//! one frees of theirs.
+//! The heap of a thread: an arena, a mailbox for what other threads free, and remote-free batches
+//! of what this one frees of theirs.
 //!
 //! ```text
 //!   thread A                                      thread B
 //!   ┌────────────────────────┐                    ┌────────────────────────┐
 //!   │ arena                  │                    │ arena                  │
-//!   │ parcels: [B: ▪▪▪▪ ] ───┼── full, idle, ───► │ mailbox ─► a few per   │
+//!   │ remote-free batches: [B: ▪▪▪▪ ] ───┼── full, idle, ───► │ mailbox ─► a few per   │
 //!   │                        │   end of thread    │            slow path   │
 //!   └────────────────────────┘                    └────────────────────────┘
 //! ```
 //!
 //! | field | used by |
 //! | --- | --- |
-//! | `arena`, `parcels`, `afar`, `arrived`, `turns`, `reported`, `looks` | the holder of the mailbox: the heap's thread, inside of a call, or a thread that tends the heap meanwhile |
+//! | `arena`, `batches`, `afar`, `arrived`, `turns`, `reported`, `looks` | the holder of the mailbox: the heap's thread, inside of a call, or a thread that tends the heap meanwhile |
 //! | `hold`, `mailbox` | any thread |
 //! | the sums of `arena`, `foreign` | written by the holder, read by any thread |
-//! | `looked_ms`, `is_shedding`, `is_settled` | written by the holder, read by any thread |
+//! | `looked_ms`, `is_purging`, `is_settled` | written by the holder, read by any thread |
 //! | `calls_seen` | the background thread |
 //!
 //! 1. A heap is never unmapped. When its thread ends, it is released, and the next thread that
 //!    begins adopts it whole, with what is still in use. A heap whose thread is idle is released
 //!    too, or taken from it ([`crate::hold`]), but kept for that thread: others tend it and adopt
 //!    another one.
-//! 2. A letter to a heap that no thread holds is put away by the thread that delivered it.
-//! 3. A parcel is delivered when it is full ([`Parcel::is_full`]: 64 blocks or 64 KiB), when
-//!    another owner needs its place, every [`TURNS`] slow paths, at idle, and when the thread ends.
+//! 2. A message to a heap that no thread holds is put away by the thread that delivered it.
+//! 3. A remote-free batch is delivered when it is full ([`RemoteBatch::is_full`]: 64 blocks or 64
+//!    KiB), when another owner needs its place, every [`TURNS`] slow paths, at idle, and when the
+//!    thread ends.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -33,6 +34,7 @@ use crate::Layout;
 use crate::adoption::{Offered, Place, Stack};
 use crate::arena::{Arena, LARGE, Level, Pace, Run, SLOTS, SPANS};
 use crate::block::Block;
+use crate::counter::Counter;
 use crate::delay::DELAY;
 use crate::hardened::units::Afar;
 use crate::hardened::{self, HARDENED};
@@ -40,15 +42,14 @@ use crate::hold::{Ask, Asks, Found, Hold, Wish};
 use crate::large::Larges;
 use crate::mailbox::Mailbox;
 use crate::os;
-use crate::parcel::{self, Parcel, unpack};
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::{self, CachePadded, asymmetric};
 use crate::purge_thread;
 use crate::registry::{Entered, Entry, Registry};
+use crate::remote_batch::{self as batch, RemoteBatch, unpack};
 use crate::segment::Segment;
 use crate::size_class::{SLAB_CLASSES, size_of_class};
 use crate::span::GRAIN;
-use crate::tally::Tally;
 use crate::thread;
 
 mod again;
@@ -58,7 +59,7 @@ mod resize;
 mod tests;
 
 /// Owners that a thread collects blocks for at a time.
-const PARCELS: usize = 8;
+const BATCHES: usize = 8;
 /// Blocks that one slow path puts away of those that arrived, if there is none of the wanted class
 /// among them.
 const PUT_AWAY: usize = 512;
@@ -66,7 +67,7 @@ const PUT_AWAY: usize = 512;
 /// are asked for, and no call keeps the thread for long. By 64 or 128 it took longer:
 /// `docs/performance.md`.
 const PUT_AWAY_LEAST: usize = 16;
-/// Slow paths between two deliveries of all parcels.
+/// Slow paths between two deliveries of all remote-free batches.
 const TURNS: u32 = 64;
 /// How often a thread that comes back tries to claim its heap; who tends it lets go after a system
 /// call.
@@ -97,9 +98,9 @@ pub(crate) struct ThreadHeap {
     /// First, on the line that each call writes to.
     pub(crate) hold: Hold,
     pub(crate) arena: Arena,
-    parcels: [Parcel<Self>; PARCELS],
+    batches: [RemoteBatch<Self>; BATCHES],
     /// Whose blocks lie in them.
-    afar: Afar<Parcel<Self>>,
+    afar: Afar<RemoteBatch<Self>>,
     arrived: Cell<*mut Block>,
     turns: Cell<u32>,
     /// The surplus that was last reported.
@@ -107,12 +108,12 @@ pub(crate) struct ThreadHeap {
     /// Looks of the background thread since the heap was last used, or blocks arrived.
     looks: Cell<u32>,
     /// Blocks of other owners that this thread freed, by slot.
-    pub(crate) foreign: [Tally; SLOTS],
+    pub(crate) foreign: [Counter; SLOTS],
     entry: Entry<Self>,
     place: Place<Self>,
     mailbox: CachePadded<Mailbox>,
     /// Whether some of what is unneeded has not gone back yet.
-    is_shedding: AtomicBool,
+    is_purging: AtomicBool,
     /// Whether the background thread found nothing left to give back, and nothing happened since.
     is_settled: AtomicBool,
     /// The bytes taken and given at the last round of the background thread, which alone uses it.
@@ -153,17 +154,17 @@ impl ThreadHeap {
         Self {
             hold,
             arena: Arena::new(Larges::untracked()),
-            parcels: [const { Parcel::new() }; PARCELS],
+            batches: [const { RemoteBatch::new() }; BATCHES],
             afar: Afar::none(),
             arrived: Cell::new(ptr::null_mut()),
             turns: Cell::new(0),
             reported: Cell::new(0),
             looks: Cell::new(0),
-            foreign: [const { Tally::new() }; SLOTS],
+            foreign: [const { Counter::new() }; SLOTS],
             entry: Entry::new(),
             place: Place::new(),
             mailbox: CachePadded::new(Mailbox::new()),
-            is_shedding: AtomicBool::new(false),
+            is_purging: AtomicBool::new(false),
             is_settled: AtomicBool::new(false),
             calls_seen: AtomicU64::new(0),
             looked_ms: AtomicU64::new(0),
@@ -368,8 +369,8 @@ impl ThreadHeap {
     fn look(&self) {
         let Some(delay_ms) = DELAY.get() else { return };
         let mut pace = Pace::step();
-        if self.is_shedding() {
-            self.set_shedding(!self.arena.shed_aged(&mut pace).is_all);
+        if self.is_purging() {
+            self.set_purging(!self.arena.purge_aged(&mut pace).is_all);
             return;
         }
         let now_ms = os::now_ms();
@@ -378,14 +379,14 @@ impl ThreadHeap {
         }
     }
 
-    fn is_shedding(&self) -> bool {
+    fn is_purging(&self) -> bool {
         // Relaxed: a hint for the background thread, and exact for the holder. [AT4]
-        self.is_shedding.load(Ordering::Relaxed)
+        self.is_purging.load(Ordering::Relaxed)
     }
 
-    fn set_shedding(&self, is_shedding: bool) {
+    fn set_purging(&self, is_purging: bool) {
         // Relaxed: as above. [AT5]
-        self.is_shedding.store(is_shedding, Ordering::Relaxed);
+        self.is_purging.store(is_purging, Ordering::Relaxed);
     }
 
     /// Notes that the heap is used, or that blocks arrived. Only the holder calls it.
@@ -410,7 +411,7 @@ impl ThreadHeap {
         // Relaxed: a hint for those who look at this heap from outside. [AT12]
         self.looked_ms.store(now_ms, Ordering::Relaxed);
         let aged = self.arena.age(pace);
-        self.set_shedding(!aged.is_all);
+        self.set_purging(!aged.is_all);
         aged.is_all && aged.is_clean
     }
 
@@ -451,17 +452,17 @@ impl ThreadHeap {
                 break true;
             }
             if HARDENED {
-                self.check_letter(link);
+                self.check_message(link);
                 // SAFETY: it is a block of this heap, and `unpack` gives it after those that it
                 // carries.
-                unsafe { run.go_by(parcel::block_of(link)) };
+                unsafe { run.go_by(batch::block_of(link)) };
             }
             let accept = |block: NonNull<Block>| {
-                // SAFETY: letters hold free blocks of this heap, in no other list; the run is this
+                // SAFETY: messages hold free blocks of this heap, in no other list; the run is this
                 // call's.
                 unsafe { self.arena.accept_next(&mut run, block.as_ptr()) };
             };
-            // SAFETY: letters come from parcels; this one is forgotten for the next.
+            // SAFETY: messages come from remote-free batches; this one is forgotten for the next.
             let (next, more) = unsafe { unpack(link, accept) };
             self.arrived.set(next);
             count += more;
@@ -476,16 +477,16 @@ impl ThreadHeap {
     /// Ends the process unless a link leads to a block of this heap that may be on its way, and
     /// carries what it was given.
     #[inline]
-    fn check_letter(&self, link: *mut Block) {
-        let slot = hardened::check_arrived(&self.arena, parcel::block_of(link));
+    fn check_message(&self, link: *mut Block) {
+        let slot = hardened::check_arrived(&self.arena, batch::block_of(link));
         let size = if slot < SPANS {
             size_of_class(slot)
         } else {
             GRAIN
         };
-        // SAFETY: letters come from parcels; what arrives is of a class, or a span without one,
-        // which has a grain at least.
-        unsafe { parcel::check_carrier(link, size) };
+        // SAFETY: messages come from remote-free batches; what arrives is of a class, or a span
+        // without one, which has a grain at least.
+        unsafe { batch::check_header(link, size) };
     }
 
     /// Tells the process of a block that was taken, if much has changed by that.
@@ -505,7 +506,7 @@ impl ThreadHeap {
         self.deliver_all();
         self.put_away_all();
         self.arena.tell();
-        self.arena.beat();
+        self.arena.tick();
         self.look();
     }
 
@@ -544,7 +545,7 @@ impl ThreadHeap {
             }
             if !self.hold.is_parked() {
                 self.arena.empty_lists();
-                self.arena.beat();
+                self.arena.tick();
             }
             self.arena.tell_all();
             if !self.mailbox.release_unless(|| self.hold.is_purge_wished()) {
@@ -688,7 +689,7 @@ impl ThreadHeap {
         let calls = (self.arena.bytes_taken.read()).wrapping_add(self.arena.bytes_given.read());
         // Relaxed: one thread's. [AT10]
         let is_idle = self.calls_seen.swap(calls, Ordering::Relaxed) == calls;
-        is_idle || self.is_shedding() || self.is_due(now_ms, delay_ms)
+        is_idle || self.is_purging() || self.is_due(now_ms, delay_ms)
     }
 
     /// Gives back what is unneeded, until the heap's thread wants it. Only the background thread
@@ -698,10 +699,10 @@ impl ThreadHeap {
         self.put_away_all();
         let is_over = || self.hold.is_wanted() || self.hold.is_purge_wished() || is_stopped();
         let mut pace = Pace::until(&is_over);
-        if self.is_shedding() {
-            self.set_shedding(!self.arena.shed_aged(&mut pace).is_all);
+        if self.is_purging() {
+            self.set_purging(!self.arena.purge_aged(&mut pace).is_all);
         }
-        if !self.is_shedding() {
+        if !self.is_purging() {
             let is_settled = self.age(now_ms, &mut pace);
             self.looks.set(self.looks.get() + 1);
             // Relaxed: a hint. [AT16]

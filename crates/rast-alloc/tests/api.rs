@@ -155,7 +155,7 @@ fn blocks_of_one_face_are_freed_by_the_other() {
     let _alone = alone();
     let layout = Layout::new::<[u64; 9]>();
     let block = RastAlloc.allocate(layout).unwrap();
-    // SAFETY: both faces are one allocator, and the block has this layout.
+    // SAFETY: both front ends are one allocator, and the block has this layout.
     unsafe { RastAlloc.dealloc(block.cast::<u8>().as_ptr(), layout) };
     // SAFETY: the layout has a size.
     let block = NonNull::new(unsafe { RastAlloc.alloc(layout) }).unwrap();

@@ -237,7 +237,7 @@ fn blocks_go_from_hand_to_hand() {
     for class in RastAlloc::class_stats() {
         assert_eq!(class.live(), 0, "{} bytes", class.block_bytes);
     }
-    // Heaps without a thread hold no letters back: all their memory goes, and with it the last
+    // Heaps without a thread hold no messages back: all their memory goes, and with it the last
     // segment.
     RastAlloc::purge_all();
     let stats = RastAlloc::stats();

@@ -71,7 +71,7 @@ impl Home {
         let mut next = self.mailbox.take();
         while !next.is_null() {
             let block = next;
-            // SAFETY: letters are lists of free blocks, which the holder alone has.
+            // SAFETY: messages are lists of free blocks, which the holder alone has.
             next = unsafe { Block::next(block) };
             // SAFETY: the block was made by `block`, and is in no list any more.
             drop(unsafe { Box::from_raw(block) });
@@ -94,7 +94,7 @@ impl Home {
         assert!(self.mailbox.claim(), "nobody holds it in the end");
         assert!(
             self.mailbox.is_empty(),
-            "no letter stays where nobody holds the mailbox"
+            "no message stays where nobody holds the mailbox"
         );
         // SAFETY: this thread holds the mailbox.
         self.count.with(|count| unsafe { *count })
@@ -122,8 +122,8 @@ fn mailbox_batches_come_home() {
     });
 }
 
-/// A block of a parcel: it carries others, or is carried by one; what its user left in it is read
-/// when it comes home.
+/// A block of a remote-free batch: it carries others, or is carried by one; what its user left in
+/// it is read when it comes home.
 #[repr(C)]
 struct Posted {
     block: Block,
@@ -131,7 +131,7 @@ struct Posted {
     contents: UnsafeCell<usize>,
 }
 
-/// The bit of a link that leads to a carrier, as in parcels.
+/// The bit of a link that leads to a batch header, as in remote-free batches.
 const CARRIES: usize = 1;
 
 impl Posted {
@@ -173,11 +173,11 @@ impl Posted {
     }
 }
 
-/// Two threads post parcels, of carriers and of plain blocks, while the owner takes in and leaves:
-/// the thread that puts a parcel away reads in the carrier which blocks it brings, and each comes
-/// home once, with what was written to it before.
+/// Two threads post remote-free batches, of batch headers and of plain blocks, while the owner
+/// takes in and leaves: the thread that puts a remote-free batch away reads in the batch header
+/// which blocks it brings, and each comes home once, with what was written to it before.
 #[test]
-fn parcels_bring_what_they_carry() {
+fn batches_bring_what_they_carry() {
     model(|| {
         let mailbox = Arc::new(Mailbox::new());
         let home = Arc::new(AtomicUsize::new(0));
@@ -185,7 +185,7 @@ fn parcels_bring_what_they_carry() {
             let mut link = mailbox.take();
             while !link.is_null() {
                 let block = link.map_addr(|address| address & !CARRIES);
-                // SAFETY: letters are lists of free blocks, which the holder alone has.
+                // SAFETY: messages are lists of free blocks, which the holder alone has.
                 let next = unsafe { Block::next(block) };
                 // SAFETY: the block is the first field of a posted one, and in no list any more.
                 home.fetch_add(unsafe { Posted::accept(block.cast()) }, Ordering::Relaxed);
@@ -203,10 +203,10 @@ fn parcels_bring_what_they_carry() {
         let post = move |mailbox: &Mailbox, home: &AtomicUsize| {
             let plain = Posted::new(Vec::new()).cast::<Block>();
             let carried = vec![Posted::new(Vec::new()), Posted::new(Vec::new())];
-            let carrier = Posted::new(carried).cast::<Block>();
-            let first = carrier.map_addr(|address| address | CARRIES);
+            let header = Posted::new(carried).cast::<Block>();
+            let first = header.map_addr(|address| address | CARRIES);
             // SAFETY: the blocks are this thread's.
-            unsafe { Block::set_next(carrier, plain) };
+            unsafe { Block::set_next(header, plain) };
             // SAFETY: the list is linked, and this thread's alone.
             if unsafe { mailbox.deliver(first, plain) } {
                 leave(mailbox, home);
@@ -227,9 +227,9 @@ fn parcels_bring_what_they_carry() {
     });
 }
 
-/// An owner leaves while another thread delivers: one of the two puts the letter away.
+/// An owner leaves while another thread delivers: one of the two puts the message away.
 #[test]
-fn mailbox_no_letter_is_left() {
+fn mailbox_no_message_is_left() {
     model(|| {
         let home = Arc::new(Home::new());
         let theirs = Arc::clone(&home);
@@ -269,8 +269,8 @@ fn mailbox_is_adopted_by_one() {
 }
 
 /// A block of a slab with the mark that a hardened build keeps of it, the steps of which are those
-/// of `src/hardened.rs`: its owner alone writes the mark, by loads and stores. The letters are
-/// blocks of their own here, so what two letters in one block do to its words is not modelled.
+/// of `src/hardened.rs`: its owner alone writes the mark, by loads and stores. The messages are
+/// blocks of their own here, so what two messages in one block do to its words is not modelled.
 struct Marked {
     mark: AtomicU8,
     mailbox: Mailbox,
@@ -302,15 +302,15 @@ impl Marked {
         }
     }
 
-    /// Another thread frees the block, with a look at its mark or without; the letter stands for
+    /// Another thread frees the block, with a look at its mark or without; the message stands for
     /// it.
     fn post(&self, looks: bool) -> Result<(), Named> {
         if looks {
             self.expect(LIVE)?;
         }
-        let letter = block().0;
-        // SAFETY: the letter is this thread's.
-        let is_left = unsafe { self.mailbox.deliver(letter, letter) };
+        let message = block().0;
+        // SAFETY: the message is this thread's.
+        let is_left = unsafe { self.mailbox.deliver(message, message) };
         assert!(!is_left, "the owner holds it");
         Ok(())
     }
@@ -326,14 +326,14 @@ impl Marked {
 
     /// The owner puts away what arrived.
     fn put_away(&self) -> Result<(), Named> {
-        let (mut letter, mut result) = (self.mailbox.take(), Ok(()));
-        while !letter.is_null() {
-            // SAFETY: letters are lists of free blocks, which the holder alone has.
-            let next = unsafe { Block::next(letter) };
-            // SAFETY: the letter was made by `block`, and is in no list any more.
-            drop(unsafe { Box::from_raw(letter) });
+        let (mut message, mut result) = (self.mailbox.take(), Ok(()));
+        while !message.is_null() {
+            // SAFETY: messages are lists of free blocks, which the holder alone has.
+            let next = unsafe { Block::next(message) };
+            // SAFETY: the message was made by `block`, and is in no list any more.
+            drop(unsafe { Box::from_raw(message) });
             result = result.and_then(|()| self.free());
-            letter = next;
+            message = next;
         }
         result
     }

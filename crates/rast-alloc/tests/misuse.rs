@@ -234,7 +234,7 @@ mod hardened {
     }
 
     /// Frees blocks, and one of them twice, on one thread; then all of them arrive.
-    fn ends_in_a_parcel(test: &str, size: usize, twice: usize) {
+    fn ends_in_a_batch(test: &str, size: usize, twice: usize) {
         ends_on_arrival(test, || {
             let blocks: Vec<_> = (0..30).map(|_| Sent(take(size))).collect();
             let free = move || {
@@ -248,24 +248,24 @@ mod hardened {
     }
 
     #[test]
-    fn a_carrier_freed_twice_in_one_parcel() {
-        ends_in_a_parcel("hardened::a_carrier_freed_twice_in_one_parcel", 64, 0);
+    fn a_header_freed_twice_in_one_batch() {
+        ends_in_a_batch("hardened::a_header_freed_twice_in_one_batch", 64, 0);
     }
 
     #[test]
-    fn a_carried_block_freed_twice_in_one_parcel() {
-        let test = "hardened::a_carried_block_freed_twice_in_one_parcel";
-        ends_in_a_parcel(test, 64, 3);
+    fn a_carried_block_freed_twice_in_one_batch() {
+        let test = "hardened::a_carried_block_freed_twice_in_one_batch";
+        ends_in_a_batch(test, 64, 3);
     }
 
     #[test]
-    fn a_block_of_eight_bytes_freed_twice_in_one_parcel() {
-        let test = "hardened::a_block_of_eight_bytes_freed_twice_in_one_parcel";
-        ends_in_a_parcel(test, 8, 29);
+    fn a_block_of_eight_bytes_freed_twice_in_one_batch() {
+        let test = "hardened::a_block_of_eight_bytes_freed_twice_in_one_batch";
+        ends_in_a_batch(test, 8, 29);
     }
 
-    /// Frees what is no block of 64 bytes on another thread, behind one that opens the parcel;
-    /// named at the call. Where debug assertions are on its mark is looked at as well.
+    /// Frees what is no block of 64 bytes on another thread, behind one that opens the remote-free
+    /// batch; named at the call. Where debug assertions are on its mark is looked at as well.
     fn ends_behind_another(test: &str, text: &str, offset: usize, size: usize) {
         ends(test, text, || {
             let blocks = [Sent(take(64)), Sent(take(64))];
@@ -355,10 +355,10 @@ mod hardened {
         blocks.windows(count).find(is_row).unwrap().to_vec()
     }
 
-    /// Two distances of a carrier are overwritten, by others of the same sum and parity.
+    /// Two distances of a batch header are overwritten, by others of the same sum and parity.
     #[test]
-    fn distances_of_a_carrier_are_forged() {
-        let test = "hardened::distances_of_a_carrier_are_forged";
+    fn distances_of_a_header_are_forged() {
+        let test = "hardened::distances_of_a_header_are_forged";
         ends(test, "was written to after it was freed", || {
             let row = in_a_row(64, 7);
             let freed = [row[0], row[1], row[6]];
@@ -435,7 +435,7 @@ mod hardened {
     }
 
     /// One block freed by two threads at once is named before it is given out to two: at a call, or
-    /// when the letter arrives.
+    /// when the message arrives.
     fn ends_at_once(test: &str, size: usize) {
         const CHILDREN: usize = 20;
         for by_owner in [false, true] {

@@ -93,7 +93,7 @@ fn a_block_of_another_thread_moves_to_another_class() {
     }
 }
 
-/// The same by the other face, with another alignment too.
+/// The same by the other front end, with another alignment too.
 #[test]
 fn both_faces_leave_a_block_where_it_is() {
     with_block_of_another(100, |block| {

@@ -116,7 +116,7 @@ fn kept_ranges_are_used_before_a_refusal() {
         assert!(is_had(RastAlloc, 20 * MIB));
         limit(10 * MIB);
         assert!(is_had(RastAlloc, 24 * MIB));
-        // The same by the other face, as zeroes, and by growth.
+        // The same by the other front end, as zeroes, and by growth.
         assert!(is_had(RastAlloc, 20 * MIB));
         // SAFETY: the layout has a size.
         let block = unsafe { RastAlloc.alloc_zeroed(layout(24 * MIB)) };

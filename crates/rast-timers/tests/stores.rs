@@ -200,17 +200,17 @@ fn a_store_is_as_unwind_safe_as_a_vec() {
     ref_safe::<CalendarStore<u32>>();
 }
 
-/// While something is astray that a lane could take, no lane is opened anew for
+/// While something is in the overflow that a lane could take, no lane is opened anew for
 /// what comes later.
 #[test]
-fn a_stray_comes_before_its_equals() {
+fn an_overflow_comes_before_its_equals() {
     for at_once in [false, true] {
         let mut store = LaneStore::new();
         let handles: Vec<_> = (0..8)
             .map(|lane| store.insert(at(800 - lane * 100), 9))
             .collect();
         store.insert(at(50), 0);
-        assert_eq!((store.lanes(), store.strays()), (8, 1));
+        assert_eq!((store.lanes(), store.overflow()), (8, 1));
         assert_eq!(store.cancel(handles[7]), Some(9));
         if at_once {
             store.insert_all([(at(50), 1), (at(50), 2)], |_| {});
@@ -218,7 +218,7 @@ fn a_stray_comes_before_its_equals() {
             store.insert(at(50), 1);
             store.insert(at(50), 2);
         }
-        assert_eq!(store.strays(), 3);
+        assert_eq!(store.overflow(), 3);
         let fired: Vec<_> = std::iter::from_fn(|| store.pop_due(at(50)))
             .map(|due| due.value)
             .collect();
@@ -226,7 +226,7 @@ fn a_stray_comes_before_its_equals() {
         store.check_invariants();
         // They have left, so there is a lane for the next.
         store.insert(at(50), 3);
-        assert_eq!((store.lanes(), store.strays()), (8, 0));
+        assert_eq!((store.lanes(), store.overflow()), (8, 0));
         store.check_invariants();
     }
 }

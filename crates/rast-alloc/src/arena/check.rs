@@ -52,8 +52,8 @@ pub(crate) unsafe fn check_span(block: NonNull<u8>, size: usize) {
     }
 }
 
-/// What is checked of a block that goes to its owner from another thread, or as a letter: all of it
-/// in a hardened build, the layout where debug assertions are on.
+/// What is checked of a block that goes to its owner from another thread, or as a message: all of
+/// it in a hardened build, the layout where debug assertions are on.
 ///
 /// # Safety
 ///

@@ -9,9 +9,9 @@ use crate::slab::SlabList;
 use crate::span::{Aged, Span};
 use core::ptr::{self, NonNull};
 
-/// How many segments may become empty between two beats.
-const BEAT: u32 = 64;
-/// Empty segments that stay through a beat.
+/// How many segments may become empty between two decay ticks.
+const TICK: u32 = 64;
+/// Empty segments that stay through a decay tick.
 const KEPT: usize = 1;
 /// The least span that is given back because no thread needed it; a shorter one is not worth the
 /// call.
@@ -21,7 +21,7 @@ const AGED_MOST: usize = 8 << 20;
 /// What a call of the system costs, in bytes given back.
 pub(crate) const CALL: usize = 192 * 1024;
 /// Segments that one step gives back.
-const SHED_MOST: usize = 4;
+const PURGE_MOST: usize = 4;
 
 /// How much one step of [`Arena::age`] gives back.
 pub(crate) struct Pace<'a> {
@@ -38,7 +38,7 @@ impl<'a> Pace<'a> {
         Self {
             least: AGED_LEAST,
             bytes: AGED_MOST,
-            segments: SHED_MOST,
+            segments: PURGE_MOST,
             is_over: &|| false,
         }
     }
@@ -74,25 +74,26 @@ impl Arena {
         let segment = unsafe { &*Segment::of(span.start().as_ptr()) };
         segment.enter_empty();
         self.empties.set(self.empties.get() + 1);
-        self.beats.set(self.beats.get() + 1);
-        if self.beats.get() >= BEAT {
-            self.beat();
+        self.ticks.set(self.ticks.get() + 1);
+        if self.ticks.get() >= TICK {
+            self.tick();
         }
     }
 
-    /// Gives back the empty segments, and the kept mappings, that was unused since the last beat.
+    /// Gives back the empty segments, and the kept mappings, that was unused since the last decay
+    /// tick.
     #[cold]
-    pub(crate) fn beat(&self) {
-        self.beats.set(0);
-        self.shed(self.empties_least.since_beat().saturating_sub(KEPT));
-        self.empties_least.beat(self.empties.get());
-        self.reserved.subtract(self.kept.beat() as u64);
+    pub(crate) fn tick(&self) {
+        self.ticks.set(0);
+        self.purge_segments(self.empties_least.since_tick().saturating_sub(KEPT));
+        self.empties_least.tick(self.empties.get());
+        self.reserved.subtract(self.kept.tick() as u64);
     }
 
     /// Gives up to `count` empty segments back; returns how many bytes that were.
-    fn shed(&self, count: usize) -> usize {
-        let mut shed = 0;
-        while shed < count
+    fn purge_segments(&self, count: usize) -> usize {
+        let mut freed = 0;
+        while freed < count
             && let Some(span) = self.spans.take_whole(Segment::BYTES)
         {
             let mapped = Segment::of(span.start().as_ptr()).cast_mut();
@@ -104,12 +105,12 @@ impl Arena {
             // SAFETY: its one span was taken out and it is linked nowhere, so no thread knows it or
             // a block of it.
             unsafe { Segment::unmap(mapped) };
-            shed += 1;
+            freed += 1;
         }
-        self.empties.set(self.empties.get() - shed);
-        self.empties_least.shed(shed);
-        self.reserved.subtract((shed * SEGMENT) as u64);
-        shed * SEGMENT
+        self.empties.set(self.empties.get() - freed);
+        self.empties_least.fell_by(freed);
+        self.reserved.subtract((freed * SEGMENT) as u64);
+        freed * SEGMENT
     }
 
     /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives all
@@ -119,34 +120,34 @@ impl Arena {
     /// Cost: linear in the blocks of the lists and in the free spans.
     pub(crate) fn purge(&self) -> usize {
         os::unmap_stranded();
-        let kept = self.shed_kept() + self.shed_pool(usize::MAX);
+        let kept = self.purge_kept() + self.purge_pool(usize::MAX);
         self.empty_lists();
-        let shed = self.shed(usize::MAX);
-        kept + shed + self.spans.purge(2 * PAGE, discard)
+        let empty = self.purge_segments(usize::MAX);
+        kept + empty + self.spans.purge(2 * PAGE, discard)
     }
 
     /// Gives up to `most` bytes of what is kept for all threads back; returns how many bytes that
     /// were.
-    fn shed_pool(&self, most: usize) -> usize {
+    fn purge_pool(&self, most: usize) -> usize {
         if !self.larges.is_untracked() {
             return 0;
         }
         // It was added in another heap's sum; the total is right.
-        let shed = pool().shed(most);
-        self.reserved.subtract(shed as u64);
-        shed
+        let freed = pool().purge(most);
+        self.reserved.subtract(freed as u64);
+        freed
     }
 
     /// Gives all kept mappings back; returns how many bytes that were.
-    fn shed_kept(&self) -> usize {
-        let shed = self.kept.shed(usize::MAX);
-        self.reserved.subtract(shed as u64);
-        shed
+    fn purge_kept(&self) -> usize {
+        let freed = self.kept.purge(usize::MAX);
+        self.reserved.subtract(freed as u64);
+        freed
     }
 
     /// Gives back what no thread needed since the last call of this: the lists of classes that no
     /// thread used, segments that stayed empty, and long free spans that no thread touched. Of the
-    /// last two only as many as the pace allows; the rest goes by [`shed_aged`](Self::shed_aged),
+    /// last two only as many as the pace allows; the rest goes by [`purge_aged`](Self::purge_aged),
     /// if this says that it was not all, before the next call of this.
     ///
     /// Cost: linear in the blocks of unused lists and in the long free spans, and the system calls
@@ -172,7 +173,7 @@ impl Arena {
     }
 
     /// Goes on with what [`age`](Self::age) left.
-    pub(crate) fn shed_aged(&self, pace: &mut Pace) -> Aged {
+    pub(crate) fn purge_aged(&self, pace: &mut Pace) -> Aged {
         self.step(false, pace)
     }
 
@@ -180,7 +181,7 @@ impl Arena {
         // What was taken since was needed.
         let mut unneeded = self.unneeded.get().min(self.unneeded_segments());
         while unneeded > 0 && pace.may_unmap() {
-            self.shed(1);
+            self.purge_segments(1);
             unneeded -= 1;
         }
         self.unneeded.set(unneeded);
@@ -203,7 +204,7 @@ impl Arena {
     /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives the kept
     /// mappings back.
     pub(crate) fn empty_lists(&self) {
-        self.shed_kept();
+        self.purge_kept();
         for class in 0..CLASSES {
             self.empty_list(class);
         }
@@ -306,8 +307,8 @@ mod tests {
         arena.age(&mut Pace::step()).is_all
     }
 
-    fn shed_aged(arena: &Arena) -> bool {
-        arena.shed_aged(&mut Pace::step()).is_all
+    fn purge_aged(arena: &Arena) -> bool {
+        arena.purge_aged(&mut Pace::step()).is_all
     }
 
     fn committed(arena: &Arena) -> u64 {
@@ -324,7 +325,7 @@ mod tests {
         for _ in 0..3 {
             let mut is_all = age(&arena);
             while !is_all {
-                is_all = shed_aged(&arena);
+                is_all = purge_aged(&arena);
             }
             arena.check();
         }
@@ -372,16 +373,16 @@ mod tests {
     /// Steps that give back empty segments leave what was needed since the look.
     #[test]
     fn steps_leave_what_is_needed_meanwhile() {
-        const SEGMENTS: usize = 3 * SHED_MOST;
+        const SEGMENTS: usize = 3 * PURGE_MOST;
         let arena = arena(Larges::untracked());
         fill_and_free(&arena, SEGMENTS);
         age(&arena);
         fill_and_free(&arena, 2);
         assert!(!age(&arena), "more than one step gives back");
-        let rest = SEGMENTS - SHED_MOST;
+        let rest = SEGMENTS - PURGE_MOST;
         assert_eq!(arena.reserved.read(), (rest * SEGMENT) as u64);
         fill_and_free(&arena, rest - KEPT - 1);
-        assert!(shed_aged(&arena));
+        assert!(purge_aged(&arena));
         assert_eq!(arena.reserved.read(), ((rest - 1) * SEGMENT) as u64);
     }
 
@@ -410,17 +411,17 @@ mod tests {
         free(young);
         let before = arena.spans.clean.read();
         assert!(!age(&arena), "more than one step gives back");
-        while !shed_aged(&arena) {}
+        while !purge_aged(&arena) {}
         let gone = (arena.spans.clean.read() - before) as usize;
         assert!(gone >= 30 * long.size(), "{gone} bytes of the old ones");
         assert!(gone < 45 * long.size(), "{gone} bytes, of young ones too");
         assert!(!age(&arena));
-        while !shed_aged(&arena) {}
+        while !purge_aged(&arena) {}
         let gone = (arena.spans.clean.read() - before) as usize;
         assert!(gone >= 60 * long.size(), "{gone} bytes of all");
     }
 
-    /// A beat between two looks does not make the one that follows think that all was unused.
+    /// A decay tick between two looks does not make the one that follows think that all was unused.
     #[test]
     fn a_look_finds_what_stood_unused_since_the_last_look() {
         const SEGMENTS: usize = 3;
@@ -428,7 +429,7 @@ mod tests {
         fill_and_free(&arena, SEGMENTS);
         age(&arena);
         fill_and_free(&arena, SEGMENTS);
-        arena.beat();
+        arena.tick();
         age(&arena);
         assert_eq!(arena.reserved.read(), (SEGMENTS * SEGMENT) as u64);
         age(&arena);
@@ -456,7 +457,7 @@ mod tests {
         assert!(!arena.allocate(slot).is_null());
         let mut is_all = age(&arena);
         while !is_all {
-            is_all = shed_aged(&arena);
+            is_all = purge_aged(&arena);
         }
         let rest = committed(&arena);
         assert!(rest + (2 << 20) < full, "{rest} of {full} bytes are left");

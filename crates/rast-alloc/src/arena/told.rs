@@ -6,7 +6,7 @@
 //! holds for whatever they may free before the next slow path:
 //!
 //! ```text
-//!   in use  =  told  +  margin  +  what the fast paths may free: room in lists, pledged parcels
+//!   in use  =  told  +  margin  +  what the fast paths may free: room in lists, pledged remote-free batches
 //! ```
 //!
 //! 1. A slow path that frees, or that makes room in a list, first takes that from the margin
@@ -44,7 +44,7 @@ pub(crate) struct Told {
     margin: Cell<i64>,
     /// The bytes in use at which it is computed anew.
     again: Cell<u64>,
-    /// What the fast paths may put into parcels, in bytes.
+    /// What the fast paths may put into remote-free batches, in bytes.
     pledged: Cell<u64>,
     /// How many corrections may still be made without a look at the lists.
     quick: Cell<u32>,
@@ -129,7 +129,7 @@ impl Arena {
         told.margin.set(MARGIN / 2);
     }
 
-    /// Says that the fast paths may put up to so many bytes into a parcel.
+    /// Says that the fast paths may put up to so many bytes into a remote-free batch.
     pub(crate) fn pledge(&self, bytes: usize) {
         self.told
             .pledged
@@ -137,7 +137,7 @@ impl Arena {
         self.spend(bytes);
     }
 
-    /// Says that a parcel that was pledged is closed.
+    /// Says that a remote-free batch that was pledged is closed.
     pub(crate) fn redeem(&self, bytes: usize) {
         self.told
             .pledged

@@ -5,7 +5,7 @@
 //! ```text
 //!   block of a list    │ first: next ^ secret │ first ^ block ^ other secret │ …
 //!   block given out    │ first                │ 0                            │ …
-//!   letter             │ link ^ secret        │ a seal                       │ …
+//!   message             │ link ^ secret        │ a seal                       │ …
 //! ```
 //!
 //! The two are looked at when the link is followed: whatever is written to either of them makes
@@ -13,11 +13,11 @@
 //! changed alike; so the second word is the poison of the block too, on the line of the processor's
 //! that the link is on anyway. A write further behind is not seen; nor is one to a span without a
 //! class, or to a block that is on its way to its owner. But a block that carries others there has
-//! a seal on what it says of them ([`crate::parcel`]), and one that is a letter of its own has a
-//! seal here. When a block is given out its second word is cleared, so that it is no block of a
-//! list any more, wherever a list leads to it a second time; and who gets it cannot read the other
-//! secret from it. Where addresses have 64 bits neither word is one, so the thread that follows it
-//! faults; who reads a free block learns no address.
+//! a seal on what it says of them ([`crate::remote_batch`]), and one that is a message of its own
+//! has a seal here. When a block is given out its second word is cleared, so that it is no block of
+//! a list any more, wherever a list leads to it a second time; and who gets it cannot read the
+//! other secret from it. Where addresses have 64 bits neither word is one, so the thread that
+//! follows it faults; who reads a free block learns no address.
 //!
 //! The secrets come from the system when the first heap is made.
 
@@ -125,8 +125,8 @@ pub(crate) fn mix(link: *mut Block) -> *mut Block {
     link.map_addr(|address| address ^ secret(0))
 }
 
-/// An odd secret of the process, for seals: those of letters that carry nothing, and of carriers
-/// ([`crate::parcel`]).
+/// An odd secret of the process, for seals: those of messages that carry nothing, and of batch
+/// headers ([`crate::remote_batch`]).
 #[inline(always)]
 pub(crate) fn point() -> u64 {
     // Both: with 32 bits one is too short, and who gets a block may learn the first, but not the
@@ -134,7 +134,7 @@ pub(crate) fn point() -> u64 {
     (secret(1) as u64 ^ (secret(0) as u64).rotate_left(u32::BITS)) | 1
 }
 
-/// Seals a letter that carries nothing: its second word says that it is one, and where it is.
+/// Seals a message that carries nothing: its second word says that it is one, and where it is.
 ///
 /// # Safety
 ///

@@ -241,12 +241,12 @@ impl Around {
 /// How many segments of others a thread knows at once.
 const AFAR: usize = if HARDENED { 8 } else { 0 };
 
-/// Segments of other owners that have blocks in parcels of this thread, and in which one: until
-/// that is delivered the segment stays mapped, and its owner's, so neither the table of units nor
-/// the owner in its header has to be asked.
+/// Segments of other owners that have blocks in remote-free batches of this thread, and in which
+/// one: until that is delivered the segment stays mapped, and its owner's, so neither the table of
+/// units nor the owner in its header has to be asked.
 pub(crate) struct Afar<P> {
     stretches: Stretches<AFAR>,
-    parcels: [Cell<*const P>; AFAR],
+    batches: [Cell<*const P>; AFAR],
 }
 
 impl<P> Afar<P> {
@@ -254,28 +254,28 @@ impl<P> Afar<P> {
     pub(crate) const fn none() -> Self {
         Self {
             stretches: Stretches::none(),
-            parcels: [const { Cell::new(ptr::null()) }; AFAR],
+            batches: [const { Cell::new(ptr::null()) }; AFAR],
         }
     }
 
-    /// Notes the segment of a block that was put into a parcel.
+    /// Notes the segment of a block that was put into a remote-free batch.
     ///
     /// # Safety
     ///
-    /// 1. The parcel, which is this thread's, has the block until it is forgotten.
+    /// 1. The remote-free batch, which is this thread's, has the block until it is forgotten.
     #[inline]
-    pub(crate) unsafe fn note(&self, block: *mut u8, parcel: &P) {
+    pub(crate) unsafe fn note(&self, block: *mut u8, batch: &P) {
         let index = self.stretches.note(block.addr());
-        if let Some(place) = index.and_then(|index| self.parcels.get(index)) {
-            place.set(parcel);
+        if let Some(place) = index.and_then(|index| self.batches.get(index)) {
+            place.set(batch);
         }
     }
 
-    /// Forgets the segments that have blocks in a parcel.
+    /// Forgets the segments that have blocks in a remote-free batch.
     #[inline]
-    pub(crate) fn forget(&self, parcel: *const P) {
-        for (stretch, place) in self.stretches.0.iter().zip(&self.parcels) {
-            if ptr::eq(place.get(), parcel) {
+    pub(crate) fn forget(&self, batch: *const P) {
+        for (stretch, place) in self.stretches.0.iter().zip(&self.batches) {
+            if ptr::eq(place.get(), batch) {
                 stretch.set(NOWHERE);
             }
         }
@@ -287,18 +287,18 @@ impl<P> Afar<P> {
         self.stretches.has(address)
     }
 
-    /// The parcel for a block's owner.
+    /// The remote-free batch for a block's owner.
     ///
     /// # Safety
     ///
     /// 1. [`has`](Self::has) is true of it.
     #[inline(always)]
-    pub(crate) unsafe fn parcel_of(&self, block: *mut u8) -> &P {
-        let place = self.parcels.get(Stretches::<AFAR>::place(block.addr()).1);
-        let parcel = place.map_or(ptr::null(), Cell::get);
+    pub(crate) unsafe fn batch_of(&self, block: *mut u8) -> &P {
+        let place = self.batches.get(Stretches::<AFAR>::place(block.addr()).1);
+        let batch = place.map_or(ptr::null(), Cell::get);
         // SAFETY: obligation 1: it was noted with the segment, and is this thread's, as is this
         // table.
-        unsafe { &*parcel }
+        unsafe { &*batch }
     }
 }
 
@@ -372,25 +372,25 @@ mod tests {
     }
 
     #[test]
-    fn segments_of_others_are_known_while_their_parcel_is() {
+    fn segments_of_others_are_known_while_their_batch_is() {
         let afar = Afar::<u8>::none();
         let (one, other) = (0_u8, 1_u8);
         let block = |address: usize| ptr::without_provenance_mut::<u8>(address);
-        let note = |address, parcel| {
-            // SAFETY: neither a mark nor what is in a parcel is asked for, so nothing is touched
-            // but these bytes.
-            unsafe { afar.note(block(address), parcel) };
+        let note = |address, batch| {
+            // SAFETY: neither a mark nor what is in a remote-free batch is asked for, so nothing is
+            // touched but these bytes.
+            unsafe { afar.note(block(address), batch) };
         };
         // SAFETY: as above, and `has` says that it is there.
-        let parcel_of = |address| unsafe { ptr::from_ref(afar.parcel_of(block(address))) };
+        let batch_of = |address| unsafe { ptr::from_ref(afar.batch_of(block(address))) };
         let (first, second, third) = (5 * SEGMENT, 6 * SEGMENT, (5 + AFAR) * SEGMENT);
         note(first + PLACE, &one);
         note(second + PLACE, &other);
         assert!(afar.has(first + 7 * PLACE) && !afar.has(first + 1) && !afar.has(third));
-        assert!(ptr::eq(parcel_of(first), &one) && ptr::eq(parcel_of(second), &other));
+        assert!(ptr::eq(batch_of(first), &one) && ptr::eq(batch_of(second), &other));
         // The third one takes the first one's place.
         note(third, &other);
-        assert!(!afar.has(first) && ptr::eq(parcel_of(third), &other));
+        assert!(!afar.has(first) && ptr::eq(batch_of(third), &other));
         afar.forget(&one);
         assert!(afar.has(second) && afar.has(third));
         afar.forget(&other);

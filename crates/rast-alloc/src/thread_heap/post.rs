@@ -1,29 +1,29 @@
-//! Blocks of other owners: into their parcels, and away.
+//! Blocks of other owners: into their remote-free batches, and away.
 //!
-//! A hardened build asks before whether the block may start there, and finds its parcel by the
-//! segment that it lies in, where others of that segment are on their way already
-//! ([`Afar`](crate::hardened::units::Afar)). The block's mark is looked at when a parcel is opened,
-//! and by the owner; see [`crate::hardened`].
+//! A hardened build asks before whether the block may start there, and finds its remote-free batch
+//! by the segment that it lies in, where others of that segment are on their way already
+//! ([`Afar`](crate::hardened::units::Afar)). The block's mark is looked at when a remote-free batch
+//! is opened, and by the owner; see [`crate::hardened`].
 
 use core::ptr::NonNull;
 
-use super::{PARCELS, ThreadHeap};
+use super::{BATCHES, ThreadHeap};
 use crate::Layout;
 use crate::arena::{Level, SLOTS, check_given};
 use crate::block::Block;
+use crate::counter::Counter;
 use crate::hardened::{self, HARDENED, units};
-use crate::parcel::{self, Parcel};
+use crate::remote_batch::{self as batch, RemoteBatch};
 use crate::segment::Segment;
 use crate::size_class::{LEAST as LEAST_CLASS, SLAB_MAX, size_of_class};
-use crate::tally::Tally;
 
-/// What a parcel may take by the fast paths alone, which have blocks of slabs only.
-const PLEDGE: usize = parcel::FULL + SLAB_MAX;
+/// What a remote-free batch may take by the fast paths alone, which have blocks of slabs only.
+const PLEDGE: usize = batch::FULL + SLAB_MAX;
 /// How long the shortest block is.
 const LEAST: usize = size_of_class(LEAST_CLASS);
 
 impl ThreadHeap {
-    /// Puts a block of another owner into its parcel.
+    /// Puts a block of another owner into its remote-free batch.
     ///
     /// # Safety
     ///
@@ -33,27 +33,27 @@ impl ThreadHeap {
     pub(super) unsafe fn post(&self, block: NonNull<u8>, owner: &'static Self, layout: Layout) {
         // SAFETY: obligation 1: the block lies in a mapped segment.
         unsafe { check_given(block, layout) };
-        let parcel = self.parcel_of(owner);
-        if !parcel.is_for(owner) {
-            self.deliver(parcel);
+        let batch = self.batch_of(owner);
+        if !batch.is_for(owner) {
+            self.deliver(batch);
             self.arena.pledge(PLEDGE);
-            parcel.open(owner);
+            batch.open(owner);
         }
         let slot = Level::of(layout).slot();
-        // SAFETY: obligation 1; the parcel is this owner's.
-        unsafe { self.put(parcel, block.as_ptr().cast(), slot, layout.size()) };
+        // SAFETY: obligation 1; the remote-free batch is this owner's.
+        unsafe { self.put(batch, block.as_ptr().cast(), slot, layout.size()) };
     }
 
-    /// The parcel for an owner; it may be another one's, or no thread's.
+    /// The remote-free batch for an owner; it may be another one's, or no thread's.
     #[inline(always)]
-    fn parcel_of(&self, owner: *const Self) -> &Parcel<Self> {
+    fn batch_of(&self, owner: *const Self) -> &RemoteBatch<Self> {
         // Heaps are some pages apart.
-        &self.parcels[(owner.addr() >> 14) % PARCELS]
+        &self.batches[(owner.addr() >> 14) % BATCHES]
     }
 
-    /// Puts a block of another owner into its parcel if that takes its address; false, and nothing
-    /// has changed, if not. A heap that no thread holds has no parcel that is anybody's, so the
-    /// call does not succeed.
+    /// Puts a block of another owner into its remote-free batch if that takes its address; false,
+    /// and nothing has changed, if not. A heap that no thread holds has no remote-free batch that
+    /// is anybody's, so the call does not succeed.
     ///
     /// # Safety
     ///
@@ -68,9 +68,9 @@ impl ThreadHeap {
         size: usize,
     ) -> bool {
         let owner = owner.cast::<Self>();
-        let parcel = self.parcel_of(owner);
-        // SAFETY: obligation 1, and the parcel is the owner's.
-        parcel.is_for(owner) && unsafe { self.try_put(parcel, block, class, size) }
+        let batch = self.batch_of(owner);
+        // SAFETY: obligation 1, and the remote-free batch is the owner's.
+        batch.is_for(owner) && unsafe { self.try_put(batch, block, class, size) }
     }
 
     /// As [`try_post`](Self::try_post), in a hardened build, where the segment of the block may be
@@ -87,14 +87,15 @@ impl ThreadHeap {
             return false;
         }
         // SAFETY: its segment is known.
-        let parcel = unsafe { self.afar.parcel_of(block) };
-        // SAFETY: obligation 1: it is where a block of the class starts; the parcel is for its
-        // segment's owner.
-        unsafe { self.try_put(parcel, block, class, size) }
+        let batch = unsafe { self.afar.batch_of(block) };
+        // SAFETY: obligation 1: it is where a block of the class starts; the remote-free batch is
+        // for its segment's owner.
+        unsafe { self.try_put(batch, block, class, size) }
     }
 
-    /// As [`try_post_known`](Self::try_post_known), where the segment is not known, or its parcel
-    /// does not take the block's address: false as well if there is no parcel for its owner.
+    /// As [`try_post_known`](Self::try_post_known), where the segment is not known, or its
+    /// remote-free batch does not take the block's address: false as well if there is no
+    /// remote-free batch for its owner.
     ///
     /// # Safety
     ///
@@ -110,53 +111,54 @@ impl ThreadHeap {
         }
         // SAFETY: the block lies in a segment of some thread's heap.
         let owner = unsafe { Segment::owner_of(block) }.cast::<Self>();
-        let parcel = self.parcel_of(owner);
-        if !parcel.is_for(owner) {
+        let batch = self.batch_of(owner);
+        if !batch.is_for(owner) {
             return false;
         }
-        // SAFETY: obligation 1: it is where a block of the class starts; the parcel is the owner's.
-        unsafe { self.put(parcel, block.cast(), class, size) };
+        // SAFETY: obligation 1: it is where a block of the class starts; the remote-free batch is
+        // the owner's.
+        unsafe { self.put(batch, block.cast(), class, size) };
         true
     }
 
-    /// Puts a block into the parcel for its owner, and delivers that if it is full then.
+    /// Puts a block into the remote-free batch for its owner, and delivers that if it is full then.
     ///
     /// # Safety
     ///
-    /// 1. `block` is a block of the parcel's owner and of this slot, taken for `size` bytes; the
-    ///    caller gives it up.
+    /// 1. `block` is a block of the remote-free batch's owner and of this slot, taken for `size`
+    ///    bytes; the caller gives it up.
     #[inline]
-    unsafe fn put(&self, parcel: &Parcel<Self>, block: *mut Block, slot: usize, size: usize) {
+    unsafe fn put(&self, batch: &RemoteBatch<Self>, block: *mut Block, slot: usize, size: usize) {
         self.foreign_of(slot).add(1);
         self.arena.bytes_given.add(size as u64);
         // SAFETY: obligation 1, and no block is shorter than the least.
-        unsafe { parcel.put(block, size.max(LEAST)) };
+        unsafe { batch.put(block, size.max(LEAST)) };
         if HARDENED {
-            // SAFETY: it was put there just now, and `deliver` forgets the parcel.
-            unsafe { self.afar.note(block.cast(), parcel) };
+            // SAFETY: it was put there just now, and `deliver` forgets the remote-free batch.
+            unsafe { self.afar.note(block.cast(), batch) };
         }
-        if parcel.is_full() {
-            self.deliver(parcel);
+        if batch.is_full() {
+            self.deliver(batch);
         }
     }
 
-    /// Puts a block into a parcel if that takes its address; false, and nothing has changed, if
-    /// not.
+    /// Puts a block into a remote-free batch if that takes its address; false, and nothing has
+    /// changed, if not.
     ///
     /// # Safety
     ///
-    /// 1. `block` is a block of the parcel's owner and of `class`, taken for `size` bytes; the
-    ///    caller gives it up if the call succeeds.
+    /// 1. `block` is a block of the remote-free batch's owner and of `class`, taken for `size`
+    ///    bytes; the caller gives it up if the call succeeds.
     #[inline(always)]
     unsafe fn try_put(
         &self,
-        parcel: &Parcel<Self>,
+        batch: &RemoteBatch<Self>,
         block: *mut u8,
         class: usize,
         size: usize,
     ) -> bool {
         // SAFETY: obligation 1.
-        if !unsafe { parcel.try_put(block.cast(), size) } {
+        if !unsafe { batch.try_put(block.cast(), size) } {
             return false;
         }
         self.foreign_of(class).add(1);
@@ -166,30 +168,30 @@ impl ThreadHeap {
 
     /// The blocks of other owners in a slot.
     #[inline(always)]
-    fn foreign_of(&self, slot: usize) -> &Tally {
+    fn foreign_of(&self, slot: usize) -> &Counter {
         debug_assert!(slot < SLOTS);
         // SAFETY: slots are those of layouts, all below `SLOTS`.
         unsafe { self.foreign.get_unchecked(slot) }
     }
 
-    /// Delivers a parcel, if there is something in it.
-    fn deliver(&self, parcel: &Parcel<Self>) {
-        let Some(packed) = parcel.take() else {
+    /// Delivers a remote-free batch, if there is something in it.
+    fn deliver(&self, batch: &RemoteBatch<Self>) {
+        let Some(packed) = batch.take() else {
             return;
         };
-        self.afar.forget(parcel);
+        self.afar.forget(batch);
         self.arena.redeem(PLEDGE);
-        // SAFETY: the parcel's blocks are free, in a list from the first to the last, and this
-        // thread's alone.
+        // SAFETY: the remote-free batch's blocks are free, in a list from the first to the last,
+        // and this thread's alone.
         if unsafe { packed.owner.mailbox.deliver(packed.first, packed.last) } {
             packed.owner.leave();
         }
     }
 
-    /// Delivers all parcels. Only the holder calls it.
+    /// Delivers all remote-free batches. Only the holder calls it.
     pub(crate) fn deliver_all(&self) {
-        for parcel in &self.parcels {
-            self.deliver(parcel);
+        for batch in &self.batches {
+            self.deliver(batch);
         }
     }
 }

@@ -52,7 +52,7 @@ impl Orphanage {
 
     /// As a heap is left. Only the holder calls it.
     fn leave(&self, orphan: &Orphan) {
-        assert!(!orphan.mailbox.release(), "no letters are sent");
+        assert!(!orphan.mailbox.release(), "no messages are sent");
         if !orphan.is_parked.load(Ordering::Relaxed) {
             self.offer(orphan);
         }

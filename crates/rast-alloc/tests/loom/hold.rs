@@ -79,8 +79,8 @@ impl Heap {
         let is_taken = self.mailbox.claim() || is_fenced && unsafe { self.hold.take(ask) };
         if is_taken {
             self.add(1);
-            let has_letters = self.mailbox.release();
-            assert!(!has_letters, "nobody delivers");
+            let has_messages = self.mailbox.release();
+            assert!(!has_messages, "nobody delivers");
         }
         is_taken
     }

@@ -9,7 +9,7 @@
 //!  lane 0  front ▶ │ at │ at │ ·· │ at │ at │ ◀ last   30 s timeouts
 //!  lane 1  front ▶ │ at │ at │ at │ ◀ last              5 s timeouts
 //!                          ▲ cancelled: its value is out, its place remains
-//!  strays  a heap: what is before the last of every lane, or 292 years ahead
+//!  overflow  a heap: what is before the last of every lane, or 292 years ahead
 //! ```
 //!
 //! 1. Each lane is sorted; `last` is the greatest deadline it had since it was
@@ -18,10 +18,10 @@
 //!    first lane whose `last` is not after it. Values of k timeouts, armed as
 //!    time goes on, need at most k lanes.
 //! 3. Of values with one deadline those in lower lanes came first, and those
-//!    in lanes before those in `strays`. For the first lane whose `last` is not
+//!    in lanes before those in `overflow`. For the first lane whose `last` is not
 //!    after a deadline only ever moves down as time goes on.
 //! 4. A lane leaves, and with it its `last`, only if it is empty and behind all
-//!    others and nothing is astray that a lane could take; so rules 2 and 3 hold
+//!    others and nothing is in the overflow that a lane could take; so rules 2 and 3 hold
 //!    across it.
 //! 5. The values of a lane are numbered as they come, in steps of 16; a number is
 //!    never used again, and with the lane in its lower bits it is the handle.
@@ -37,12 +37,12 @@ use places::{FAR, Places, Row, STEP};
 /// The most lanes.
 const LANES: usize = 8;
 
-/// Bits of a handle below the number: the lane, or `ASTRAY`.
+/// Bits of a handle below the number: the lane, or `OVERFLOW`.
 const LOW: u32 = STEP.ilog2();
-const ASTRAY: u64 = LANES as u64;
+const OVERFLOW: u64 = LANES as u64;
 
-/// Strays that can be told apart.
-const STRAYS: u32 = 1 << (u32::BITS - LOW);
+/// Entries of the overflow that can be told apart.
+const OVERFLOW_SLOTS: u32 = 1 << (u32::BITS - LOW);
 
 /// The handle of a value in a lane.
 #[inline(always)]
@@ -50,9 +50,9 @@ const fn handle(lane: usize, number: u64) -> Handle {
     Handle::from_word(number + lane as u64)
 }
 
-/// The handle of a stray, from the one in the heap.
-const fn astray(inner: Handle) -> Handle {
-    Handle::new(inner.slot() << LOW | ASTRAY as u32, inner.generation())
+/// The handle of an entry of the overflow, from the one in the heap.
+const fn overflow_handle(inner: Handle) -> Handle {
+    Handle::new(inner.slot() << LOW | OVERFLOW as u32, inner.generation())
 }
 
 /// Which lane has something to do first.
@@ -92,7 +92,7 @@ pub struct LaneStore<T> {
     lanes: [Places<T>; LANES],
     /// Lanes in use.
     used: usize,
-    strays: HeapStore<T>,
+    overflow: HeapStore<T>,
 }
 
 impl<T> LaneStore<T> {
@@ -102,7 +102,7 @@ impl<T> LaneStore<T> {
         Self {
             lanes: [const { Places::new() }; LANES],
             used: 1,
-            strays: HeapStore::new(),
+            overflow: HeapStore::new(),
         }
     }
 
@@ -125,8 +125,8 @@ impl<T> LaneStore<T> {
 
     /// Returns the number of values that fit no lane.
     #[must_use]
-    pub fn strays(&self) -> usize {
-        self.strays.len()
+    pub fn overflow(&self) -> usize {
+        self.overflow.len()
     }
 
     /// Stores what the first lane does not take.
@@ -153,7 +153,7 @@ impl<T> LaneStore<T> {
                 Err(back) => value = back,
             }
         }
-        self.insert_stray(at, value)
+        self.insert_overflow(at, value)
     }
 
     /// Stores in a row what the first lane does not take. Inlined, since the
@@ -166,7 +166,7 @@ impl<T> LaneStore<T> {
         mut each: impl FnMut(Handle),
     ) -> Row<T> {
         let Some(lane) = self.lane_beyond(at) else {
-            each(self.insert_stray(at, value));
+            each(self.insert_overflow(at, value));
             let next = more.next();
             return Row { count: 1, next };
         };
@@ -198,21 +198,21 @@ impl<T> LaneStore<T> {
     }
 
     #[inline(never)]
-    fn insert_stray(&mut self, at: u64, value: T) -> Handle {
+    fn insert_overflow(&mut self, at: u64, value: T) -> Handle {
         // Before it is taken: what has been taken is never lost.
         assert!(
-            self.strays.slots() <= STRAYS as usize,
+            self.overflow.slots() <= OVERFLOW_SLOTS as usize,
             "a LaneStore holds at most 2^28 values that fit no lane"
         );
-        astray(self.strays.insert(Instant::from_nanos(at), value))
+        overflow_handle(self.overflow.insert(Instant::from_nanos(at), value))
     }
 
     /// Opens a lane for a deadline before the last of every lane, `None` if
     /// there are enough.
     #[cold]
     fn open(&mut self) -> Option<usize> {
-        let stray = self.strays.next_deadline();
-        if stray.is_some_and(|first| first.as_nanos() < FAR) {
+        let overflow = self.overflow.next_deadline();
+        if overflow.is_some_and(|first| first.as_nanos() < FAR) {
             return None;
         }
         // Rule 4.
@@ -262,7 +262,7 @@ impl<T> LaneStore<T> {
         let word = handle.to_word();
         match self.lanes.get_mut((word % STEP) as usize) {
             Some(lane) => lane.take(word),
-            None => self.cancel_stray(handle),
+            None => self.cancel_overflow(handle),
         }
     }
 
@@ -277,18 +277,18 @@ impl<T> LaneStore<T> {
     }
 
     #[inline(never)]
-    fn cancel_stray(&mut self, handle: Handle) -> Option<T> {
-        if handle.to_word() % STEP != ASTRAY {
+    fn cancel_overflow(&mut self, handle: Handle) -> Option<T> {
+        if handle.to_word() % STEP != OVERFLOW {
             return None;
         }
         let slot = handle.slot() >> LOW;
-        self.strays.cancel(Handle::new(slot, handle.generation()))
+        self.overflow.cancel(Handle::new(slot, handle.generation()))
     }
 
-    fn step_stray(&mut self, now: Instant) -> Step<T> {
-        let mut step = self.strays.step(now);
+    fn step_overflow(&mut self, now: Instant) -> Step<T> {
+        let mut step = self.overflow.step(now);
         if let Step::Due(expired) = &mut step {
-            expired.handle = astray(expired.handle);
+            expired.handle = overflow_handle(expired.handle);
         }
         step
     }
@@ -300,7 +300,7 @@ impl<T> LaneStore<T> {
     /// If one is broken. In O(n); for tests.
     #[doc(hidden)]
     pub fn check_invariants(&self) {
-        self.strays.check_invariants();
+        self.overflow.check_invariants();
         for (index, lane) in self.lanes.iter().enumerate() {
             assert!(index < self.used || lane.is_bare());
             // Rule 1.
@@ -354,7 +354,7 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
         count
     }
 
-    /// O(1), of a stray O(log n).
+    /// O(1), of an entry of the overflow O(log n).
     #[inline]
     fn cancel(&mut self, handle: Handle) -> Option<T> {
         let word = handle.to_word();
@@ -365,7 +365,7 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
         }
     }
 
-    /// O(1) for each handle, O(log n) for a stray. Values that lie at the front
+    /// O(1) for each handle, O(log n) for an entry of the overflow. Values that lie at the front
     /// of a lane, in the order of the handles, are taken out in a row.
     fn cancel_all(&mut self, handles: &[Handle], mut each: impl FnMut(Handle, T)) -> usize {
         let (mut rest, mut count) = (handles, 0);
@@ -397,8 +397,8 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
     /// O(n), with the places of cancelled values.
     fn clear(&mut self) {
         drop_all(|| {
-            if !self.strays.is_empty() {
-                self.strays.clear();
+            if !self.overflow.is_empty() {
+                self.overflow.clear();
                 return Some(());
             }
             let lanes = &mut self.lanes[..self.used];
@@ -417,23 +417,23 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
     #[inline]
     fn next_deadline(&self) -> Option<Instant> {
         let lane = self.first().map(|first| Instant::from_nanos(first.at));
-        match (lane, self.strays.next_deadline()) {
-            (Some(lane), Some(stray)) => Some(lane.min(stray)),
-            (lane, stray) => lane.or(stray),
+        match (lane, self.overflow.next_deadline()) {
+            (Some(lane), Some(overflow)) => Some(lane.min(overflow)),
+            (lane, overflow) => lane.or(overflow),
         }
     }
 
-    /// O(1), a look at each lane; O(log n) for a stray. [`Step::Busy`] for up to
+    /// O(1), a look at each lane; O(log n) for an entry of the overflow. [`Step::Busy`] for up to
     /// 64 places that were cancelled.
     #[inline]
     fn step(&mut self, now: Instant) -> Step<T> {
         let Some(first) = self.first() else {
-            return self.step_stray(now);
+            return self.step_overflow(now);
         };
-        if let Some(stray) = self.strays.next_deadline()
-            && stray.as_nanos() < first.at
+        if let Some(overflow) = self.overflow.next_deadline()
+            && overflow.as_nanos() < first.at
         {
-            return self.step_stray(now);
+            return self.step_overflow(now);
         }
         if first.at > now.as_nanos() {
             return Step::Idle;
@@ -462,14 +462,14 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
         let mut fired = 0;
         let mut left = budget;
         while left > 0 {
-            let stray = self.strays.next_deadline().map_or(FAR, Instant::as_nanos);
+            let overflow = self.overflow.next_deadline().map_or(FAR, Instant::as_nanos);
             let mut count = 0;
             match self.first() {
-                Some(first) if first.at <= stray => {
+                Some(first) if first.at <= overflow => {
                     if first.at > now.as_nanos() {
                         return Swept { fired, more: false };
                     }
-                    let until = first.until.min(now.as_nanos()).min(stray);
+                    let until = first.until.min(now.as_nanos()).min(overflow);
                     let places = &mut self.lanes[first.lane];
                     count = places.drain(until, left as u64, |number, at, value| {
                         each(Expired {
@@ -479,7 +479,7 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
                         });
                     });
                 }
-                _ => match self.step_stray(now) {
+                _ => match self.step_overflow(now) {
                     Step::Due(expired) => {
                         each(expired);
                         count = 1;
@@ -496,7 +496,7 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
 
     fn len(&self) -> usize {
         let lanes = self.lanes[..self.used].iter();
-        lanes.map(Places::len).sum::<usize>() + self.strays.len()
+        lanes.map(Places::len).sum::<usize>() + self.overflow.len()
     }
 }
 

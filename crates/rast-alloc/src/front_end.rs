@@ -1,4 +1,4 @@
-//! What the faces share: a change of a block's layout, which may have another alignment, or no
+//! What the front ends share: a change of a block's layout, which may have another alignment, or no
 //! size.
 
 use core::ptr::NonNull;
@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use crate::{AllocError, Allocator, Layout};
 
 /// An allocator that can change the size of a block.
-pub(crate) trait Face: Allocator + Copy {
+pub(crate) trait FrontEnd: Allocator + Copy {
     /// Changes the size of a block, and its alignment, moving it if need be.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ pub(crate) trait Face: Allocator + Copy {
     ///
     /// # Safety
     ///
-    /// 1. As the first one of [`Face::resize`].
+    /// 1. As the first one of [`FrontEnd::resize`].
     #[inline]
     unsafe fn change(
         self,
@@ -58,7 +58,7 @@ pub(crate) trait Face: Allocator + Copy {
     ///
     /// # Safety
     ///
-    /// 1. As the first one of [`Face::resize`].
+    /// 1. As the first one of [`FrontEnd::resize`].
     unsafe fn replace(
         self,
         block: NonNull<u8>,
@@ -78,11 +78,11 @@ pub(crate) trait Face: Allocator + Copy {
     ///
     /// # Errors
     ///
-    /// As for [`Face::change`].
+    /// As for [`FrontEnd::change`].
     ///
     /// # Safety
     ///
-    /// 1. As for [`Face::change`].
+    /// 1. As for [`FrontEnd::change`].
     /// 2. `new` is at least as long as `old`.
     unsafe fn change_zeroed(
         self,
@@ -100,12 +100,12 @@ pub(crate) trait Face: Allocator + Copy {
     }
 }
 
-/// The methods of an `Allocator` that change a layout, by its [`Face`].
-macro_rules! changes_by_face {
+/// The methods of an `Allocator` that change a layout, by its [`FrontEnd`].
+macro_rules! changes_by_front_end {
     () => {
-        $crate::face::changes_by_face!(grow, change);
-        $crate::face::changes_by_face!(grow_zeroed, change_zeroed);
-        $crate::face::changes_by_face!(shrink, change);
+        $crate::front_end::changes_by_front_end!(grow, change);
+        $crate::front_end::changes_by_front_end!(grow_zeroed, change_zeroed);
+        $crate::front_end::changes_by_front_end!(shrink, change);
     };
 
     ($method:ident, $by:ident) => {
@@ -122,4 +122,4 @@ macro_rules! changes_by_face {
     };
 }
 
-pub(crate) use changes_by_face;
+pub(crate) use changes_by_front_end;

@@ -1,4 +1,4 @@
-//! A pile: a list of blocks that any thread puts on, and that is taken whole.
+//! A stack: a list of blocks that any thread puts on, and that is taken whole.
 //!
 //! ```text
 //!   any thread    first ─► block ─► last ┄┄► ┌──────┐
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A batch is a list of blocks, linked through their first words. No thread reads the link of a
-//! block that is on the pile: it could be taken, and be unmapped, before the link is read.
+//! block that is on the stack: it could be taken, and be unmapped, before the link is read.
 //!
-//! [`Pile::take`] swaps the head against null, so it asks nothing of what is there, and there is no
-//! ABA problem.
+//! [`BlockStack::take`] swaps the head against null, so it asks nothing of what is there, and there
+//! is no ABA problem.
 
 use core::ptr;
 
@@ -20,13 +20,13 @@ use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
 
 /// A list that is taken whole.
 #[derive(Debug)]
-pub struct Pile {
+pub struct BlockStack {
     first: AtomicPtr<Block>,
 }
 
-impl Pile {
+impl BlockStack {
     constructor! {
-        /// An empty pile.
+        /// An empty stack.
         pub fn new() {
             Self {
                 first: AtomicPtr::new(ptr::null_mut()),
@@ -44,7 +44,7 @@ impl Pile {
         // Relaxed: only compared; what it points to is not read here. [AM1]
         let mut head = self.first.load(Ordering::Relaxed);
         loop {
-            // SAFETY: obligation 1; the block is not on the pile yet.
+            // SAFETY: obligation 1; the block is not on the stack yet.
             unsafe { Block::set_next(last, head) };
             // Release: pairs with the Acquire in `take`; publishes the links and whatever was done
             // to the blocks. [AM2]

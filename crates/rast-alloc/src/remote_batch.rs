@@ -1,5 +1,5 @@
-//! Parcels: blocks of one other owner that a thread freed, packed so that neither side waits for
-//! their memory.
+//! Remote-free batches: blocks of one other owner that a thread freed, packed so that neither side
+//! waits for their memory.
 //!
 //! A plain list through the blocks costs the owner a wait for each: its first word was last written
 //! by another processor, and only it tells where the next one is. So a block that has the room
@@ -7,21 +7,21 @@
 //!
 //! ```text
 //!   first ─► │ link │ count │ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ │ ─► │ link │ ─► │ link │ count │ ▪ ▪ ▪ │ ─► …
-//!              carrier of 64 bytes                            8 bytes       carrier
+//!              batch header of 64 bytes                            8 bytes       batch header
 //!                              └► blocks that nobody writes to
 //! ```
 //!
-//! A place is the block's distance from its carrier in units of 8 bytes, in 32 bits: so twice as
-//! many have room as addresses would, and a block that is 16 GiB away or more begins a carrier of
-//! its own. The bit 0 of a link says that the block it leads to is a carrier; blocks are at
-//! multiples of 8.
+//! A place is the block's distance from its batch header in units of 8 bytes, in 32 bits: so twice
+//! as many have room as addresses would, and a block that is 16 GiB away or more begins a batch
+//! header of its own. The bit 0 of a link says that the block it leads to is a batch header; blocks
+//! are at multiples of 8.
 //!
 //! In a hardened build the word of the count has a seal too: a keyed digest of the count, the
-//! distances and the carrier's address, which is looked at before any of them is followed.
+//! distances and the batch header's address, which is looked at before any of them is followed.
 //!
-//! The freeing thread touches the carriers alone. The owner reads one line for thirteen blocks of
-//! 64 bytes, and asks for the next carrier's before it goes through those of one; to the others it
-//! only writes, which nothing waits for.
+//! The freeing thread touches the batch headers alone. The owner reads one line for thirteen blocks
+//! of 64 bytes, and asks for the next batch header's before it goes through those of one; to the
+//! others it only writes, which nothing waits for.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -32,19 +32,19 @@ use crate::misuse;
 use crate::primitive::hint::prefetch_write;
 use crate::span::GRAIN;
 
-/// The bit of a link to a carrier.
+/// The bit of a link to a batch header.
 const CARRIES: usize = 1;
-/// What a carrier has before the distances: its link and their count.
+/// What a batch header has before the distances: its link and their count.
 const HEAD: usize = size_of::<usize>() + size_of::<u32>();
 /// Where in it the count is.
 const COUNT: usize = size_of::<usize>();
-/// Distances that a carrier takes at most.
+/// Distances that a batch header takes at most.
 const CARRIED_MAX: usize = (1 << COUNT_BITS) - 1;
 /// Bits of the count; in a hardened build the others of its word are the [`seal`].
 const COUNT_BITS: u32 = 6;
 /// Blocks are at multiples of eight bytes.
 const UNIT_BITS: u32 = 3;
-/// What a full parcel has, as [`weight`] counts.
+/// What a full remote-free batch has, as [`weight`] counts.
 pub(crate) const FULL: usize = 64 * LEAST;
 /// What a block counts at least.
 const LEAST: usize = 1024;
@@ -52,7 +52,7 @@ const LEAST: usize = 1024;
 // A span without a class has a grain at least.
 const _: () = assert!(room(GRAIN) == CARRIED_MAX);
 
-/// How many distances a carrier of `size` bytes takes.
+/// How many distances a batch header of `size` bytes takes.
 #[inline(always)]
 const fn room(size: usize) -> usize {
     let room = size.saturating_sub(HEAD) / size_of::<i32>();
@@ -63,8 +63,8 @@ const fn room(size: usize) -> usize {
     }
 }
 
-/// What a block of `size` bytes counts in a parcel: so one number bounds both, 64 blocks and 64
-/// KiB.
+/// What a block of `size` bytes counts in a remote-free batch: so one number bounds both, 64 blocks
+/// and 64 KiB.
 #[inline(always)]
 const fn weight(size: usize) -> usize {
     if size > LEAST { size } else { LEAST }
@@ -73,14 +73,14 @@ const fn weight(size: usize) -> usize {
 /// Freed blocks of one owner; on a line of its own, so that a place in a row of them is found by a
 /// shift.
 #[repr(align(64))]
-pub(crate) struct Parcel<O> {
+pub(crate) struct RemoteBatch<O> {
     owner: Cell<*const O>,
     /// The link to the first block.
     first: Cell<*mut Block>,
     last: Cell<*mut Block>,
-    /// The last carrier; null if the first link leads to none.
-    carrier: Cell<*mut Block>,
-    /// Where the carrier takes the next distance.
+    /// The last batch header; null if the first link leads to none.
+    header: Cell<*mut Block>,
+    /// Where the batch header takes the next distance.
     place: Cell<*mut i32>,
     /// Where its room ends.
     end: Cell<*mut i32>,
@@ -88,7 +88,7 @@ pub(crate) struct Parcel<O> {
     left: Cell<usize>,
 }
 
-/// What a parcel held when it was taken out.
+/// What a remote-free batch held when it was taken out.
 pub(crate) struct Packed<'a, O> {
     pub(crate) owner: &'a O,
     /// The link to the first block, of a list that the last one ends.
@@ -96,26 +96,26 @@ pub(crate) struct Packed<'a, O> {
     pub(crate) last: *mut Block,
 }
 
-impl<O> Parcel<O> {
+impl<O> RemoteBatch<O> {
     pub(crate) const fn new() -> Self {
         Self {
             owner: Cell::new(ptr::null()),
             first: Cell::new(ptr::null_mut()),
             last: Cell::new(ptr::null_mut()),
-            carrier: Cell::new(ptr::null_mut()),
+            header: Cell::new(ptr::null_mut()),
             place: Cell::new(ptr::null_mut()),
             end: Cell::new(ptr::null_mut()),
             left: Cell::new(FULL),
         }
     }
 
-    /// Whether the parcel is for this owner.
+    /// Whether the remote-free batch is for this owner.
     #[inline(always)]
     pub(crate) fn is_for(&self, owner: *const O) -> bool {
         ptr::eq(self.owner.get(), owner)
     }
 
-    /// Begins a parcel for an owner who stays for ever; it must be empty.
+    /// Begins a remote-free batch for an owner who stays for ever; it must be empty.
     pub(crate) fn open(&self, owner: &'static O) {
         debug_assert!(self.owner.get().is_null());
         self.owner.set(owner);
@@ -127,12 +127,12 @@ impl<O> Parcel<O> {
         self.left.get() == 0
     }
 
-    /// Puts a block in if the last carrier takes its place and the parcel is not full by it; false,
-    /// and nothing has changed, if not.
+    /// Puts a block in if the last batch header takes its place and the remote-free batch is not
+    /// full by it; false, and nothing has changed, if not.
     ///
     /// # Safety
     ///
-    /// 1. As for [`Parcel::put`].
+    /// 1. As for [`RemoteBatch::put`].
     #[inline(always)]
     pub(crate) unsafe fn try_put(&self, block: *mut Block, size: usize) -> bool {
         // Neither is more than `FULL`.
@@ -148,14 +148,14 @@ impl<O> Parcel<O> {
         true
     }
 
-    /// How far a block is from the last carrier, if that has room for it and it is not too far
+    /// How far a block is from the last batch header, if that has room for it and it is not too far
     /// away.
     #[inline(always)]
     fn distance_to(&self, block: *mut Block) -> Option<i32> {
         if self.place.get() == self.end.get() {
             return None;
         }
-        let bytes = block.addr().wrapping_sub(self.carrier.get().addr());
+        let bytes = block.addr().wrapping_sub(self.header.get().addr());
         let distance = bytes.cast_signed() >> UNIT_BITS;
         if distance as i32 as isize != distance {
             return None;
@@ -163,13 +163,13 @@ impl<O> Parcel<O> {
         Some(distance as i32)
     }
 
-    /// Notes in the last carrier, which has room, where a block is.
+    /// Notes in the last batch header, which has room, where a block is.
     #[inline(always)]
     fn carry(&self, distance: i32) {
         let place = self.place.get();
         debug_assert_ne!(place, self.end.get());
-        // SAFETY: the place lies before the end of the carrier's room, which is this parcel's, and
-        // is aligned to its four bytes, as the head ends so.
+        // SAFETY: the place lies before the end of the batch header's room, which is this
+        // remote-free batch's, and is aligned to its four bytes, as the head ends so.
         unsafe { place.write(distance) };
         // SAFETY: as above, so the next place lies in the room or at its end.
         self.place.set(unsafe { place.add(1) });
@@ -179,8 +179,8 @@ impl<O> Parcel<O> {
     ///
     /// # Safety
     ///
-    /// 1. `block` is a free block of the parcel's owner, `size` bytes long or more; the caller
-    ///    alone has it and gives it up.
+    /// 1. `block` is a free block of the remote-free batch's owner, `size` bytes long or more; the
+    ///    caller alone has it and gives it up.
     /// 2. Its provenance was exposed.
     #[inline]
     pub(crate) unsafe fn put(&self, block: *mut Block, size: usize) {
@@ -197,7 +197,7 @@ impl<O> Parcel<O> {
         }
         let room = room(size);
         if room > 0 {
-            self.carrier.set(block);
+            self.header.set(block);
             // SAFETY: the block has room for its head.
             let place = unsafe { block.byte_add(HEAD) }.cast::<i32>();
             self.place.set(place);
@@ -209,24 +209,25 @@ impl<O> Parcel<O> {
         }
     }
 
-    /// Writes how many blocks the last carrier carries; it takes no more.
+    /// Writes how many blocks the last batch header carries; it takes no more.
     #[inline]
     fn seal(&self) {
-        let carrier = self.carrier.replace(ptr::null_mut());
+        let header = self.header.replace(ptr::null_mut());
         let place = self.place.replace(ptr::null_mut());
         self.end.set(ptr::null_mut());
-        if carrier.is_null() {
+        if header.is_null() {
             return;
         }
-        let carried = (place.addr() - carrier.addr() - HEAD) / size_of::<i32>();
+        let carried = (place.addr() - header.addr() - HEAD) / size_of::<i32>();
         let mut word = carried as u32;
         if HARDENED {
-            // SAFETY: the carrier is this parcel's, and so many distances were written.
-            word |= unsafe { seal(carrier, carried) } << COUNT_BITS;
+            // SAFETY: the batch header is this remote-free batch's, and so many distances were
+            // written.
+            word |= unsafe { seal(header, carried) } << COUNT_BITS;
         }
-        // SAFETY: a carrier is longer than its head.
-        let count = unsafe { carrier.byte_add(COUNT) };
-        // SAFETY: as above; the carrier is this parcel's, and aligned to a word.
+        // SAFETY: a batch header is longer than its head.
+        let count = unsafe { header.byte_add(COUNT) };
+        // SAFETY: as above; the batch header is this remote-free batch's, and aligned to a word.
         unsafe { count.cast::<u32>().write(word) };
     }
 
@@ -244,20 +245,20 @@ impl<O> Parcel<O> {
     }
 }
 
-/// What a carrier's word says of its count and distances in a hardened build, except for the count:
-/// a polynomial of them, and of where the carrier is, at a secret point. So who does not know the
-/// secret changes none of them unseen, but by chance.
+/// What a batch header's word says of its count and distances in a hardened build, except for the
+/// count: a polynomial of them, and of where the batch header is, at a secret point. So who does
+/// not know the secret changes none of them unseen, but by chance.
 ///
 /// # Safety
 ///
-/// 1. Behind the head of `carrier`, which the caller alone has, stand so many distances.
+/// 1. Behind the head of `header`, which the caller alone has, stand so many distances.
 #[inline]
-unsafe fn seal(carrier: *mut Block, count: usize) -> u32 {
+unsafe fn seal(header: *mut Block, count: usize) -> u32 {
     // SAFETY: obligation 1.
-    let first = unsafe { carrier.byte_add(HEAD) }.cast::<u32>();
+    let first = unsafe { header.byte_add(HEAD) }.cast::<u32>();
     // SAFETY: as above.
     let distances = unsafe { core::slice::from_raw_parts(first, count) };
-    digest(carrier.addr(), distances, link::point())
+    digest(header.addr(), distances, link::point())
 }
 
 /// The upper bits of a polynomial whose coefficients are an address, the number of distances and
@@ -292,8 +293,8 @@ fn digest(address: usize, distances: &[u32], point: u64) -> u32 {
 ///
 /// # Safety
 ///
-/// 1. `link`, not null, leads into a list that [`Parcel::take`] gave, which the caller alone has;
-///    the caller forgets it.
+/// 1. `link`, not null, leads into a list that [`RemoteBatch::take`] gave, which the caller alone
+///    has; the caller forgets it.
 #[inline]
 pub(crate) unsafe fn unpack(
     link: *mut Block,
@@ -306,9 +307,9 @@ pub(crate) unsafe fn unpack(
     // It is written to when its turn comes.
     prefetch_write(block_of(next));
     if link.addr() & CARRIES != 0 {
-        // SAFETY: a carrier has a head, whose end is the count.
+        // SAFETY: a batch header has a head, whose end is the count.
         let place = unsafe { block.byte_add(COUNT) };
-        // SAFETY: it was written when the carrier was sealed.
+        // SAFETY: it was written when the batch header was sealed.
         count = unsafe { place.cast::<u32>().read() } as usize & CARRIED_MAX;
         // SAFETY: that many distances follow.
         let places = unsafe { block.byte_add(HEAD) }.cast::<i32>();
@@ -334,15 +335,15 @@ pub(crate) unsafe fn unpack(
     (next, count + 1)
 }
 
-/// Ends the process unless a link leads to a carrier whose count and distances are as they were
-/// written; of a hardened build, where every block that begins has room for a distance.
+/// Ends the process unless a link leads to a batch header whose count and distances are as they
+/// were written; of a hardened build, where every block that begins has room for a distance.
 ///
 /// # Safety
 ///
-/// 1. `link` leads into a list that [`Parcel::take`] gave, to a block of `size` bytes at least that
-///    the caller alone has.
+/// 1. `link` leads into a list that [`RemoteBatch::take`] gave, to a block of `size` bytes at least
+///    that the caller alone has.
 #[inline]
-pub(crate) unsafe fn check_carrier(link: *mut Block, size: usize) {
+pub(crate) unsafe fn check_header(link: *mut Block, size: usize) {
     let block = block_of(link);
     // SAFETY: obligation 1: every block has room for a head.
     let place = unsafe { block.byte_add(COUNT) }.cast::<u32>();
@@ -374,30 +375,30 @@ mod tests {
     #[test]
     fn each_block_comes_out_once() {
         static OWNER: u8 = 0;
-        let parcel = Parcel::<u8>::new();
+        let batch = RemoteBatch::<u8>::new();
         let mut memory = Vec::new();
         let mut blocks = Vec::new();
         for number in 0..300 {
             let words = [1, 2, 3, 8, 100][number % 5];
             let mut block = std::vec![0_usize; words].into_boxed_slice();
-            if !parcel.is_for(&OWNER) {
-                parcel.open(&OWNER);
+            if !batch.is_for(&OWNER) {
+                batch.open(&OWNER);
             }
             blocks.push(block.as_mut_ptr().addr());
             let start = block.as_mut_ptr();
             start.expose_provenance();
             memory.push(block);
             // SAFETY: the block is writable, this long, aligned, exposed, and kept until the end.
-            unsafe { parcel.put(start.cast(), words * size_of::<usize>()) };
+            unsafe { batch.put(start.cast(), words * size_of::<usize>()) };
         }
-        assert!(parcel.is_full());
-        let packed = parcel.take().unwrap();
-        assert!(parcel.take().is_none());
+        assert!(batch.is_full());
+        let packed = batch.take().unwrap();
+        assert!(batch.take().is_none());
         // SAFETY: the last block of the list is there.
         assert!(unsafe { Block::next(packed.last) }.is_null());
         let (mut link, mut found) = (packed.first, Vec::new());
         while !link.is_null() {
-            // SAFETY: the list came from the parcel.
+            // SAFETY: the list came from the remote-free batch.
             (link, _) = unsafe { unpack(link, |block| found.push(block.addr().get())) };
         }
         found.sort_unstable();
@@ -433,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parcel_is_full_by_blocks_or_by_bytes() {
+    fn a_batch_is_full_by_blocks_or_by_bytes() {
         for (size, count) in [(64, 64), (1024, 64), (4096, 16), (8192, 8)] {
             assert_eq!(FULL.div_ceil(weight(size)), count, "{size}");
         }
@@ -443,21 +444,21 @@ mod tests {
     #[test]
     fn a_block_too_far_away_is_not_carried() {
         static OWNER: u8 = 0;
-        let parcel = Parcel::<u8>::new();
-        parcel.open(&OWNER);
+        let batch = RemoteBatch::<u8>::new();
+        batch.open(&OWNER);
         let mut block = std::vec![0_usize; 100].into_boxed_slice();
         let start = block.as_mut_ptr();
         // SAFETY: the block is writable, this long, aligned, and kept until the end.
-        unsafe { parcel.put(start.cast(), 800) };
+        unsafe { batch.put(start.cast(), 800) };
         let far = |bytes: isize| start.wrapping_byte_offset(bytes).cast::<Block>();
-        assert!(parcel.distance_to(far(16 << 30)).is_none());
-        assert!(parcel.distance_to(far((-16 << 30) - 8)).is_none());
+        assert!(batch.distance_to(far(16 << 30)).is_none());
+        assert!(batch.distance_to(far((-16 << 30) - 8)).is_none());
         for block in [far((16 << 30) - 8), far(-16 << 30)] {
-            parcel.carry(parcel.distance_to(block).unwrap());
+            batch.carry(batch.distance_to(block).unwrap());
         }
-        let packed = parcel.take().unwrap();
+        let packed = batch.take().unwrap();
         let mut found = Vec::new();
-        // SAFETY: the list came from the parcel.
+        // SAFETY: the list came from the remote-free batch.
         let (next, count) = unsafe { unpack(packed.first, |block| found.push(block.addr().get())) };
         assert!(next.is_null() && count == 3);
         let near = start.addr();

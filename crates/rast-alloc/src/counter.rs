@@ -9,9 +9,9 @@ use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 /// after the last one by the claim on what the sum belongs to.
 #[derive(Debug)]
 #[repr(transparent)]
-pub(crate) struct Tally(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
-impl Tally {
+impl Counter {
     pub(crate) const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
