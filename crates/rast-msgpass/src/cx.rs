@@ -8,6 +8,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::credit::replica_of;
+use crate::ending::{EndedBy, Ending};
 use crate::erased::Erased;
 use crate::graph::{Edge, Egress, End, Graph, Node, Replicated, Single};
 use crate::outlet::{FIRST, GATES, KEEPS, News, Out, Outlet, REMOTE};
@@ -18,7 +19,8 @@ use crate::report::PanicRecord;
 use crate::sharder::WorkerCx;
 use crate::shared::{OnPanic, Shared, Stats};
 use crate::stack::Stack;
-use crate::timers::{Clock, Instant, MonotonicClock};
+use crate::timer::Timers;
+use crate::timers::{Clock, Instant};
 
 /// Whose answer is to be handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub(crate) struct Answering {
 pub(crate) struct Core {
     pub(crate) shared: Arc<Shared>,
     pub(crate) stats: Arc<Stats>,
+    /// That of `shared`, nearer: it is looked at for each message.
+    pub(crate) ending: Arc<Ending>,
     pub(crate) node: usize,
     pub(crate) replica: usize,
     pub(crate) outs: Vec<Erased>,
@@ -49,13 +53,26 @@ pub(crate) struct Core {
     pub(crate) keeps: bool,
     pub(crate) stop: bool,
     pub(crate) retired: bool,
+    pub(crate) timers: Timers,
+    /// When a ping is wanted beside those that pings ask for.
+    pub(crate) wake_at: Option<Instant>,
 }
 
 impl Core {
     /// Returns whether no further message may be handled.
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {
-        self.is_gated || self.retired
+        self.is_gated || self.retired || self.ending.is_stopping()
+    }
+
+    /// Ends the graph.
+    #[cold]
+    fn end(&mut self) {
+        self.ending.stop(EndedBy::Processor {
+            name: self.shared.processors[self.node].name,
+            replica: self.replica,
+        });
+        self.stop = true;
     }
 
     /// Takes note of what an outlet has to tell.
@@ -173,7 +190,7 @@ impl Core {
         match self.shared.on_panic {
             OnPanic::Continue => {}
             OnPanic::Retire => self.retired = true,
-            OnPanic::Stop => self.stop = true,
+            OnPanic::Stop => self.end(),
         }
     }
 }
@@ -278,20 +295,26 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
         self.core.sender
     }
 
-    /// Reads the clock.
+    /// Reads the graph's clock.
     #[must_use]
     pub fn now(&self) -> Instant {
-        MonotonicClock::new().now()
+        self.core.shared.clock.now()
+    }
+
+    pub(crate) fn core(&mut self) -> &mut Core {
+        self.core
     }
 
     /// Asks the whole graph to stop, as [`Stopper::stop`](crate::Stopper::stop):
-    /// what is under way ends, what waits counts as undelivered.
+    /// what is under way ends, what waits counts as undelivered. No instance handles another
+    /// message once it has seen this, and this one has.
     pub fn stop(&mut self) {
-        self.core.stop = true;
+        self.core.end();
     }
 
     /// Tells whether the graph drains: no ping comes any more, the messages
-    /// that are still there are handled.
+    /// that are still there are handled, and [`Process::flush`](crate::Process::flush) is
+    /// called at the end.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.core.shared.calm.is_asked()

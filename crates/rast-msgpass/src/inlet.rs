@@ -291,7 +291,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
     #[cold]
     fn panicked(&self, payload: Box<dyn Any + Send>, core: &mut Core) {
         core.panicked(Some(self.place.edge), payload);
-        core.shared.count_undelivered(self.place.edge, 1);
+        core.shared.count_in_hand(self.place.edge);
         let sender = core.sender;
         if let Some(out) = self.place.requests
             && core.outs[out].owed(sender) >= self.debt

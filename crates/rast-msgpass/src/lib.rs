@@ -79,6 +79,13 @@
 //! - [`IngressSender`] is the way in for any thread, [`EgressReceiver`] the way
 //!   out. Both are bounded, and both can wait.
 //!
+//! # Time
+//!
+//! - [`Cx::after`] and [`Cx::every`] send a message to the instance itself at a
+//!   time, which arrives from [`Timer`]; [`Cx::wake_at`] asks for a ping. Never
+//!   early. A drain or a stop cancels them and counts them.
+//! - [`Builder::clock`] sets the one clock for all of it.
+//!
 //! # Guarantees
 //!
 //! - Per pair of instances and edge, messages arrive in the order of sending,
@@ -99,8 +106,10 @@
 //! - A panic in a handler costs the message in hand and is reported
 //!   ([`OnPanic`] chooses what follows). With `panic = "abort"` it ends the
 //!   process.
-//! - [`Handle::drain`] handles everything that was accepted, or says what it
-//!   could not; [`Handle::stop`] works at any moment.
+//! - [`Handle::drain`] handles everything that was accepted and has processors
+//!   [flush](Process::flush), upstream first, or says what it could not;
+//!   [`Handle::stop`] ends a graph between two messages. Both give the processors'
+//!   states back: [`Report::take_states`].
 //!
 //! # Features
 //!
@@ -116,6 +125,8 @@
 #![deny(unsafe_code)]
 
 #[cfg(feature = "std")]
+mod batch;
+#[cfg(feature = "std")]
 mod builder;
 #[cfg(feature = "std")]
 mod calm;
@@ -128,7 +139,11 @@ mod credit;
 #[cfg(feature = "std")]
 mod cx;
 #[cfg(feature = "std")]
+mod drain;
+#[cfg(feature = "std")]
 mod egress;
+#[cfg(feature = "std")]
+mod ending;
 #[cfg(feature = "std")]
 #[expect(unsafe_code, reason = "one cast, checked by the type")]
 mod erased;
@@ -166,10 +181,20 @@ mod runtime;
 mod shared;
 mod stack;
 #[cfg(feature = "std")]
+mod stages;
+#[cfg(feature = "std")]
+mod states;
+#[cfg(feature = "std")]
+mod timer;
+#[cfg(feature = "std")]
+mod wait_any;
+#[cfg(feature = "std")]
 mod waiting;
 #[cfg(feature = "std")]
 mod wiring;
 
+#[cfg(feature = "std")]
+pub use batch::Batch;
 #[cfg(feature = "std")]
 pub use builder::{BuildError, Builder};
 #[cfg(feature = "std")]
@@ -177,7 +202,11 @@ pub use credit::replica_of;
 #[cfg(feature = "std")]
 pub use cx::{All, Chosen, Cx, Port};
 #[cfg(feature = "std")]
+pub use drain::{Blocked, DrainCause, DrainError};
+#[cfg(feature = "std")]
 pub use egress::{EgressReceiver, RecvError, RecvTimeoutError, TryRecvError};
+#[cfg(feature = "std")]
+pub use ending::EndedBy;
 #[cfg(feature = "std")]
 pub use graph::{
     Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node, PAIRS_MAX, ProcessorInfo,
@@ -186,19 +215,21 @@ pub use graph::{
 #[cfg(feature = "std")]
 pub use handle::{Handle, Stopper};
 #[cfg(feature = "std")]
-pub use ingress::{IngressPort, IngressSender, TrySendError};
+pub use ingress::{Closed, IngressPort, IngressSender, TrySendError};
 #[cfg(feature = "std")]
 pub use process::{Next, Process, Receive};
 #[cfg(feature = "std")]
-pub use queue::{Closed, Full};
+pub use queue::Full;
 #[cfg(feature = "std")]
-pub use report::{
-    DrainError, EdgeMetrics, InstanceMetrics, Metrics, PanicRecord, Report, Undelivered,
-};
+pub use report::{EdgeMetrics, InstanceMetrics, Metrics, PanicRecord, Report, Undelivered};
 #[cfg(feature = "std")]
 pub use sharder::WorkerStats;
 #[cfg(feature = "std")]
 pub use shared::OnPanic;
+#[cfg(feature = "std")]
+pub use timer::{Timer, TimerId};
+#[cfg(feature = "std")]
+pub use wait_any::{WaitAny, Waitable};
 
 // The layers beneath: signatures here name their types, and one version serves all.
 #[doc(no_inline)]

@@ -136,6 +136,8 @@ pub(crate) struct Out<M> {
     waiting: Arc<Waiting>,
     /// The number of this sender among those of the edge.
     sender: usize,
+    /// On an edge to egress: messages that found no room, as counted.
+    kept: usize,
     /// The target at which it entered the list last.
     waits_at: usize,
     cursor: usize,
@@ -179,6 +181,7 @@ impl<M: Send + 'static> Out<M> {
             receivers: parts.receivers,
             waiting: parts.waiting,
             sender: parts.sender,
+            kept: 0,
             waits_at: 0,
             cursor: 0,
             way,
@@ -514,6 +517,19 @@ impl<M: Send + 'static> Out<M> {
         self.news()
     }
 
+    /// Counts what waits beside the instance for room in a lane.
+    #[inline]
+    fn count_kept(&mut self) {
+        if let (Receivers::Lanes { .. }, Way::Rings(rings)) = (&self.receivers, &self.way) {
+            let kept = rings.kept();
+            if kept != self.kept {
+                let change = (kept as u64).wrapping_sub(self.kept as u64);
+                self.stats.kept.add(change);
+                self.kept = kept;
+            }
+        }
+    }
+
     fn first_lacking(&self) -> Option<usize> {
         match &self.way {
             Way::Rings(rings) => rings.first_low(),
@@ -585,6 +601,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
             Way::AnswerRings(rings) => rings.look(drop),
             Way::AnswerInboxes(outbox) => outbox.look(),
         }
+        self.count_kept();
         let has_moved = match &self.way {
             Way::Rings(rings) => rings.is_written(),
             Way::Inboxes(outbox) => outbox.is_written(),
@@ -636,7 +653,11 @@ impl<M: Send + 'static> Outlet for Out<M> {
                 let lacks = rings.is_low();
                 news | self.state_by(lacks)
             }
-            _ => self.flush_otherwise(cx) | self.state(),
+            _ => {
+                let news = self.flush_otherwise(cx);
+                self.count_kept();
+                news | self.state()
+            }
         }
     }
 

@@ -160,6 +160,13 @@ impl<T> Rings<T> {
         });
     }
 
+    /// Returns how many messages found no room.
+    pub(crate) fn kept(&self) -> usize {
+        let low = self.low.iter();
+        low.map(|&index| self.targets[index as usize].spill.len())
+            .sum()
+    }
+
     /// Returns a target that lacks room.
     pub(crate) fn first_low(&self) -> Option<usize> {
         self.low.first().map(|&index| index as usize)

@@ -15,6 +15,7 @@
 
 use std::any::Any;
 
+use crate::batch::Batch;
 use crate::credit::{Credit, Owed, answers_held};
 use crate::cx::Core;
 use crate::egress::{AnyLaneParts, Lane, LaneParts};
@@ -22,7 +23,7 @@ use crate::erased::Erased;
 use crate::graph::{Edge, EdgeInfo, EdgeKind, End, Graph};
 use crate::ingress::{AnyDoor, Door, Doors};
 use crate::inlet::{In, Inlet, Place, Ring, Source};
-use crate::instance::{AnyInstance, Instance, Settings};
+use crate::instance::{AnyInstance, Instance};
 use crate::load::Route;
 use crate::outbox::Outbox;
 use crate::outlet::{self, Out, Receivers, Way};
@@ -33,6 +34,7 @@ use crate::rings::Rings;
 use crate::sharder::ShardId;
 use crate::shared::Shared;
 use crate::stack::Stack;
+use crate::timer::Timers;
 use crate::waiting::{Pace, Waiting};
 
 /// What is made for one instance before its processor joins it.
@@ -310,7 +312,7 @@ impl Wiring {
         let receivers = self.shared.shards_of(to);
         let doors: Vec<_> = receivers
             .clone()
-            .map(|_| Arc::new(Door::<M>::new(capacity)))
+            .map(|_| Arc::new(Door::<M>::of(capacity, Arc::clone(&self.shared.ending))))
             .collect();
         let closer = |door: &Arc<Door<M>>| Box::new(Arc::clone(door)) as Box<dyn AnyDoor>;
         self.outside.closers[id].extend(doors.iter().map(closer));
@@ -329,7 +331,7 @@ impl Wiring {
             EdgeKind::Bounded => info.burst,
             EdgeKind::Unbounded | EdgeKind::Reply { .. } => 0,
         };
-        let lane = || Arc::new(Lane::new(senders.len()));
+        let lane = || Arc::new(Lane::of(senders.len(), Arc::clone(&self.shared.ending)));
         let lanes: Vec<Arc<Lane>> = (0..info.lanes).map(|_| lane()).collect();
         let waiting = Arc::new(Waiting::new(senders.len(), info.lanes));
         let (ways, rings) = by_pair::<M>(senders.len(), info.lanes, info.capacity);
@@ -408,7 +410,7 @@ trait Node<G>: Send {
         self: Box<Self>,
         parts: Vec<Parts>,
         cores: Vec<Core>,
-        settings: Settings,
+        batch: Batch,
     ) -> Vec<Box<dyn AnyInstance>>;
 }
 
@@ -423,7 +425,7 @@ impl<G: Graph, P: Process<G>> Node<G> for Instances<P> {
         self: Box<Self>,
         parts: Vec<Parts>,
         cores: Vec<Core>,
-        settings: Settings,
+        batch: Batch,
     ) -> Vec<Box<dyn AnyInstance>> {
         let mut instances: Vec<Box<dyn AnyInstance>> = Vec::new();
         for ((processor, parts), mut core) in self.0.into_iter().zip(parts).zip(cores) {
@@ -437,9 +439,7 @@ impl<G: Graph, P: Process<G>> Node<G> for Instances<P> {
             // Twice: after a panic all are in it, and each may be reported once more.
             core.written = Stack::new(2 * parts.outs.len());
             core.outs = parts.outs;
-            instances.push(Box::new(Instance::<G, P>::new(
-                processor, ins, core, settings,
-            )));
+            instances.push(Box::new(Instance::<G, P>::new(processor, ins, core, batch)));
         }
         instances
     }
@@ -476,7 +476,7 @@ impl<G: Graph> Given<G> {
         self,
         shared: &Arc<Shared>,
         parts: Vec<Parts>,
-        settings: Settings,
+        batches: &[Batch],
     ) -> Vec<Box<dyn AnyInstance>> {
         let mut parts = parts.into_iter();
         let mut instances = Vec::new();
@@ -486,6 +486,7 @@ impl<G: Graph> Given<G> {
             let cores = shards.enumerate().map(|(replica, shard)| Core {
                 shared: Arc::clone(shared),
                 stats: Arc::clone(&shared.stats[shard]),
+                ending: Arc::clone(&shared.ending),
                 node,
                 replica,
                 outs: Vec::new(),
@@ -496,8 +497,10 @@ impl<G: Graph> Given<G> {
                 keeps: false,
                 stop: false,
                 retired: false,
+                timers: Timers::default(),
+                wake_at: None,
             });
-            instances.extend(given.assemble(parts, cores.collect(), settings));
+            instances.extend(given.assemble(parts, cores.collect(), batches[node]));
         }
         instances
     }

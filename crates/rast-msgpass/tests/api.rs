@@ -13,6 +13,8 @@ mod ending;
 mod fairness;
 #[path = "api/inboxes.rs"]
 mod inboxes;
+#[path = "api/lanes.rs"]
+mod lanes;
 #[path = "api/moves.rs"]
 mod moves;
 #[path = "api/panics.rs"]
@@ -23,10 +25,14 @@ mod pipeline;
 mod pressure;
 #[path = "api/replies.rs"]
 mod replies;
+#[path = "api/rest.rs"]
+mod rest;
 #[path = "api/routing.rs"]
 mod routing;
 #[path = "api/tables.rs"]
 mod tables;
+#[path = "api/time.rs"]
+mod time;
 #[path = "api/waiting.rs"]
 mod waiting;
 #[path = "api/woken.rs"]
