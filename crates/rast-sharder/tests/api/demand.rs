@@ -10,10 +10,10 @@ use rast_sharder::{
 
 const SHARDS: usize = 32;
 
-/// Every shard always has something to do.
-struct Busy;
+/// Every shard always has something to do: a turn, which returns how long it took.
+struct Turns<F>(F);
 
-impl Controller for Busy {
+impl<F: Fn(&mut WorkerCx<'_>) -> Nanos + Send + Sync + 'static> Controller for Turns<F> {
     type Shard = ();
     type Load = Nanos;
 
@@ -24,13 +24,9 @@ impl Controller for Busy {
         (): &mut (),
         load: Option<&mut Nanos>,
     ) -> Progress {
-        let start = cx.clock().now();
-        let end = start.saturating_add(Nanos::from_micros(2));
-        while cx.clock().now() < end {
-            std::hint::spin_loop();
-        }
+        let took = (self.0)(cx);
         if let Some(load) = load {
-            *load = load.saturating_add(cx.clock().now().saturating_since(start));
+            *load = load.saturating_add(took);
         }
         Progress::Again
     }
@@ -42,6 +38,16 @@ impl Controller for Busy {
     fn report(&self, _: ShardId, load: &Nanos, out: &mut LoadReport<'_>) {
         out.busy(*load);
     }
+}
+
+/// A turn of some microseconds.
+fn spin(cx: &mut WorkerCx<'_>) -> Nanos {
+    let start = cx.clock().now();
+    let end = start.saturating_add(Nanos::from_micros(2));
+    while cx.clock().now() < end {
+        std::hint::spin_loop();
+    }
+    cx.clock().now().saturating_since(start)
 }
 
 /// The moves of each decision of `Greedy`; ends the run after some.
@@ -88,7 +94,7 @@ fn run_busy(at_worker_1: usize, decisions: usize) -> (Vec<usize>, usize) {
     let owner = |shard| WorkerId::from_index(usize::from(shard < at_worker_1));
     let owners = (0..SHARDS).map(owner).collect();
     let watched = Arc::new(Mutex::new(None));
-    let sharder = Sharder::builder(Busy)
+    let sharder = Sharder::builder(Turns(spin))
         .shards(vec![(); SHARDS])
         .workers(2)
         .assignment(Assignment::new(owners, 2).unwrap())
@@ -123,42 +129,6 @@ fn a_uniform_load_that_saturates_settles_to_no_moves() {
     assert_eq!((moves, of_worker_0), (vec![0; 10], SHARDS / 2));
 }
 
-/// Each turn takes 10 µs by the clock, in which the thread runs for 4 µs.
-struct Preempted {
-    clock: ManualClock,
-    thread: ManualClock,
-}
-
-impl Controller for Preempted {
-    type Shard = ();
-    type Load = Nanos;
-
-    fn process(
-        &self,
-        cx: &mut WorkerCx<'_>,
-        _: ShardId,
-        (): &mut (),
-        load: Option<&mut Nanos>,
-    ) -> Progress {
-        let turn = Nanos::from_micros(10);
-        self.clock.advance(turn);
-        self.thread.advance(Nanos::from_micros(4));
-        if let Some(load) = load {
-            *load = load.saturating_add(turn);
-        }
-        cx.reshard();
-        Progress::Again
-    }
-
-    fn new_load(&self, _: ShardId) -> Nanos {
-        Nanos::ZERO
-    }
-
-    fn report(&self, _: ShardId, load: &Nanos, out: &mut LoadReport<'_>) {
-        out.busy(*load);
-    }
-}
-
 /// Keeps the loads of the first decision.
 struct Look(Arc<Mutex<Option<(f64, f64)>>>);
 
@@ -178,10 +148,14 @@ impl Balancer for Look {
 fn time_in_which_the_thread_did_not_run_is_no_load() {
     let (clock, thread) = (ManualClock::new(), ManualClock::new());
     let loads = Arc::new(Mutex::new(None));
-    let sharder = Sharder::builder(Preempted {
-        clock: clock.clone(),
-        thread: thread.clone(),
-    })
+    let (by_clock, by_thread) = (clock.clone(), thread.clone());
+    // Each turn takes 10 µs by the clock, in which the thread runs for 4 µs.
+    let sharder = Sharder::builder(Turns(move |cx: &mut WorkerCx<'_>| {
+        by_clock.advance(Nanos::from_micros(10));
+        by_thread.advance(Nanos::from_micros(4));
+        cx.reshard();
+        Nanos::from_micros(10)
+    }))
     .shards(vec![()])
     .workers(1)
     .clock(clock)
