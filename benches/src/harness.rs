@@ -7,8 +7,8 @@
 //! A ratio is taken inside a round, rival over ours, and only then its median over the rounds: the
 //! drift between rounds cancels out.
 //!
-//! Where a contender runs on two threads, a round counts only if the machine was quiet before and after it
-//! ([`Quiet`]); up to 60 rounds are tried for as many as were asked for.
+//! Where a contender runs on two threads, a round counts only if the machine was quiet before and
+//! after it ([`Quiet`]); up to 60 rounds are tried for as many as were asked for.
 
 use crate::options::Options;
 use crate::quiet::{Quiet, TRIES_MAX};

@@ -1,4 +1,5 @@
-//! `rast-benches [LAYER] [--only PART] [--stall] [--smoke] [--json FILE] [--rounds N] [--programs DIR]`.
+//! `rast-benches [LAYER] [--only PART] [--stall] [--smoke] [--json FILE] [--rounds N] [--programs
+//! DIR]`.
 
 use std::process::ExitCode;
 

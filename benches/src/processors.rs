@@ -29,7 +29,7 @@ pub(crate) fn allowed() -> Vec<usize> {
 /// Makes the calling thread, and those that it starts from now on, run on one processor only;
 /// does nothing where the system refuses.
 #[cfg(target_os = "linux")]
-pub(crate) fn stand_on(number: usize) {
+pub(crate) fn pin_to(number: usize) {
     // SAFETY: a set is plain words, for which zeroes are a value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: the number came from `allowed`, so it is below the size of a set.
@@ -41,4 +41,4 @@ pub(crate) fn stand_on(number: usize) {
 
 /// Makes the calling thread run on one processor only: does nothing here.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn stand_on(_: usize) {}
+pub(crate) fn pin_to(_: usize) {}

@@ -1,8 +1,9 @@
 //! Whether the machine is quiet: a fixed loop on two processors, compared with its least time.
 //!
-//! A neighbour on the same host, or another process, slows two threads that hand items to each other far more than it
-//! slows one thread, and a percentile of such a round says nothing about the queue.
-//! So a round of two threads counts only if a loop of 5 ms, before and after it, was not slowed on either processor.
+//! A neighbour on the same host, or another process, slows two threads that hand items to each
+//! other far more than it slows one thread, and a percentile of such a round says nothing about the
+//! queue. So a round of two threads counts only if a loop of 5 ms, before and after it, was not
+//! slowed on either processor.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +38,8 @@ impl Quiet {
         Self::default()
     }
 
-    /// Runs the loop on two processors at once; returns whether both took at most 1.1 times the least time.
+    /// Runs the loop on two processors at once; returns whether both took at most 1.1 times the
+    /// least time.
     pub fn is_quiet(&mut self) -> bool {
         if self.least.is_none() {
             self.calibrate();
@@ -85,7 +87,7 @@ fn on_two(turns: u64) -> (Duration, Duration) {
             let processor = processors.get(index).copied();
             scope.spawn(move || {
                 if let Some(processor) = processor {
-                    processors::stand_on(processor);
+                    processors::pin_to(processor);
                 }
                 awaited.fetch_sub(1, Ordering::AcqRel);
                 while awaited.load(Ordering::Acquire) != 0 {

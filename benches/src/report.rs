@@ -105,8 +105,8 @@ pub fn extras_rows(outcome: &Outcome) -> String {
 /// The percentiles by which a hand-over is judged.
 const PERCENTILES: [&str; 2] = ["p50 ns", "p99 ns"];
 
-/// The table of hand-over times: ours divided by the rival's inside a round, so that lower is better; empty if no
-/// scenario has percentiles.
+/// The table of hand-over times: ours divided by the rival's inside a round, so that lower is
+/// better; empty if no scenario has percentiles.
 pub fn hand_over(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     for outcome in outcomes {
@@ -162,7 +162,8 @@ pub fn rounds(outcomes: &[Outcome]) -> String {
     )
 }
 
-/// Everything as JSON: the machine, the options, every sample of every contender, and the allocators side by side.
+/// Everything as JSON: the machine, the options, every sample of every contender, and the
+/// allocators side by side.
 pub fn json(outcomes: &[Outcome], options: &Options) -> String {
     let scenarios: Vec<String> = outcomes.iter().map(scenario_json).collect();
     let text = document(options, "scenarios", &scenarios);

@@ -100,7 +100,7 @@ extern "C" fn on_signal(_: libc::c_int) {
     let one_less = |asked: u32| asked.checked_sub(1);
     let asked = ASKED.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less);
     if asked.is_err() {
-        // Somebody else's signal.
+        // Another thread's signal.
         return;
     }
     let releases = RELEASES.load(Ordering::Acquire);

@@ -20,7 +20,8 @@ pub(crate) fn processor_time() -> Duration {
     Duration::ZERO
 }
 
-/// The memory of this process in bytes, in pages of 4096; not a number where the system does not tell.
+/// The memory of this process in bytes, in pages of 4096; not a number where the system does not
+/// tell.
 pub(crate) fn memory() -> f64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text

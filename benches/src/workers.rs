@@ -110,7 +110,7 @@ fn on(processors: &[usize], jobs: Vec<Job<'_>>) -> Sample {
             .map(|(index, job)| {
                 scope.spawn(move || {
                     if !processors.is_empty() {
-                        processors::stand_on(processors[index % processors.len()]);
+                        processors::pin_to(processors[index % processors.len()]);
                     }
                     awaited.fetch_sub(1, Ordering::AcqRel);
                     let mut patience = Patience::new();

@@ -142,6 +142,24 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         "tokio's traits of byte streams, under the feature of that name alone",
     ),
     (
+        "rast-executor",
+        "hyper",
+        Kind::Normal,
+        "hyper's executor, timer and byte streams, under the feature of that name alone",
+    ),
+    (
+        "rast-executor",
+        "futures",
+        Kind::Dev,
+        "combinators and channels that wake tasks in their own ways",
+    ),
+    (
+        "rast-executor",
+        "hyper",
+        Kind::Dev,
+        "a server in the example of that feature",
+    ),
+    (
         "rast-conflate",
         "futures-core",
         Kind::Normal,
@@ -158,6 +176,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         "hashbrown",
         Kind::Dev,
         "the partitions of the kv example",
+    ),
+    (
+        "rast",
+        "hyper",
+        Kind::Dev,
+        "the server of the http-hello example",
     ),
     (
         "rast",

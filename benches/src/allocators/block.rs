@@ -92,7 +92,8 @@ impl Block {
 impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the block came from the global allocator with this layout, and only this drop gives it back.
+        // SAFETY: the block came from the global allocator with this layout, and only this drop
+        // gives it back.
         unsafe { dealloc(self.start.as_ptr(), layout(self.size)) };
     }
 }

@@ -1,7 +1,8 @@
 //! espresso: mixed small objects, the cubes of a logic minimiser.
 //!
-//! A cube is a product of literals, two bits for each variable (may be 0, may be 1); a cover is a list of cubes.
-//! The work is complementing random covers by Shannon's expansion, which makes and drops covers at each level.
+//! A cube is a product of literals, two bits for each variable (may be 0, may be 1); a cover is a
+//! list of cubes. The work is complementing random covers by Shannon's expansion, which makes and
+//! drops covers at each level.
 
 use std::cell::Cell;
 
@@ -118,7 +119,8 @@ fn place(words: usize, variable: usize) -> (usize, usize) {
     (variable % words, variable / words * 2)
 }
 
-/// Complements of covers of 4 to 23 cubes of 8 to 64 bytes, some of them kept for a while. An operation is a cube made.
+/// Complements of covers of 4 to 23 cubes of 8 to 64 bytes, some of them kept for a while. An
+/// operation is a cube made.
 pub(super) fn complements(ops: u64) -> Sample {
     alone(|| {
         let before = MADE.get();

@@ -1,4 +1,5 @@
-//! Costs that may grow with the number of heaps: each is measured while many threads sleep that have taken a block.
+//! Costs that may grow with the number of heaps: each is measured while many threads sleep that
+//! have taken a block.
 
 use std::sync::{Arc, Barrier, RwLock};
 use std::thread;
@@ -14,7 +15,7 @@ const STACK: usize = 32 << 10;
 pub(super) fn among(threads: usize, work: impl FnOnce() -> Sample) -> Sample {
     let began = Arc::new(Barrier::new(threads + 1));
     let gate = Arc::new(RwLock::new(()));
-    let closed = gate.write().expect("nobody panics");
+    let closed = gate.write().expect("no thread panics");
     let sleepers: Vec<_> = (0..threads)
         .map(|_| {
             let (began, gate) = (Arc::clone(&began), Arc::clone(&gate));
@@ -32,7 +33,7 @@ pub(super) fn among(threads: usize, work: impl FnOnce() -> Sample) -> Sample {
     let sample = work();
     drop(closed);
     for sleeper in sleepers {
-        sleeper.join().expect("nobody panics");
+        sleeper.join().expect("no thread panics");
     }
     sample
 }
@@ -63,7 +64,7 @@ pub(super) fn first(ops: u64) -> Sample {
         .map(|_| {
             let start = Instant::now();
             let one = thread::spawn(|| drop(Block::new(64)));
-            one.join().expect("nobody panics");
+            one.join().expect("no thread panics");
             start.elapsed()
         })
         .collect();

@@ -7,9 +7,9 @@ const THREADS: u64 = 2;
 /// Times that a block of 8 bytes is written over.
 const TIMES: usize = 100;
 
-/// cache-scratch: each thread is given a small block that the main thread took, frees it, and goes on with its own: the
-/// allocator that gives it the same place again puts both threads on one line. An operation is a block written a hundred
-/// times over.
+/// cache-scratch: each thread is given a small block that the main thread took, frees it, and goes
+/// on with its own: the allocator that gives it the same place again puts both threads on one line.
+/// An operation is a block written a hundred times over.
 pub(super) fn scratch(ops: u64) -> Sample {
     let given: Vec<Block> = (0..THREADS).map(|_| Block::new(8)).collect();
     let jobs = given.into_iter().map(|mut block| {

@@ -7,7 +7,8 @@ pub(super) fn resident() -> Option<f64> {
     status("VmRSS:")
 }
 
-/// The most MiB that were ever resident: of this process alone, unlike `ru_maxrss`, which begins with its parent's.
+/// The most MiB that were ever resident: of this process alone, unlike `ru_maxrss`, which begins
+/// with its parent's.
 pub(super) fn peak() -> Option<f64> {
     status("VmHWM:")
 }
@@ -19,7 +20,8 @@ fn status(field: &str) -> Option<f64> {
     Some(kib * 1024.0 / MIB)
 }
 
-/// Page faults so far that needed no disk, and milliseconds that the system worked for this process.
+/// Page faults so far that needed no disk, and milliseconds that the system worked for this
+/// process.
 #[cfg(unix)]
 pub(super) fn usage() -> Option<(f64, f64)> {
     // SAFETY: a structure of numbers, for which zeroes are values.

@@ -1,12 +1,13 @@
 //! The workloads of the allocators, and the programs that run them.
 //!
-//! Each allocator is the global one of a program of its own (`src/bin/alloc-*.rs`), so that none is inlined into a
-//! workload and none sees what another one left; the harness starts such a program for each run
-//! ([`crate::layers`], file `alloc.rs`), which does one workload once and prints what came out.
+//! Each allocator is the global one of a program of its own (`src/bin/alloc-*.rs`), so that none is
+//! inlined into a workload and none sees what another one left; the harness starts such a program
+//! for each run ([`crate::layers`], file `alloc.rs`), which does one workload once and prints what
+//! came out.
 //!
-//! The workloads follow the field's suite (mimalloc-bench) and `docs/performance.md` says what each does.
-//! They are written from what the originals do, not from their sources, so their figures are not comparable with those
-//! that others publish.
+//! The workloads follow the field's suite (mimalloc-bench) and `docs/performance.md` says what each
+//! does. They are written from what the originals do, not from their sources, so their figures are
+//! not comparable with those that others publish.
 
 mod block;
 mod cubes;
@@ -25,7 +26,8 @@ use std::process::ExitCode;
 
 use crate::workers::Sample;
 
-/// The figures that a program prints after its time, beside the page faults; all are in MiB but the last two.
+/// The figures that a program prints after its time, beside the page faults; all are in MiB but the
+/// last two.
 pub const FIGURES: [&str; 6] = [
     BASE_MIB,
     PEAK_MIB,
@@ -104,8 +106,8 @@ pub const WORKLOADS: &[Workload] = &[
     workload("cache-thrash", 1_600_000, 1000, lines::thrash),
 ];
 
-/// What may depend on how many heaps there are: a name, operations of a run and of one under `--smoke`; each is the
-/// workload `NAME FEW` and `NAME MANY`.
+/// What may depend on how many heaps there are: a name, operations of a run and of one under
+/// `--smoke`; each is the workload `NAME FEW` and `NAME MANY`.
 pub const HEAPS: &[(&str, u64, u64)] = &[
     ("heaps, a block at a new peak", 300, 20),
     ("heaps, a thread with its first block", 300, 20),

@@ -93,7 +93,8 @@ impl Number {
     }
 }
 
-/// Steps of Pollard's search for a factor, whose last hundred are kept. An operation is a number made.
+/// Steps of Pollard's search for a factor, whose last hundred are kept. An operation is a number
+/// made.
 pub(super) fn factor(ops: u64) -> Sample {
     alone(|| {
         let before = MADE.get();

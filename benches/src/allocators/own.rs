@@ -21,7 +21,8 @@ pub(super) fn batches(ops: u64) -> Sample {
     alone(|| random_order(ops, 1000, 16, 1024))
 }
 
-/// Takes a hundred blocks of 8 to 200 KiB, touches one byte of each and gives them back in random order.
+/// Takes a hundred blocks of 8 to 200 KiB, touches one byte of each and gives them back in random
+/// order.
 pub(super) fn wide(ops: u64) -> Sample {
     alone(|| random_order(ops, 100, 8 << 10, 200 << 10))
 }
@@ -41,8 +42,9 @@ fn random_order(ops: u64, batch: u64, least: usize, most: usize) -> u64 {
     rounds * batch
 }
 
-/// alloc-test: a big table, of which a random place is filled if it was empty and emptied if it was full; sizes up to
-/// 1 KiB, each doubling as likely as the next. An operation is one of the two, so half a pair.
+/// alloc-test: a big table, of which a random place is filled if it was empty and emptied if it was
+/// full; sizes up to 1 KiB, each doubling as likely as the next. An operation is one of the two, so
+/// half a pair.
 pub(super) fn table(ops: u64) -> Sample {
     const PLACES: usize = 1 << 17;
     alone(|| {
@@ -60,7 +62,8 @@ pub(super) fn table(ops: u64) -> Sample {
     })
 }
 
-/// glibc's bench-malloc-simple: so many blocks of one size, freed in the order in which they were taken.
+/// glibc's bench-malloc-simple: so many blocks of one size, freed in the order in which they were
+/// taken.
 pub(super) fn simple(ops: u64) -> Sample {
     const SIZES: [usize; 6] = [8, 32, 128, 512, 1024, 4096];
     const COUNTS: [usize; 4] = [25, 100, 400, 1600];
@@ -83,13 +86,14 @@ pub(super) fn simple(ops: u64) -> Sample {
     })
 }
 
-/// glibc's bench-malloc-thread: each of two threads replaces blocks at random in a set of a thousand, small sizes being
-/// likelier by the inverse of their square.
+/// glibc's bench-malloc-thread: each of two threads replaces blocks at random in a set of a
+/// thousand, small sizes being likelier by the inverse of their square.
 pub(super) fn simple_threads(ops: u64) -> Sample {
     const SET: usize = 1024;
     let work = |stream| {
         let mut random = Random::new(stream);
-        // Inverse transform: the density falls with the square of the size, from 4 bytes up to 32 KiB.
+        // Inverse transform: the density falls with the square of the size, from 4 bytes up to 32
+        // KiB.
         let sizes: Vec<usize> = (0..8192)
             .map(|_| {
                 let part = random.below(1 << 20) as f64 / (1 << 20) as f64;

@@ -45,7 +45,8 @@ pub(super) fn one_way(ops: u64) -> Sample {
     ])
 }
 
-/// As [`one_way`], with blocks of 2 MiB, of which the one thread writes to each page, and a ring of four.
+/// As [`one_way`], with blocks of 2 MiB, of which the one thread writes to each page, and a ring of
+/// four.
 pub(super) fn long_blocks(ops: u64) -> Sample {
     const SIZE: usize = 2 << 20;
     let (mut sender, mut receiver) = spsc::ring(4);
@@ -83,8 +84,8 @@ pub(super) fn long_blocks(ops: u64) -> Sample {
     ])
 }
 
-/// Two threads replace blocks at random, of 16 to 512 bytes, and swap their arrays of a thousand through a slot at every
-/// thousandth block.
+/// Two threads replace blocks at random, of 16 to 512 bytes, and swap their arrays of a thousand
+/// through a slot at every thousandth block.
 pub(super) fn swapped(ops: u64) -> Sample {
     const ARRAY: usize = 1000;
     let array = |stream| -> Vec<Block> {
@@ -101,7 +102,7 @@ pub(super) fn swapped(ops: u64) -> Sample {
             for _ in 0..ARRAY {
                 blocks[random.below(ARRAY)] = Block::new(random.between(16, 512));
             }
-            std::mem::swap(&mut *slot.lock().expect("nobody panics"), &mut blocks);
+            std::mem::swap(&mut *slot.lock().expect("no thread panics"), &mut blocks);
         }
         ops / 2
     };
@@ -111,8 +112,8 @@ pub(super) fn swapped(ops: u64) -> Sample {
     ])
 }
 
-/// larson: a server's threads; each replaces blocks of 8 to 1000 bytes at random and hands its array on to the thread
-/// that comes after it. Two lanes at a time.
+/// larson: a server's threads; each replaces blocks of 8 to 1000 bytes at random and hands its
+/// array on to the thread that comes after it. Two lanes at a time.
 pub(super) fn handed_on(ops: u64) -> Sample {
     const ARRAY: usize = 5000;
     const LIFE: u64 = 50_000;
@@ -130,7 +131,7 @@ pub(super) fn handed_on(ops: u64) -> Sample {
                 }
                 blocks
             });
-            blocks = next.join().expect("nobody panics");
+            blocks = next.join().expect("no thread panics");
         }
         lives * LIFE
     };

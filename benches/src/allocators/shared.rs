@@ -11,8 +11,9 @@ use crate::workers::{Job, Sample, apart};
 /// A batch of sh6bench and sh8bench.
 const BATCH: usize = 2000;
 
-/// sh6bench: each of two threads takes batches of blocks, small sizes being likelier, and frees a batch in the order
-/// in which it was taken, in the reverse one, or every second block first; a quarter of each batch stays until the next.
+/// sh6bench: each of two threads takes batches of blocks, small sizes being likelier, and frees a
+/// batch in the order in which it was taken, in the reverse one, or every second block first; a
+/// quarter of each batch stays until the next.
 pub(super) fn batches(ops: u64) -> Sample {
     sh(ops, false)
 }
@@ -31,12 +32,13 @@ fn sh(ops: u64, swaps: bool) -> Sample {
         for round in 0..rounds {
             let mut batch = Vec::with_capacity(BATCH);
             for _ in 0..BATCH {
-                // A size up to a bound that is itself random: 1 to 1000 bytes, half of them below 150.
+                // A size up to a bound that is itself random: 1 to 1000 bytes, half of them below
+                // 150.
                 let most = random.between(1, 1000);
                 batch.push(Block::new(random.between(1, most)));
             }
             if swaps && round % 4 == 3 {
-                std::mem::swap(&mut *slot.lock().expect("nobody panics"), &mut batch);
+                std::mem::swap(&mut *slot.lock().expect("no thread panics"), &mut batch);
             }
             let kept = batch.split_off(batch.len() - batch.len() / 4);
             free(batch, round % if swaps { 4 } else { 3 }, &mut random);
@@ -73,8 +75,9 @@ fn free(mut batch: Vec<Block>, order: u64, random: &mut Random) {
     }
 }
 
-/// mstress: two threads take blocks of sizes by powers of two, keep some for long, free others at random, and exchange
-/// one in four with an array that both share; then they end, blocks of theirs live on, and two new ones begin.
+/// mstress: two threads take blocks of sizes by powers of two, keep some for long, free others at
+/// random, and exchange one in four with an array that both share; then they end, blocks of theirs
+/// live on, and two new ones begin.
 pub(super) fn stress(ops: u64) -> Sample {
     const SHARED: usize = 1000;
     const GENERATIONS: u64 = 10;
@@ -128,8 +131,8 @@ fn block(random: &mut Random) -> Block {
     Block::new(16 << doublings).touched()
 }
 
-/// rptest: each of two threads takes a thousand blocks of 16 to 8000 bytes, frees half of them in strides, and leaves
-/// the others in a list that the other thread frees.
+/// rptest: each of two threads takes a thousand blocks of 16 to 8000 bytes, frees half of them in
+/// strides, and leaves the others in a list that the other thread frees.
 pub(super) fn lists(ops: u64) -> Sample {
     const COUNT: usize = 1000;
     let slot = Mutex::new(Vec::new());
@@ -150,7 +153,7 @@ pub(super) fn lists(ops: u64) -> Sample {
                     crossing.extend(block);
                 }
             }
-            std::mem::swap(&mut *slot.lock().expect("nobody panics"), &mut crossing);
+            std::mem::swap(&mut *slot.lock().expect("no thread panics"), &mut crossing);
             drop(crossing);
         }
         rounds * COUNT as u64

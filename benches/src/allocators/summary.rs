@@ -1,7 +1,8 @@
-//! The allocators side by side: ratios of ours over each rival's, as the goals are stated, lower being better.
+//! The allocators side by side: ratios of ours over each rival's, as the goals are stated, lower
+//! being better.
 //!
-//! The tables of the harness divide the other way round, rival over ours; the ratios here are the inverses of the same
-//! pairs.
+//! The tables of the harness divide the other way round, rival over ours; the ratios here are the
+//! inverses of the same pairs.
 
 use std::fmt::Write as _;
 
@@ -58,8 +59,8 @@ fn peak(outcome: &Outcome, rival: &str) -> Option<Spread> {
     ))
 }
 
-/// MiB that a workload added, and how much of that had gone back when its blocks were free, and when the allocator was
-/// asked; medians.
+/// MiB that a workload added, and how much of that had gone back when its blocks were free, and
+/// when the allocator was asked; medians.
 fn given_back(figures: &Figures) -> Option<[f64; 3]> {
     let median = |name| Some(Spread::of(extra(figures, name)?.to_vec()).median);
     let (base, peak) = (median(BASE_MIB)?, median(PEAK_MIB)?);

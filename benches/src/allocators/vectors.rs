@@ -27,7 +27,8 @@ fn grow(ops: u64, length: u64) -> u64 {
     done
 }
 
-/// Sixteen strings that grow in turn, to 50,000 bytes each. An operation is a piece of 7 bytes appended.
+/// Sixteen strings that grow in turn, to 50,000 bytes each. An operation is a piece of 7 bytes
+/// appended.
 pub(super) fn strings(ops: u64) -> Sample {
     const LENGTH: usize = 50_000;
     alone(|| {

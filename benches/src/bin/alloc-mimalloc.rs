@@ -1,4 +1,5 @@
-//! The allocators' workloads with mimalloc, which is asked by `mi_collect(true)` to give back what it can.
+//! The allocators' workloads with mimalloc, which is asked by `mi_collect(true)` to give back what
+//! it can.
 
 #[cfg(rast_rivals)]
 use mimalloc::MiMalloc;

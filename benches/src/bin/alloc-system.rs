@@ -1,4 +1,5 @@
-//! The allocators' workloads with the system's allocator; glibc's is asked by `malloc_trim` to give back what it can.
+//! The allocators' workloads with the system's allocator; glibc's is asked by `malloc_trim` to give
+//! back what it can.
 
 use std::alloc::System;
 

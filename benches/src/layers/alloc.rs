@@ -1,6 +1,7 @@
 //! rast-alloc: `RastAlloc` and its rivals, each as the global allocator of a process of its own.
 //!
-//! The workloads stand in [`crate::allocators`]; here a run of a contender is a process that does one of them once.
+//! The workloads are in [`crate::allocators`]; here a run of a contender is a process that does one
+//! of them once.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

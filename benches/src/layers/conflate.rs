@@ -1,5 +1,5 @@
-//! rast-conflate: what a put costs over the exchange it is made of, and the executor against maps with queues and against
-//! queues without conflation.
+//! rast-conflate: what a put costs over the exchange it is made of, and the executor against maps
+//! with queues and against queues without conflation.
 
 mod contenders;
 mod flow;

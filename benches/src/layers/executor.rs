@@ -1,12 +1,15 @@
-//! rast-executor: the workloads of tokio's and async-executor's own benches, on two workers and on one thread.
+//! rast-executor: the workloads of tokio's and async-executor's own benches, on two workers and on
+//! one thread.
 //!
-//! The workers of each contender are put on processors of their own before the first run. The program's allocator is
-//! `RastAlloc` for all. CPU time stands beside each row, since a runtime may buy time with another core.
-//! `StaticExecutor` is left out: it never frees its tasks.
+//! The workers of each contender are put on processors of their own before the first run. The
+//! program's allocator is `RastAlloc` for all. CPU time is printed beside each row, since a runtime
+//! may buy time with another core. `StaticExecutor` is left out: it never frees its tasks.
 
 mod rigs;
 #[cfg(all(rast_rivals, feature = "rivals"))]
 mod rivals;
+#[cfg(unix)]
+mod web;
 
 use std::future::{Future, poll_fn};
 use std::hint::black_box;
@@ -15,6 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
+
+use rast::executor::{Runtime, sleep};
 
 use self::rigs::{Local, Ours, Rig, Single};
 use crate::harness::Scenario;
@@ -308,7 +313,38 @@ fn yield_now<R: Rig>(rig: &R, ops: u64) -> Sample {
     yields(rig, 300, ops)
 }
 
-/// The time from a spawn outside to its first poll, while four tasks compute 100 us and yield; judged by the p99.
+/// The CPU time in a second of a runtime whose 10,000 tasks sleep for an hour, over so many
+/// milliseconds.
+fn idle_sleepers(millis: u64) -> Sample {
+    let runtime = Runtime::builder().workers(2).build();
+    let runtime = runtime.expect("the system gives threads");
+    let armed = Arc::new(AtomicU64::new(0));
+    for _ in 0..10_000 {
+        let armed = Arc::clone(&armed);
+        runtime
+            .spawn(async move {
+                let mut rest = std::pin::pin!(sleep(Duration::from_secs(3_600)));
+                poll_fn(|cx| {
+                    let polled = rest.as_mut().poll(cx);
+                    armed.fetch_add(1, Ordering::Release);
+                    polled
+                })
+                .await;
+            })
+            .detach();
+    }
+    while armed.load(Ordering::Acquire) < 10_000 {
+        std::thread::yield_now();
+    }
+    let span = Duration::from_millis(millis);
+    let before = cpu_ns();
+    std::thread::sleep(span);
+    let cpu = cpu_ns() - before;
+    Sample::new(millis, span).judged_by((cpu / span.as_secs_f64()).max(1.0))
+}
+
+/// The time from a spawn outside to its first poll, while four tasks compute 100 us and yield;
+/// judged by the p99.
 fn latency<R: Rig>(rig: &R, ops: u64) -> Sample {
     let stop = Arc::new(AtomicBool::new(false));
     for _ in 0..4 {
@@ -460,9 +496,29 @@ macro_rules! local {
     }};
 }
 
+#[cfg(unix)]
+macro_rules! web {
+    ($name:literal, $connections:literal, $is_judged_by_p99:literal) => {{
+        let scenario = Scenario::new(LAYER, $name, 20_000, 100).ours(
+            "rast Runtime",
+            web::hello_world::<Ours>($connections, $is_judged_by_p99),
+        );
+        #[cfg(all(rast_rivals, feature = "rivals"))]
+        let scenario = scenario.rival(
+            "tokio",
+            web::hello_world::<rivals::Tokio>($connections, $is_judged_by_p99),
+        );
+        scenario
+    }};
+}
+
 /// The scenarios.
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    vec![
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "more are added on unix"))]
+    let mut scenarios = vec![
+        Scenario::new(LAYER, "idle with 10,000 sleepers: CPU ns per s", 10_000, 10)
+            .at_most(1)
+            .ours("rast Runtime", idle_sleepers),
         row!("tokio: spawn_many_local", 10_000, 500, spawn_many_local),
         row!("the same inside of a task", 10_000, 500, spawn_many_inside),
         row!(
@@ -501,5 +557,13 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         row!("bytes per task: 528", 10_000, 100, bytes::<512>),
         local!("one thread: spawn_batch", 30_000, 600, local_batch),
         local!("one thread: yield_now", 90_000, 900, local_yield),
-    ]
+    ];
+    #[cfg(unix)]
+    scenarios.extend([
+        web!("hyper hello-world: 1 connection", 1, false),
+        web!("hyper hello-world: 32 connections", 32, false),
+        web!("hyper hello-world p99: 1 connection", 1, true),
+        web!("hyper hello-world p99: 32 connections", 32, true),
+    ]);
+    scenarios
 }

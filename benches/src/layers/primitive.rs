@@ -147,7 +147,7 @@ fn hand_over<P: Park>(ops: u64) -> Sample {
     ])
 }
 
-/// Publishes a value and tells whoever waits for it; nobody does.
+/// Publishes a value and tells the thread that waits for it; no thread does.
 fn notify_event_count(ops: u64) -> Sample {
     let value = AtomicU64::new(0);
     let event = EventCount::new();
@@ -219,9 +219,14 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         token,
         hand_over,
-        Scenario::new(LAYER, "publish and notify, nobody waits", 20_000_000, 1000)
-            .ours("rast EventCount", notify_event_count)
-            .rival("std Mutex and Condvar", notify_condvar),
+        Scenario::new(
+            LAYER,
+            "publish and notify, no thread waits",
+            20_000_000,
+            1000,
+        )
+        .ours("rast EventCount", notify_event_count)
+        .rival("std Mutex and Condvar", notify_condvar),
         Scenario::new(
             LAYER,
             "read a shared snapshot of 64 bytes",

@@ -1,8 +1,10 @@
-//! rast-scheduler: the loads of the source's benches against its trivial twin, tokio and async-executor.
+//! rast-scheduler: the loads of the source's benches against its trivial twin, tokio and
+//! async-executor.
 //!
-//! Worker i stands on processor i modulo the processors, and the thread that posts on the one after the last worker's.
-//! Tasks are made before the time runs, and each frees its memory when it ends, in every contender that can keep
-//! tasks; tokio and async-executor make theirs when they are posted.
+//! Worker i is pinned to processor i modulo the processors, and the thread that posts to the one
+//! after the last worker's. Tasks are made before the time runs, and their memory is kept until it
+//! is over, as in the source's benches; tokio and async-executor make theirs when they are posted,
+//! and free them when they end.
 
 mod contenders;
 #[cfg(all(rast_rivals, feature = "rivals"))]

@@ -1,9 +1,9 @@
 //! The background thread that gives unneeded memory back while the threads of the program sleep.
 //!
 //! ```text
-//!   a heap's slow path     surplus changed by 1 MiB ──► SURPLUS ──► 16 MiB and more: start the thread, or wake it
-//!   the thread             each delay: a bounded step for each heap that no thread uses at the moment
-//!                          nothing left in any heap: sleep until woken
+//!   a heap's slow path   surplus changed by 1 MiB ──► SURPLUS ──► 16 MiB and more: start or wake
+//!   the thread           each delay: a bounded step for each heap that no thread uses now
+//!                        nothing left in any heap: sleep until woken
 //! ```
 //!
 //! The surplus is what is committed beyond the bytes in use, as a sum of what heaps report. It only

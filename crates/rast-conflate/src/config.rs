@@ -59,15 +59,16 @@ impl Pace {
         Self { every, burst: 1 }
     }
 
-    /// At most about `times` handlings of the key in each span of this length, and never more than `times` at once.
+    /// At most about `times` handlings of the key in each span of this length, and never more than
+    /// `times` at once.
     ///
-    /// A token bucket: `times` may come at once after a quiet span, and one more with each `per / times` that passes.
-    /// Zero counts as one.
+    /// A token bucket: `times` may come at once after a quiet span, and one more with each `per /
+    /// times` that passes, rounded up to a nanosecond. Zero `times` counts as one.
     #[must_use]
     pub const fn rate(times: u32, per: Nanos) -> Self {
         let times = if times == 0 { 1 } else { times as u64 };
         Self {
-            every: Nanos::from_nanos(per.as_nanos() / times),
+            every: Nanos::from_nanos(per.as_nanos().div_ceil(times)),
             burst: times,
         }
     }
@@ -168,9 +169,12 @@ impl<K, V, M, S> Builder<K, V, M, S> {
         }
     }
 
-    /// Makes room for so many keys, in twice as many cells, rounded up to a power of two; 1,024 if not set.
+    /// Makes room for so many keys, in twice as many cells, rounded up to a power of two; 1,024 if
+    /// not set.
     ///
-    /// With [`Growth::Refuse`] it is the number of keys that are accepted; 0 counts as 1.
+    /// With [`Growth::Refuse`] it is the number of keys that are accepted; 0 counts as 1. A removed
+    /// key takes a cell as long as it has a handle: a conflator whose cells are all taken refuses
+    /// keys, however few are left.
     pub fn keys(mut self, keys: usize) -> Self {
         self.config.keys = keys.max(1);
         self
@@ -220,21 +224,25 @@ impl<K, V, M, S> Builder<K, V, M, S> {
         self
     }
 
-    /// Sets how many keys a consumer takes for itself at once, 1 to 64, while there are others; 8 if not set.
+    /// Sets how many keys a consumer takes for itself at once, 1 to 64, while there are others; 8
+    /// if not set.
     ///
-    /// A handler that takes long holds up the keys that its consumer has taken: take 1 for handlers of milliseconds.
+    /// A handler that takes long holds up the keys that its consumer has taken: take 1 for handlers
+    /// of milliseconds.
     pub fn batch(mut self, batch: usize) -> Self {
         self.config.batch = batch.clamp(1, 64) as u32;
         self
     }
 
-    /// Keeps figures per key, which costs a put two readings of a word and one of the clock, some 30 ns.
+    /// Keeps figures per key, which costs a put two readings of a word and one of the clock, some
+    /// 30 ns.
     pub fn key_figures(mut self) -> Self {
         self.config.key_figures = true;
         self
     }
 
-    /// Lets [`Conflator::expire`] remove keys of which nothing was handled for this long; a pass then reads the clock.
+    /// Lets [`Conflator::expire`] remove keys of which nothing was handled for this long; a pass
+    /// then reads the clock.
     pub fn expire_after(mut self, idle: Nanos) -> Self {
         self.config.idle = Some(idle);
         self

@@ -110,28 +110,30 @@ where
 
     /// Returns a handle of the key, by which puts hash nothing; inserts the key if it is not there.
     ///
-    /// Lock-free where the key is inserted; a key of which only handles are known, or that never had a value, counts too.
+    /// Lock-free where the key is inserted; a key of which only handles are known, or that never
+    /// had a value, counts too.
     ///
     /// # Errors
     ///
-    /// If the conflator has all the keys that it may have, or in mode [`Sequenced`](crate::Sequenced) if the key has
-    /// its handle already.
+    /// If the conflator has all the keys that it may have, or in mode
+    /// [`Sequenced`](crate::Sequenced) if the key has its handle already.
     pub fn handle(&self, key: &K) -> Result<KeyHandle<K, V, M, S>, HandleError>
     where
         K: Clone,
     {
-        let full = |_| HandleError::Full;
-        loop {
-            let pinned = self.shared.find_or_insert(key).map_err(full)?;
-            if pinned.state() == State::Removed {
-                self.shared.revive(pinned.0).map_err(full)?;
-                continue;
-            }
-            if M::ONE_PRODUCER && !pinned.0.entry().life.own() {
-                return Err(HandleError::Owned);
-            }
-            return Ok(KeyHandle::new(Arc::clone(&self.shared), pinned));
+        let found = self.shared.find_or_insert(key);
+        let pinned = found.map_err(|_| HandleError::Full)?;
+        let life = &pinned.0.entry().life;
+        if M::ONE_PRODUCER && !life.own() {
+            return Err(HandleError::Owned);
         }
+        if pinned.state() == State::Removed && self.shared.revive(pinned.0).is_err() {
+            if M::ONE_PRODUCER {
+                life.disown();
+            }
+            return Err(HandleError::Full);
+        }
+        Ok(KeyHandle::new(Arc::clone(&self.shared), pinned))
     }
 
     /// Returns whether the key is there. Lock-free.
@@ -146,11 +148,12 @@ where
         (found.state() == State::Live).then(|| self.figures_at(found.0))
     }
 
-    /// Gives a key its own pace; false if the key is not there.
+    /// Gives a key its own pace, as [`KeyHandle::set_pace`]; `false` if the key is not there.
     pub fn set_pace(&self, key: &K, pace: Pace) -> bool {
         let found = self.shared.find(key);
         let live = found.filter(|pinned| pinned.state() == State::Live);
-        live.map(|pinned| set_pace(pinned.0, pace)).is_some()
+        live.map(|pinned| self.shared.set_pace(pinned.0, pace))
+            .is_some()
     }
 }
 
@@ -183,7 +186,8 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
         self.shared.tables().map(Table::cells).sum()
     }
 
-    /// Calls `each` for every key that is there all the time, with its figures. Looks at every cell; stops no other thread.
+    /// Calls `each` for every key that is there all the time, with its figures. Looks at every
+    /// cell; stops no other thread.
     pub fn for_each(&self, mut each: impl FnMut(&K, KeyFigures)) {
         for table in self.shared.tables() {
             for at in 0..table.cells() {
@@ -201,24 +205,36 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
         self.shared.ledger.read()
     }
 
+    /// Returns the age of the newest value of the key that waits longest; `None` if none waits.
+    ///
+    /// Looks at every cell. Needs [`Builder::key_figures`].
+    #[must_use]
+    pub fn age(&self) -> Option<Nanos> {
+        let mut oldest = None;
+        self.for_each(|_, figures| oldest = oldest.max(figures.age));
+        oldest
+    }
+
     /// Returns whether it is closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.is_closed()
     }
 
-    /// Refuses puts from now on, and wakes all consumers; what was accepted can still be handled. Returns whether it was
-    /// open.
+    /// Refuses puts from now on, and wakes all consumers; what was accepted can still be handled,
+    /// and no pace holds it back any more. Returns whether it was open.
     ///
-    /// A put that runs at the same time is accepted, or gets back the key's newest value that no consumer took.
+    /// A put that runs at the same time is accepted, or gets back the key's newest value that no
+    /// consumer took.
     pub fn close(&self) -> bool {
         self.shared.close()
     }
 
     /// Closes, and hands every value that waits to `each`, without a handler; returns how many.
     ///
-    /// A put or a handler that runs at the same time goes on; call it once more when they are done to see the rest of a
-    /// merging put. If `each` panics, the values it was not given yet still wait.
+    /// A put or a handler that runs at the same time goes on; call it once more when they are done
+    /// to see the rest of a merging put. If `each` panics, the values it was not given yet still
+    /// wait.
     pub fn drain(&self, mut each: impl FnMut(&K, V)) -> usize {
         struct Returned<'a, K, V, M: Mode<V>, S>(&'a Shared<K, V, M, S>, Figures);
         impl<K, V, M: Mode<V>, S> Drop for Returned<'_, K, V, M, S> {
@@ -251,9 +267,9 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
     /// Removes every key of which nothing was handled for the span of
     /// [`Builder::expire_after`], and of which no value waits; returns how many.
     ///
-    /// Looks at every cell; call it now and then. A value put at the same time is not lost: its key comes back, or, with
-    /// [`Removed::Refuse`](crate::Removed::Refuse), the value is handled and the key stays removed. Without the setting
-    /// nothing expires.
+    /// Looks at every cell; call it now and then. A value put at the same time is not lost: its key
+    /// comes back, or, with [`Removed::Refuse`](crate::Removed::Refuse), the value is handled and
+    /// the key stays removed. Without the setting nothing expires.
     pub fn expire(&self) -> usize {
         let Some(idle) = self.shared.config.idle else {
             return 0;
@@ -295,15 +311,6 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
             wait_max: Nanos::from_nanos(wait_max),
         }
     }
-}
-
-/// Gives a key its own pace.
-pub(crate) fn set_pace<K, V, M: Mode<V>>(place: Place<'_, K, V, M>, pace: Pace) {
-    let cold = &place.table.cold[place.at];
-    // Relaxed: a setting, which the next handling takes or the one after. [CC4]
-    cold.every.store(pace.every().as_nanos(), Relaxed);
-    // Relaxed: as CC4. [CC5]
-    cold.burst.store(pace.burst(), Relaxed);
 }
 
 impl<K, V, M: Mode<V>, S> Clone for Conflator<K, V, M, S> {

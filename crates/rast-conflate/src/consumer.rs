@@ -1,20 +1,21 @@
 //! The consumer's side: claim marks, run keys one at a time, wait.
 //!
-//! A consumer goes round the tables with a cursor. A lap begins where the last one ended and comes by each place once, so
-//! in a lap each key that was marked is handled once, and one that is put again behind the cursor waits for the next lap:
-//! no key starves. Each priority has a cursor of its own; the consumer claims from the highest one that has marks.
+//! A consumer goes round the tables with a cursor. A lap begins where the last one ended and comes
+//! by each place once, so in a lap each key that was marked is handled once, and one that is put
+//! again behind the cursor waits for the next lap: no key starves. Each priority has a cursor of
+//! its own; the consumer claims from the highest one that has marks.
 
 use core::fmt;
 use core::ptr::NonNull;
 use core::task::Waker;
 use core::time::Duration;
 use std::hash::RandomState;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::vec::Vec;
 
 use crate::cell::{Cell, Taken};
 use crate::config::Removed;
-use crate::figures::{Block, Count};
+use crate::contain::{contain, drop_contained};
+use crate::figures::{Block, Count, Counts};
 use crate::item::Item;
 use crate::life::{Begin, State};
 use crate::marks::Claim;
@@ -24,7 +25,7 @@ use crate::primitive::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
     fence,
 };
-use crate::primitive::{Backoff, WaitStrategy};
+use crate::primitive::{Backoff, WaitStrategy, fence_after_exchange};
 use crate::shared::{Place, Shared, Spot};
 use crate::table::{Cold, Table};
 use crate::timers::{CalendarStore, DeadlineStore, Instant};
@@ -32,11 +33,13 @@ use crate::timers::{CalendarStore, DeadlineStore, Instant};
 /// Keys that a consumer claims at once when it is the only one: those of a word.
 const ALONE: u32 = 64;
 
-/// Takes values and runs handlers; made by [`Conflator::consumer`](crate::Conflator::consumer), for one thread at a time.
+/// Takes values and runs handlers; made by [`Conflator::consumer`](crate::Conflator::consumer), for
+/// one thread at a time.
 ///
-/// With several consumers each key is run by one of them at a time, and values of a key in the order in which they were
-/// newest. Dropped, it hands on what it had claimed; forgotten (`mem::forget`), it keeps up to 64 keys and those that its
-/// pace made it defer from the others until they are put again.
+/// With several consumers each key is run by one of them at a time, and values of a key in the
+/// order in which they were newest. Dropped, it hands on what it had claimed; forgotten
+/// (`mem::forget`), it keeps up to 64 keys and those that its pace made it defer from the others
+/// until they are put again.
 pub struct Consumer<K, V, M: Mode<V> = Newest, S = RandomState> {
     pub(crate) shared: Arc<Shared<K, V, M, S>>,
     spare: <M::Cell as Cell<V>>::Spare,
@@ -70,7 +73,8 @@ struct Claimed<K, V, M: Mode<V>> {
     visited: usize,
 }
 
-// SAFETY: the addresses are of tables that the shared part keeps alive and may be used by any thread.
+// SAFETY: the addresses are of tables that the shared part keeps alive and may be used by any
+// thread.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Send + Sync> Send for Consumer<K, V, M, S> {}
 
 /// What a pass came to.
@@ -114,17 +118,20 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         }
     }
 
-    /// Goes once round the keys that have a value, and calls the key's own handler, or `handler`, for each.
+    /// Goes once round the keys that have a value, and calls the key's own handler, or `handler`,
+    /// for each.
     ///
-    /// With equal priorities and no pace, each key that is due at the start is handled once, by one consumer, and a key
-    /// that is put again behind the cursor waits for the next pass. With priorities the highest one that has values is
-    /// served first, and the pass ends when the lap of one is over that has values again.
+    /// With equal priorities and no pace, each key that is due at the start is handled once, by one
+    /// consumer, and a key that is put again behind the cursor waits for the next pass. With
+    /// priorities the highest one that has values is served first, and the pass ends when the lap
+    /// of one is over that has values again.
     ///
-    /// A handler that panics loses the value that it was given, and nothing else: the panic is counted, and the key can
-    /// be handled again. (A program built with `panic = "abort"` ends.)
+    /// A handler that panics loses the value that it was given, and nothing else: the panic is
+    /// counted, and the key can be handled again. (A program built with `panic = "abort"` ends.)
     ///
-    /// Never waits for another thread, if the handlers do not; allocates nothing, except where a pace defers more keys
-    /// than ever before. Costs what is marked, with [`Marks::Tree`](crate::Marks::Tree).
+    /// Never waits for another thread, if the handlers do not; allocates nothing, except where a
+    /// pace defers more keys than ever before. Costs what is marked, with
+    /// [`Marks::Tree`](crate::Marks::Tree).
     pub fn pass(&mut self, mut handler: impl FnMut(&K, V)) -> Pass {
         self.begin_lap();
         let mut pass = Pass::default();
@@ -140,7 +147,8 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
 
     /// Takes the next value, if any key is due; the key is not run again until the item is dropped.
     ///
-    /// The value counts as handled. Keys come in the order of the passes; the key's own handler is not called.
+    /// The value counts as handled. Keys come in the order of the passes; the key's own handler is
+    /// not called.
     pub fn try_next(&mut self) -> Option<Item<'_, K, V, M, S>> {
         let (spot, value) = self.take_next()?;
         Some(Item::new(&self.shared, spot, value))
@@ -162,8 +170,9 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         }
     }
 
-    /// Handles values until the conflator is closed and nothing waits that this consumer could take; returns what it came
-    /// to. Blocking while nothing is due.
+    /// Handles values until the conflator is closed and nothing waits that this consumer could
+    /// take; returns what it came to. Blocking while nothing is due. From the close on no pace
+    /// holds a value back, so it ends soon.
     ///
     /// For a plain busy spin, call [`pass`](Self::pass) in a loop of your own.
     pub fn run(&mut self, strategy: WaitStrategy, mut handler: impl FnMut(&K, V)) -> Pass {
@@ -178,8 +187,8 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         }
     }
 
-    /// Waits until a pass may find something; returns `false` when the conflator is closed and nothing waits that this
-    /// consumer could take. Blocking.
+    /// Waits until a pass may find something; returns `false` when the conflator is closed and
+    /// nothing waits that this consumer could take. Blocking.
     ///
     /// It returns `true` too early now and then: other consumers may be quicker.
     pub fn wait(&mut self, strategy: WaitStrategy) -> bool {
@@ -192,6 +201,10 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
             let was_closed = self.shared.is_closed();
             if self.is_finished() {
                 return false;
+            }
+            if was_closed && !self.deferred.is_empty() {
+                // The next lap ends the deferrals.
+                return true;
             }
             let due = self.next_deadline();
             let span = due.map(|due| due.saturating_since(self.shared.now()));
@@ -214,23 +227,25 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         if !self.shared.is_closed() || self.claimed.is_some() || !self.deferred.is_empty() {
             return false;
         }
-        // SeqCst: of this and the fence of a put, one is first: the put sees the close and takes its value back, or its
-        // mark is seen here. [CX1]
+        // SeqCst: of this and the fence of a put, one is first: the put sees the close and takes
+        // its value back, or its mark is seen here. [CX1]
         fence(SeqCst);
         !self.shared.is_dirty()
     }
 
-    /// Returns when the first of the keys may be due that their pace made this consumer defer; `None` if there is none.
+    /// Returns when the first of the keys may be due that their pace made this consumer defer;
+    /// `None` if there is none. A shorter pace or a close makes them due before that.
     /// For callers that do not wait in [`wait`](Self::wait): event loops and tasks.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.deferred.next_deadline()
     }
 
-    /// Has `waker` called when a value is put or the conflator closes; `false` if that is so now, and then it is not
-    /// called.
+    /// Has `waker` called when a value is put or the conflator closes; `false` if that is so now,
+    /// and then it is not called.
     ///
-    /// It is called once, from the thread that puts or closes, and must not block it; its panics are swallowed. Armed
-    /// again before that it is replaced. With several consumers one waker is called per put. The way into an event loop:
+    /// It is called once, from the thread that puts or closes, and must not block it; its panics
+    /// are swallowed. Armed again before that it is replaced. With several consumers one waker is
+    /// called per put. The way into an event loop:
     ///
     /// ```
     /// use std::sync::{Arc, mpsc};
@@ -270,17 +285,18 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
             lap.is_done = false;
         }
         if !self.deferred.is_empty() {
-            self.end_deferrals(self.shared.now());
+            // Deadlines lie before the last instant, which means never.
+            let is_closed = self.shared.is_closed();
+            let until = || self.shared.now();
+            self.end_deferrals(if is_closed { Instant::MAX } else { until() });
         }
     }
 
     fn end_deferrals(&mut self, now: Instant) {
         while let Some(due) = self.deferred.pop_due(now) {
             let place = due.value.place(&self.shared);
-            let life = &place.entry().life;
-            life.undefer();
-            self.shared.mark_again(place);
-            life.unpin();
+            self.shared.end_deferral(place);
+            place.entry().life.unpin();
         }
     }
 
@@ -342,19 +358,18 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
             let table = unsafe { shared.table(lap.table) };
             let is_last = lap.has_wrapped && table.index == lap.start.0;
             let end = if is_last { lap.start.1 } else { usize::MAX };
-            if shared.may_have(priority, table.index) {
-                let marks = &table.marks[priority];
-                if let Some(claim) = marks.claim(lap.from, end, limit) {
-                    lap.from = claim.first + 64 - claim.bits.leading_zeros() as usize;
-                    self.claimed = Some(Claimed {
-                        priority,
-                        table: lap.table,
-                        claim,
-                        visited: 0,
-                    });
-                    return true;
-                }
-                shared.clear_top(priority, table);
+            let marks = &table.marks[priority];
+            if marks.is_marked()
+                && let Some(claim) = marks.claim(lap.from, end, limit)
+            {
+                lap.from = claim.first + 64 - claim.bits.leading_zeros() as usize;
+                self.claimed = Some(Claimed {
+                    priority,
+                    table: lap.table,
+                    claim,
+                    visited: 0,
+                });
+                return true;
             }
             if is_last {
                 lap.is_done = true;
@@ -389,21 +404,37 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         if !entry.value.is_full() {
             return None;
         }
-        let Begin::Runs(state) = entry.life.begin_run() else {
-            return None;
+        let mut visit = Visit {
+            shared,
+            place,
+            counts: &self.counts,
+            runs: false,
         };
-        // Relaxed: a setting. [CX3]
+        // Relaxed: a setting; a consumer that defers looks again.
         let every = cold.every.load(Relaxed);
-        if every != 0
-            && let Err(at) = admit(cold, every, shared.now())
+        let is_paced = every != 0 && !shared.is_closed();
+        let now = (is_paced || shared.config.key_figures).then(|| shared.now());
+        let Begin::Runs(state) = entry.life.begin_run() else {
+            return visit.end(None);
+        };
+        visit.runs = true;
+        if is_paced
+            && let Some(now) = now
+            && let Err(at) = admit(cold, every, now)
         {
             self.deferred.insert(at, spot);
             entry.life.defer();
-            return None;
+            fence_after_exchange();
+            // Relaxed: after the fence, a pace that was set meanwhile is seen, or its setting ends
+            // the deferral.
+            if cold.every.load(Relaxed) != every {
+                shared.end_deferral(place);
+            }
+            return visit.end(None);
         }
         let Some(Taken { value, conflated }) = entry.value.take(&mut self.spare) else {
             shared.end_run(place);
-            return None;
+            return visit.end(None);
         };
         if conflated != 0 {
             self.counts.add(Count::Conflated, conflated);
@@ -419,11 +450,13 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         if let Some(now) = self.now {
             // Relaxed: as CX4. [CX6]
             cold.last.store(now.as_nanos(), Relaxed);
-            if shared.config.key_figures {
-                shared.note_wait(cold);
-            }
         }
-        Some(value)
+        if shared.config.key_figures
+            && let Some(now) = now
+        {
+            self.counts.note_wait(note_wait(cold, now));
+        }
+        visit.end(Some(value))
     }
 
     /// Calls the handler of a key that this consumer runs; false if it panicked.
@@ -440,29 +473,45 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         } else {
             contain(|| handler(key, value))
         };
-        self.shared.end_run(place);
         let count = if outcome {
             Count::Handled
         } else {
             Count::Panicked
         };
+        // Counted first: the end of the run may drop a removed key, whose drop may panic.
         self.counts.add(count, 1);
+        self.shared.end_run(place);
         outcome
     }
 }
 
-/// Runs user code; false if it panicked.
-fn contain(call: impl FnOnce()) -> bool {
-    let outcome = catch_unwind(AssertUnwindSafe(call));
-    outcome.map_err(drop_contained).is_ok()
+/// A look at a cell whose mark was cleared. Dropped by a panic of the clock or of the value's
+/// decoding, it ends the run and marks the key again.
+struct Visit<'a, K, V, M: Mode<V>, S> {
+    shared: &'a Shared<K, V, M, S>,
+    place: Place<'a, K, V, M>,
+    counts: &'a Counts,
+    /// Whether the consumer runs the key, and so has taken its value if user code panics.
+    runs: bool,
 }
 
-/// Drops what user code left, which may panic once more.
-#[cold]
-fn drop_contained<T>(value: T) {
-    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        // A payload whose drop panics is left alone.
-        core::mem::forget(second);
+impl<K, V, M: Mode<V>, S> Visit<'_, K, V, M, S> {
+    /// Ends the look without a panic.
+    #[inline(always)]
+    fn end<T>(self, result: T) -> T {
+        core::mem::forget(self);
+        result
+    }
+}
+
+impl<K, V, M: Mode<V>, S> Drop for Visit<'_, K, V, M, S> {
+    #[cold]
+    fn drop(&mut self) {
+        self.shared.mark_again(self.place);
+        if self.runs {
+            self.counts.add(Count::Panicked, 1);
+            self.shared.end_run(self.place);
+        }
     }
 }
 
@@ -491,16 +540,20 @@ fn handle_own<K, V>(key: &K, value: V, cold: &Cold<K, V>, handler: &mut impl FnM
 
 /// Lets one handling of a paced key through, or says when the next one may come.
 ///
-/// A token bucket kept as one time: `due`, at which the next handling would come at an even pace. `burst` handlings may
-/// come so much before.
+/// A token bucket kept as one time: `due`, at which the next handling would come at an even pace.
+/// `burst` handlings may come so much before.
 fn admit<K, V>(cold: &Cold<K, V>, every: u64, now: Instant) -> Result<(), Instant> {
     let now = now.as_nanos();
     // Relaxed: a setting. [CX8]
     let burst = cold.burst.load(Relaxed);
     // Relaxed: written by the one that runs the key; runs follow each other. [CX9]
     let due = cold.due.load(Relaxed);
+    // Further ahead it is only where the pace was longer, or the clock was set back.
+    let due = due.min(now.saturating_add(every.saturating_mul(burst)));
     let at = due.saturating_sub(every.saturating_mul(burst.saturating_sub(1)));
     if at > now {
+        // Relaxed: as CX9.
+        cold.due.store(due, Relaxed);
         // The last instant means never.
         return Err(Instant::from_nanos(at.min(u64::MAX - 1)));
     }
@@ -521,18 +574,20 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
             place.table.free(place.at);
         }
     }
+}
 
-    /// Notes how long the value waited that was just taken.
-    #[cold]
-    fn note_wait(&self, cold: &Cold<K, V>) {
-        // Relaxed: a figure of the moment. [CX11]
-        let oldest = cold.oldest.swap(0, Relaxed);
-        if oldest != 0 {
-            let wait = self.now().as_nanos().saturating_sub(oldest);
-            // Relaxed: as CX11. [CX12]
-            cold.wait_max.fetch_max(wait, Relaxed);
-        }
+/// Notes how long the value waited that was just taken, and returns that.
+#[cold]
+fn note_wait<K, V>(cold: &Cold<K, V>, now: Instant) -> u64 {
+    // Relaxed: a figure of the moment.
+    let oldest = cold.oldest.swap(0, Relaxed);
+    if oldest == 0 {
+        return 0;
     }
+    let wait = now.as_nanos().saturating_sub(oldest);
+    // Relaxed: a figure of the moment.
+    cold.wait_max.fetch_max(wait, Relaxed);
+    wait
 }
 
 impl<K, V, M: Mode<V>, S> Drop for Consumer<K, V, M, S> {

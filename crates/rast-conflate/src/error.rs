@@ -6,8 +6,8 @@ use core::fmt;
 /// A put that was refused, with its value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum PutError<V> {
-    /// The conflator is closed. If it closed during the put, the value is the key's newest one that no consumer took,
-    /// which another producer may have put meanwhile.
+    /// The conflator is closed. If it closed during the put, the value is the key's newest one that
+    /// no consumer took, which another producer may have put meanwhile.
     Closed(V),
     /// The key is new, or was removed, and the conflator has all the keys that it may have.
     Full(V),
@@ -33,6 +33,17 @@ impl<V> PutError<V> {
     pub fn into_value(self) -> V {
         match self {
             Self::Closed(value) | Self::Full(value) | Self::Removed(value) => value,
+        }
+    }
+}
+
+impl PutError<()> {
+    /// Hands the value back.
+    pub(crate) fn with<V>(self, value: V) -> PutError<V> {
+        match self {
+            Self::Closed(()) => PutError::Closed(value),
+            Self::Full(()) => PutError::Full(value),
+            Self::Removed(()) => PutError::Removed(value),
         }
     }
 }

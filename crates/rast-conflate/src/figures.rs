@@ -1,7 +1,7 @@
 //! What is counted: in all, by the threads that do it, and per key.
 //!
-//! Each producer and consumer counts in a block of its own, by plain stores; a reader adds the blocks up. A block whose
-//! owner is gone is added to the past under the lock.
+//! Each producer and consumer counts in a block of its own, by plain stores; a reader adds the
+//! blocks up. A block whose owner is gone is added to the past under the lock.
 
 use std::vec::Vec;
 
@@ -38,6 +38,9 @@ pub struct Figures {
     pub panicked: u64,
     /// Values that were handed back: by a removal, by a drain, or to a put that met a close.
     pub returned: u64,
+    /// The longest [`KeyFigures::wait_max`] of any key. Needs
+    /// [`Builder::key_figures`](crate::Builder::key_figures).
+    pub wait_max: Nanos,
 }
 
 /// What is known of one key; see [`Conflator::key_figures`](crate::Conflator::key_figures).
@@ -49,10 +52,12 @@ pub struct KeyFigures {
     pub handled: u64,
     /// Whether a value waits.
     pub is_pending: bool,
-    /// The age of the newest value, if one waits. Needs [`Builder::key_figures`](crate::Builder::key_figures).
+    /// The age of the newest value, if one waits. Needs
+    /// [`Builder::key_figures`](crate::Builder::key_figures).
     pub age: Option<Nanos>,
     /// The longest time from the first put that found the cell empty to the take. Needs
-    /// [`Builder::key_figures`](crate::Builder::key_figures); a put that meets the take may count from its own time.
+    /// [`Builder::key_figures`](crate::Builder::key_figures); a put that meets the take may count
+    /// from its own time.
     pub wait_max: Nanos,
 }
 
@@ -69,6 +74,7 @@ impl Figures {
         self.conflated += other.conflated;
         self.panicked += other.panicked;
         self.returned += other.returned;
+        self.wait_max = self.wait_max.max(other.wait_max);
     }
 }
 
@@ -82,17 +88,20 @@ impl KeyFigures {
 
 /// The counts of one producer or consumer.
 pub(crate) struct Counts {
-    submitted: AtomicU64,
+    /// Puts that found their cell empty, and puts that made one value needless. One count per put
+    /// is enough.
+    puts: [AtomicU64; 2],
     handled: AtomicU64,
     conflated: AtomicU64,
     panicked: AtomicU64,
     returned: AtomicU64,
+    /// Nanoseconds.
+    wait_max: AtomicU64,
 }
 
 /// What the owner of a block may count.
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
-    Submitted,
     Handled,
     Conflated,
     Panicked,
@@ -102,17 +111,17 @@ pub(crate) enum Count {
 impl Counts {
     fn new() -> Self {
         Self {
-            submitted: AtomicU64::new(0),
+            puts: core::array::from_fn(|_| AtomicU64::new(0)),
             handled: AtomicU64::new(0),
             conflated: AtomicU64::new(0),
             panicked: AtomicU64::new(0),
             returned: AtomicU64::new(0),
+            wait_max: AtomicU64::new(0),
         }
     }
 
     fn word(&self, count: Count) -> &AtomicU64 {
         match count {
-            Count::Submitted => &self.submitted,
             Count::Handled => &self.handled,
             Count::Conflated => &self.conflated,
             Count::Panicked => &self.panicked,
@@ -120,14 +129,37 @@ impl Counts {
         }
     }
 
+    /// Counts a put that made so many values needless. By the owner alone.
+    #[inline(always)]
+    pub(crate) fn add_put(&self, conflated: u64) {
+        Self::add_to(&self.puts[usize::from(conflated != 0)], 1);
+        if conflated > 1 {
+            self.add(Count::Conflated, conflated - 1);
+        }
+    }
+
     /// Adds to a count. By the owner alone.
     #[inline(always)]
     pub(crate) fn add(&self, count: Count, number: u64) {
-        let word = self.word(count);
+        Self::add_to(self.word(count), number);
+    }
+
+    #[inline(always)]
+    fn add_to(word: &AtomicU64, number: u64) {
         // Relaxed: the owner is the only one that writes. [CF1]
         let old = word.load(Relaxed);
-        // Relaxed: a figure; with no call under way its reader has synchronised with the owner. [CF2]
+        // Relaxed: a figure; with no call under way its reader has synchronised with the owner.
+        // [CF2]
         word.store(old + number, Relaxed);
+    }
+
+    /// Notes how long a value waited. By the owner alone.
+    pub(crate) fn note_wait(&self, wait: u64) {
+        // Relaxed: as in add.
+        if wait > self.wait_max.load(Relaxed) {
+            // Relaxed: as in add.
+            self.wait_max.store(wait, Relaxed);
+        }
     }
 
     fn read(&self) -> Figures {
@@ -139,13 +171,16 @@ impl Counts {
             &self.returned,
         ]
         .map(|word| word.load(Relaxed));
+        // Relaxed: as CF2.
+        let [alone, replacing] = [&self.puts[0], &self.puts[1]].map(|word| word.load(Relaxed));
         Figures {
+            submitted: alone + replacing,
             handled,
-            conflated,
+            conflated: conflated + replacing,
             panicked,
             returned,
-            // Relaxed: as CF2. [CF4]
-            submitted: self.submitted.load(Relaxed),
+            // Relaxed: as CF2.
+            wait_max: Nanos::from_nanos(self.wait_max.load(Relaxed)),
         }
     }
 }

@@ -7,38 +7,52 @@ use core::ptr::NonNull;
 use std::hash::RandomState;
 
 use crate::config::Pace;
-use crate::conflator::set_pace;
 use crate::life::State;
+use crate::marks::Path;
 use crate::mode::{ManyProducers, Mode, Newest};
 use crate::primitive::sync::Arc;
-use crate::primitive::sync::atomic::Ordering::Relaxed;
-use crate::shared::{Pinned, Place, Shared};
-use crate::table::{KeyHandler, Table};
+use crate::primitive::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::shared::{Pinned, Place, Shared, Target};
+use crate::table::{Entry, KeyHandler, Table};
 
 /// A key's place in a conflator; made by [`Conflator::handle`](crate::Conflator::handle).
 ///
-/// It can be sent to another thread, and belongs to one at a time; where a key may have several producers it can be cloned,
-/// which costs an atomic addition or two. While a key has a handle, its cell is given to no other key, removed or not.
+/// It can be sent to another thread, and belongs to one at a time; where a key may have several
+/// producers it can be cloned, which costs an atomic addition or two. While a key has a handle, its
+/// cell is given to no other key, removed or not.
 pub struct KeyHandle<K, V, M: Mode<V> = Newest, S = RandomState> {
     pub(crate) shared: Arc<Shared<K, V, M, S>>,
     table: NonNull<Table<K, V, M>>,
     at: usize,
+    /// The cell and its marks, so that a put needs no walk to them: each step of one is a load that
+    /// the next one waits for.
+    entry: NonNull<Entry<K, M::Cell>>,
+    words: NonNull<[AtomicU64]>,
+    levels: u32,
+    bit: u32,
     /// Not `Sync`: two threads with one handle would be two producers.
     _one_thread: PhantomData<Cell<()>>,
 }
 
-// SAFETY: it is a reference to the shared tables and a pin, both of which may be given up by any thread.
+// SAFETY: it is a reference to the shared tables and a pin, both of which may be given up by any
+// thread.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Send + Sync> Send for KeyHandle<K, V, M, S> {}
 
 impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
     /// Makes a handle of the pin.
     pub(crate) fn new(shared: Arc<Shared<K, V, M, S>>, pinned: Pinned<'_, K, V, M>) -> Self {
         let place = pinned.keep();
+        let Target { entry, path, .. } = place.target();
         let (table, at) = (NonNull::from(place.table), place.at);
+        let (entry, words) = (NonNull::from(entry), NonNull::from(path.words));
         Self {
             shared,
             table,
             at,
+            entry,
+            words,
+            levels: path.levels,
+            bit: path.bit,
             _one_thread: PhantomData,
         }
     }
@@ -48,6 +62,25 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
         // SAFETY: 1: the handle was made with a table of its conflator.
         let table = unsafe { self.shared.table(self.table) };
         Place { table, at: self.at }
+    }
+
+    /// Returns what a put needs.
+    #[inline(always)]
+    pub(crate) fn target(&self) -> Target<'_, K, V, M> {
+        // SAFETY: the cell is one of the table's, which lives as long as the conflator that this
+        // handle keeps.
+        let entry = unsafe { self.entry.as_ref() };
+        // SAFETY: the words are the table's or those of a constant, so they live as long.
+        let words = unsafe { self.words.as_ref() };
+        Target {
+            place: self.place(),
+            entry,
+            path: Path {
+                words,
+                levels: self.levels,
+                bit: self.bit,
+            },
+        }
     }
 
     /// Returns the key.
@@ -63,9 +96,10 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
         self.place().entry().life.state() == State::Live
     }
 
-    /// Gives the key its own pace.
+    /// Gives the key its own pace; a value that the old one holds back waits for the new one
+    /// instead.
     pub fn set_pace(&self, pace: Pace) {
-        set_pace(self.place(), pace);
+        self.shared.set_pace(self.place(), pace);
     }
 
     /// Returns the key's pace.
@@ -77,7 +111,8 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
         Pace::from_words(every, burst)
     }
 
-    /// Gives the key a priority, 0 the least urgent; a value that waits now is handled by the old one or the new one.
+    /// Gives the key a priority, 0 the least urgent; a value that waits now is handled by the old
+    /// one or the new one.
     ///
     /// # Panics
     ///
@@ -100,11 +135,13 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
         self.place().entry().priority.load(Relaxed)
     }
 
-    /// Gives the key a handler of its own, which [`Consumer::pass`](crate::Consumer::pass) calls in place of the one it
-    /// is given; `None` takes it away.
+    /// Gives the key a handler of its own, which [`Consumer::pass`](crate::Consumer::pass) calls in
+    /// place of the one it is given; `None` takes it away.
     ///
-    /// It is called by one consumer at a time. One that runs now ends its call, and is dropped then if it was replaced.
-    /// It goes with the key when that is removed. Blocking for an instant.
+    /// It is called by one consumer at a time. One that runs now ends its call, and is dropped then
+    /// if it was replaced. A handler, a pace and a priority stay with the key's cell: a key that is
+    /// removed and comes back while it has a handle keeps them, and loses them where the cell was
+    /// freed ([`Producer::remove`](crate::Producer::remove)). Blocking for an instant.
     pub fn set_handler(&self, handler: Option<KeyHandler<K, V>>) {
         let cold = &self.place().table.cold[self.at];
         let has = usize::from(handler.is_some());

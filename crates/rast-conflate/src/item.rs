@@ -8,7 +8,8 @@ use crate::mode::Mode;
 use crate::primitive::sync::Arc;
 use crate::shared::{Shared, Spot};
 
-/// A value taken by [`Consumer::try_next`](crate::Consumer::try_next); its key is not run again until it is dropped.
+/// A value taken by [`Consumer::try_next`](crate::Consumer::try_next); its key is not run again
+/// until it is dropped.
 ///
 /// Forgotten (`mem::forget`), it keeps its key from being run for ever.
 pub struct Item<'a, K, V, M: Mode<V>, S> {

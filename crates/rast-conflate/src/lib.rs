@@ -1,7 +1,9 @@
-//! A keyed conflating executor: of all values put under a key, only the newest one is kept and handled.
+//! A keyed conflating executor: of all values put under a key, only the newest one is kept and
+//! handled.
 //!
-//! Producers put values under keys, from any number of threads; consumers hand the newest value of each key to handlers.
-//! A value that no consumer took before the next one came is replaced, and dropped by the producer that replaced it.
+//! Producers put values under keys, from any number of threads; consumers hand the newest value of
+//! each key to handlers. A value that no consumer took before the next one came is replaced, and
+//! dropped by the producer that replaced it.
 //!
 //! # What is here
 //!
@@ -16,8 +18,9 @@
 //!
 //! # When to use it, and when not
 //!
-//! Use it where updates come faster than they can be handled and only the newest per key matters: quotes, positions, sensor
-//! readings, cache invalidations. Where every value counts, take a queue. For one key, a watch channel is simpler.
+//! Use it where updates come faster than they can be handled and only the newest per key matters:
+//! quotes, positions, sensor readings, cache invalidations. Where every value counts, take a queue.
+//! For one key, a watch channel is simpler.
 //!
 //! # Example
 //!
@@ -58,27 +61,30 @@
 //!
 //! - The last value of a key is handled, and never an older one after a newer one.
 //! - A key is handled by one consumer at a time.
-//! - In a pass each key is handled at most once, and each key that was due at its begin is: no key starves.
-//! - Every accepted value is handled, conflated, panicked or returned, and counted as such ([`Figures`]).
-//! - A put by the handle of a key that is there is wait-free in all modes but [`Merged`], which is lock-free, and
-//!   [`Least`] and [`Greatest`], which are as wait-free as the processor's `fetch_max`. It allocates nothing; a system call
+//! - In a pass each key is handled at most once, and each key that was due at its begin is: no key
+//!   starves.
+//! - Every accepted value is handled, conflated, panicked or returned, and counted as such
+//!   ([`Figures`]).
+//! - A put by the handle of a key that is there is wait-free, except in mode [`Merged`] and, on
+//!   x86-64, [`Least`] and [`Greatest`], which are lock-free. It allocates nothing; a system call
 //!   is made only to wake a consumer that sleeps. A stopped producer delays no value but its own.
 //! - Inserting a key, growing and removing are lock-free; sleeping and waking take a lock.
-//! - A panic of a handler is contained and counted; a panic of a merge function or of a value's drop goes to the caller of
-//!   the put; neither harms the conflator.
+//! - A panic of a handler is contained and counted; a panic of a merge function or of a value's
+//!   drop goes to the caller of the put. No panic of user code wedges a key or takes room;
+//!   `docs/algorithms/conflate.md` lists them all.
 //!
 //! # Memory
 //!
-//! A cell takes some 170 bytes beside its key, there are two to twelve cells per key, and in mode [`Newest`] a key has a
-//! node of its value's size. Tables are freed with the conflator.
+//! A cell takes some 190 bytes with its key, there are two to twelve cells per key, and in mode
+//! [`Newest`] a key has a node of its value's size. Tables are freed with the conflator.
 //!
 //! # Features and platforms
 //!
 //! - `std` (default): everything; without it the crate is empty.
 //! - `async`: `Stream`; brings `futures-core`.
 //!
-//! Runs wherever `rast-primitive` does with threads. How it works, with the arguments, is described in
-//! `docs/algorithms/conflate.md`.
+//! Runs wherever `rast-primitive` does with threads. How it works, with the arguments, is described
+//! in `docs/algorithms/conflate.md`.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -100,6 +106,8 @@ mod table;
 
 #[cfg(feature = "std")]
 mod config;
+#[cfg(feature = "std")]
+mod contain;
 #[cfg(feature = "std")]
 mod error;
 #[cfg(feature = "std")]

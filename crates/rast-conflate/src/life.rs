@@ -1,4 +1,5 @@
-//! The word that says whose a cell of the table is: its state, who runs it, and how many threads have a pin on it.
+//! The word that says whose a cell of the table is: its state, who runs it, and how many threads
+//! have a pin on it.
 //!
 //! | bits | meaning |
 //! | --- | --- |
@@ -8,11 +9,14 @@
 //! | 5 | DEFERRED: a consumer keeps the key until its pace allows it, and has a pin on it |
 //! | 6 | OWNED: the only handle of the key is given out |
 //! | 8-31 | pins: threads that look at the key, handles, deferrals |
+//! | 32-63 | how many pins there were, modulo 2^32 |
 //!
 //! "Queued" is no bit here: it is the key's mark.
 //!
-//! A cell is given to another key only in state Removed or Killed, without a pin and without RUNNING. So who has a pin or
-//! runs the key may use it, and a handle never puts under another key.
+//! A cell is given to another key only in state Removed or Killed, without a pin, without RUNNING
+//! and without a value. So a thread that has a pin or runs the key may use it, and a handle never
+//! puts under another key. A put has a pin, and the count of pins never comes back to what it was,
+//! so the exchange that claims the cell fails if a value came after the look.
 
 use crate::primitive::sync::atomic::{
     AtomicU64,
@@ -26,6 +30,7 @@ const DEFERRED: u64 = 1 << 5;
 const OWNED: u64 = 1 << 6;
 const PIN: u64 = 1 << 8;
 const PINS: u64 = 0xff_ffff * PIN;
+const PINNED_ONCE: u64 = 1 << 32;
 /// More pins than this are refused by a panic, long before they overflow.
 const PINS_MAX: u64 = (PINS / PIN) / 2;
 
@@ -90,7 +95,7 @@ impl Life {
     #[inline]
     pub(crate) fn pin(&self) -> Option<State> {
         // Acquire: pairs with the Release in publish; the key is whole. [CL2]
-        let word = self.0.fetch_add(PIN, Acquire);
+        let word = self.0.fetch_add(PIN + PINNED_ONCE, Acquire);
         let state = state(word);
         let has_key = !matches!(state, State::Empty | State::Free | State::Claimed);
         if (word & PINS) / PIN >= PINS_MAX || !has_key {
@@ -103,32 +108,48 @@ impl Life {
 
     #[inline]
     pub(crate) fn unpin(&self) {
-        // Release: pairs with the Acquire in claim; what was done with the key comes before its end. [CL3]
+        // Release: pairs with the Acquire in claim; what was done with the key comes before its
+        // end. [CL3]
         self.0.fetch_sub(PIN, Release);
     }
 
-    /// Claims a cell without a key, or one whose key is gone and unused; returns the state that it had.
-    pub(crate) fn claim(&self) -> Option<State> {
-        // Relaxed: a look; the exchange decides. [CL4]
-        let word = self.0.load(Relaxed);
-        let was = state(word);
-        let claimed = match was {
-            // Pins here are of threads that are about to find that there is no key.
-            State::Empty | State::Free => word & PINS | State::Claimed as u64,
-            State::Removed | State::Killed if word & (PINS | RUNNING | DEFERRED) == 0 => {
-                State::Claimed as u64
+    /// Claims a cell without a key, or one whose key is gone, unused and without a value; returns
+    /// the state that it had.
+    ///
+    /// Lock-free: the exchange is repeated only where another thread pinned the cell or gave up its
+    /// pin.
+    pub(crate) fn claim(&self, is_full: impl Fn() -> bool) -> Option<State> {
+        // Acquire: pairs with the Release in unpin; a value that was put under a pin is seen by the
+        // look below. [CL4]
+        let mut word = self.0.load(Acquire);
+        loop {
+            let was = state(word);
+            let is_free = match was {
+                // Pins here are of threads that are about to find that there is no key.
+                State::Empty | State::Free => true,
+                State::Removed | State::Killed => {
+                    word & (PINS | RUNNING | DEFERRED) == 0 && !is_full()
+                }
+                _ => false,
+            };
+            if !is_free {
+                return None;
             }
-            _ => return None,
-        };
-        // Acquire: pairs with the Release in unpin and end_run; the key is no longer in use. [CL5]
-        let exchanged = self.0.compare_exchange(word, claimed, Acquire, Relaxed);
-        exchanged.is_ok().then_some(was)
+            let claimed = word & !(STATE | DIRTY | OWNED) | State::Claimed as u64;
+            // Acquire: pairs with the Release in unpin and end_run; the key is no longer in use.
+            // [CL5]
+            match self.0.compare_exchange(word, claimed, Acquire, Acquire) {
+                Ok(_) => return Some(was),
+                Err(other) => word = other,
+            }
+        }
     }
 
     /// Ends a claim in another state, with `pins` pins of the caller.
     pub(crate) fn publish(&self, to: State, pins: u64) {
         let difference = (to as u64).wrapping_sub(State::Claimed as u64);
-        // Release: pairs with the Acquire of who pins or runs the key; publishes the key and the cell. [CL6]
+        // Release: pairs with the Acquire of who pins or runs the key; publishes the key and the
+        // cell. [CL6]
         let word = self
             .0
             .fetch_add(difference.wrapping_add(pins * PIN), Release);
@@ -144,7 +165,8 @@ impl Life {
                 return Err(state(word));
             }
             let next = word & !STATE | to as u64;
-            // Relaxed: the caller has a pin or runs the cell; an exchange keeps the order that publish began. [CL8]
+            // Relaxed: the caller has a pin or runs the cell; an exchange keeps the order that
+            // publish began. [CL8]
             match self.0.compare_exchange_weak(word, next, Relaxed, Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(other) => word = other,
@@ -154,12 +176,14 @@ impl Life {
 
     /// Gives out the only handle of the key; false if it is given out already.
     pub(crate) fn own(&self) -> bool {
-        // Acquire: pairs with the fence of the owner's last put, before disown; the puts of the owner before are seen. [CL9]
+        // Acquire: pairs with the fence of the owner's last put, before disown; the puts of the
+        // owner before are seen. [CL9]
         self.0.fetch_or(OWNED, Acquire) & OWNED == 0
     }
 
     pub(crate) fn disown(&self) {
-        // Relaxed: the fence of the last put comes before it, and pairs with the Acquire in own. [CL10]
+        // Relaxed: the fence of the last put comes before it, and pairs with the Acquire in own.
+        // [CL10]
         self.0.fetch_and(!OWNED, Relaxed);
     }
 
@@ -173,14 +197,15 @@ impl Life {
             if !matches!(state, State::Live | State::Removed) || word & DEFERRED != 0 {
                 return Begin::Not;
             }
-            // An exchange also where DIRTY is set, so that the one that runs the key sees what came before this.
+            // An exchange also where DIRTY is set, so that the one that runs the key sees what came
+            // before this.
             let next = if word & RUNNING == 0 {
                 word | RUNNING
             } else {
                 word | DIRTY
             };
-            // AcqRel: pairs with the AcqRel in end_run and defer: handlers of a key follow each other; and one who
-            // tells that there is more hands on that it cleared the mark. [CL12]
+            // AcqRel: pairs with the AcqRel in end_run and defer: handlers of a key follow each
+            // other; and one who tells that there is more hands on that it cleared the mark. [CL12]
             match self.0.compare_exchange_weak(word, next, AcqRel, Relaxed) {
                 Ok(_) if word & RUNNING == 0 => return Begin::Runs(state),
                 Ok(_) => return Begin::Not,
@@ -198,7 +223,8 @@ impl Life {
         word & DIRTY != 0
     }
 
-    /// Ends a run without a take: the caller keeps the key for later, with a pin.
+    /// Ends a run without a take: the caller keeps the key for later, with a pin. The last
+    /// operation is an exchange.
     pub(crate) fn defer(&self) {
         // Relaxed: a look; the exchange decides. [CL14]
         let mut word = self.0.load(Relaxed);
@@ -212,9 +238,9 @@ impl Life {
         }
     }
 
-    /// Ends a deferral; the caller then marks the key and gives its pin back.
-    pub(crate) fn undefer(&self) {
+    /// Ends a deferral; returns whether there was one, and then the caller marks the key.
+    pub(crate) fn undefer(&self) -> bool {
         // Relaxed: the mark that follows brings the next consumer here; its fence orders it. [CL16]
-        self.0.fetch_and(!DEFERRED, Relaxed);
+        self.0.fetch_and(!DEFERRED, Relaxed) & DEFERRED != 0
     }
 }

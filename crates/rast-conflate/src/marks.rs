@@ -7,17 +7,22 @@
 //!   level 0   [ 256 words: a bit per cell ]
 //! ```
 //!
+//! The words lie in one slice, the root first and each level at the same place in every tree, so
+//! that a producer finds the words of its cell by shifts alone. Consumers wait on the roots.
+//!
 //! Rules. A mark that is not needed costs a look; one that is missing loses a value.
 //!
-//! 1. A producer publishes its value by an exchange, fences, and then goes from the leaf to the root: it tests each bit
-//!    on the way and sets those that are clear. It stops nowhere, so that it needs no other producer to go on.
+//! 1. A producer publishes its value by an exchange, fences, and then goes from the leaf to the
+//!    root: it tests each bit on the way and sets those that are clear. It stops nowhere, so that
+//!    it needs no other producer to go on.
 //! 2. A consumer clears leaf bits, fences, and then takes the values of their cells.
-//! 3. A consumer that finds a word empty clears its bit in the level above, fences, and looks at the word again; if it is
-//!    not empty, the consumer sets the bit again.
+//! 3. A consumer that finds a word empty clears its bit in the level above, fences, and looks at
+//!    the word again; if it is not empty, the consumer sets the bit again.
 //!
-//! Testing before setting is sound by either/or. Take the fence of the producer (1) and of the consumer that cleared the
-//! bit (2 or 3). If the producer's comes first, the consumer's look after its fence finds what the producer published
-//! below. If the consumer's comes first, the producer's test finds the bit clear.
+//! Testing before setting is sound by either/or. Take the fence of the producer (1) and of the
+//! consumer that cleared the bit (2 or 3). If the producer's comes first, the consumer's look after
+//! its fence finds what the producer published below. If the consumer's comes first, the producer's
+//! test finds the bit clear.
 
 use std::boxed::Box;
 use std::vec::Vec;
@@ -39,19 +44,41 @@ pub enum Marks {
     /// A 64-ary tree of bits, a bit per cell at its leaves: a pass costs what is marked.
     #[default]
     Tree,
-    /// One mask of 64 bits per table, each for a 64th of its cells: a put touches fewer words, and a pass looks at every
-    /// cell of a marked part. For small tables, or where most keys change all the time.
+    /// One mask of 64 bits per table, each for a 64th of its cells: a put touches fewer words, and
+    /// a pass looks at every cell of a marked part. For small tables, or where most keys change all
+    /// the time.
     Flat,
 }
+
+/// Where the words of the levels begin, from the root down.
+const STARTS: [usize; LEVELS_MAX] = {
+    let mut starts = [0; LEVELS_MAX];
+    let mut depth = 1;
+    while depth < LEVELS_MAX {
+        starts[depth] = starts[depth - 1] * WIDTH + 1;
+        depth += 1;
+    }
+    starts
+};
 
 /// The marks of one table.
 pub(crate) struct Map {
     /// Log2 of the cells per leaf bit.
     shift: u32,
     levels: usize,
-    /// Where each level's words begin, and the end.
-    starts: [usize; LEVELS_MAX + 1],
+    /// Leaf bits.
+    bits: usize,
     words: Box<[AtomicU64]>,
+}
+
+/// The marks of one cell.
+#[derive(Clone, Copy)]
+pub(crate) struct Path<'a> {
+    /// Those of the map.
+    pub(crate) words: &'a [AtomicU64],
+    pub(crate) levels: u32,
+    /// The number of the leaf bit.
+    pub(crate) bit: u32,
 }
 
 /// Leaf bits that a consumer has cleared and has to visit.
@@ -69,22 +96,19 @@ impl Map {
             Marks::Tree => 0,
             Marks::Flat => cells.div_ceil(WIDTH).next_power_of_two().ilog2(),
         };
-        let (mut starts, mut levels) = ([0; LEVELS_MAX + 1], 0);
-        let mut bits = (cells >> shift).max(1);
-        loop {
-            let words = bits.div_ceil(WIDTH);
-            starts[levels + 1] = starts[levels] + words;
+        let bits = (cells >> shift).max(1);
+        let leaves = bits.div_ceil(WIDTH);
+        let (mut levels, mut above) = (1, leaves);
+        while above > 1 {
+            above = above.div_ceil(WIDTH);
             levels += 1;
-            if words == 1 {
-                break;
-            }
-            bits = words;
         }
-        let words: Vec<_> = (0..starts[levels]).map(|_| AtomicU64::new(0)).collect();
+        let words = STARTS[levels - 1] + leaves;
+        let words: Vec<_> = (0..words).map(|_| AtomicU64::new(0)).collect();
         Self {
             shift,
             levels,
-            starts,
+            bits,
             words: words.into(),
         }
     }
@@ -96,34 +120,34 @@ impl Map {
 
     #[inline(always)]
     fn word(&self, level: usize, at: usize) -> &AtomicU64 {
-        &self.words[self.starts[level] + at]
+        &self.words[STARTS[self.levels - 1 - level] + at]
     }
 
     /// Returns whether anything may be marked.
     #[inline]
     pub(crate) fn is_marked(&self) -> bool {
         // Relaxed: the callers fence before, as the rules say. [CM1]
-        self.word(self.levels - 1, 0).load(Relaxed) != 0
+        self.words[0].load(Relaxed) != 0
     }
 
-    /// Marks a cell by rule 1. The caller's last atomic operation was an exchange and a fence.
-    #[inline]
-    pub(crate) fn mark(&self, cell: usize) {
-        self.mark_from(0, cell >> self.shift);
-    }
-
-    #[inline]
-    fn mark_from(&self, level: usize, mut at: usize) {
-        for level in level..self.levels {
-            let (word, bit) = (self.word(level, at / WIDTH), 1 << (at % WIDTH));
-            // Relaxed: after the fence of the put, either the bit is found clear or the value is found. [CM2]
-            if word.load(Relaxed) & bit == 0 {
-                // Relaxed: the fences before and after order it. [CM3]
-                word.fetch_or(bit, Relaxed);
-                fence_after_exchange();
-            }
-            at /= WIDTH;
+    /// Returns the marks of a cell.
+    #[inline(always)]
+    pub(crate) fn path(&self, cell: usize) -> Path<'_> {
+        Path {
+            words: &self.words,
+            levels: self.levels as u32,
+            bit: (cell >> self.shift) as u32,
         }
+    }
+
+    /// Marks a bit of a level, and those above it.
+    fn mark_from(&self, level: usize, at: usize) {
+        let path = Path {
+            words: &self.words,
+            levels: (self.levels - level) as u32,
+            bit: at as u32,
+        };
+        path.mark();
     }
 
     /// Clears up to `limit` marks of one word, the first ones in `from..end`, by rule 2.
@@ -160,18 +184,18 @@ impl Map {
         }
     }
 
-    /// Returns the first leaf bit in `from..end` that is set, and clears marks of empty words on its way.
+    /// Returns the first leaf bit in `from..end` that is set, and clears marks of empty words on
+    /// its way.
     fn find(&self, from: usize, end: usize) -> Option<usize> {
         let (mut level, mut at) = (0, from);
-        let mut descended = false;
+        let end = end.min(self.bits);
         loop {
             let index = at / WIDTH;
-            if self.starts[level] + index >= self.starts[level + 1]
-                || at << (WIDTH.ilog2() * level as u32) >= end
-            {
+            if at << (WIDTH.ilog2() * level as u32) >= end {
                 return None;
             }
-            // Relaxed: a look; a mark that is missed here is found before the consumer sleeps. [CM6]
+            // Relaxed: a look; a mark that is missed here is found before the consumer sleeps.
+            // [CM6]
             let word = self.word(level, index).load(Relaxed);
             let bits = word & (!0 << (at % WIDTH));
             if bits != 0 {
@@ -181,17 +205,18 @@ impl Map {
                 }
                 level -= 1;
                 at *= WIDTH;
-                descended = true;
                 continue;
             }
-            if word == 0 && descended {
+            if level + 1 == self.levels {
+                return None;
+            }
+            let above = self.word(level + 1, index / WIDTH);
+            // Relaxed: a look.
+            if word == 0 && above.load(Relaxed) >> (index % WIDTH) & 1 == 1 {
                 self.clear_above(level, index);
             }
             level += 1;
             at = index + 1;
-            if level == self.levels {
-                return None;
-            }
         }
     }
 
@@ -203,7 +228,8 @@ impl Map {
             // Relaxed: the fence below orders it before the look at the word. [CM7]
             let old = above.fetch_and(!bit, Relaxed);
             fence_after_exchange();
-            // Relaxed: after the fence, either this look finds a mark or its producer finds the bit clear. [CM8]
+            // Relaxed: after the fence, either this look finds a mark or its producer finds the bit
+            // clear. [CM8]
             if self.word(level, index).load(Relaxed) != 0 {
                 self.mark_from(level + 1, index);
                 return;
@@ -220,7 +246,8 @@ impl Map {
     #[cfg(test)]
     pub(crate) fn check_invariants(&self) {
         for level in 0..self.levels - 1 {
-            for index in 0..self.starts[level + 1] - self.starts[level] {
+            let words = self.bits.div_ceil(WIDTH.pow(level as u32 + 1));
+            for index in 0..words {
                 // Relaxed: no other thread has it.
                 let word = self.word(level, index).load(Relaxed);
                 // Relaxed: no other thread has it.
@@ -228,6 +255,32 @@ impl Map {
                 let is_marked = above >> (index % WIDTH) & 1 == 1;
                 assert!(word == 0 || is_marked, "level {level} word {index}");
             }
+        }
+    }
+}
+
+impl Path<'_> {
+    /// No marks: the priority of the key has to be looked up first.
+    pub(crate) const NONE: Self = Self {
+        words: &[],
+        levels: 0,
+        bit: 0,
+    };
+
+    /// Marks the cell by rule 1. The caller's last atomic operation was an exchange and a fence.
+    #[inline(always)]
+    pub(crate) fn mark(self) {
+        let mut at = self.bit as usize;
+        for start in STARTS[..self.levels as usize].iter().rev() {
+            let (word, bit) = (&self.words[start + at / WIDTH], 1 << (at % WIDTH));
+            // Relaxed: after the fence of the put, either the bit is found clear or the value is
+            // found.
+            if word.load(Relaxed) & bit == 0 {
+                // Relaxed: the fences before and after order it.
+                word.fetch_or(bit, Relaxed);
+                fence_after_exchange();
+            }
+            at /= WIDTH;
         }
     }
 }
@@ -277,7 +330,7 @@ mod tests {
             marked.sort_unstable();
             marked.dedup();
             for &cell in marked.iter().rev() {
-                map.mark(cell);
+                map.path(cell).mark();
             }
             map.check_invariants();
             assert_eq!(drain(&map, 0), marked, "{cells}");
@@ -289,7 +342,7 @@ mod tests {
     #[test]
     fn a_claim_stops_at_its_end_and_its_limit() {
         let map = Map::new(4096, Marks::Tree);
-        (0..4096).for_each(|cell| map.mark(cell));
+        (0..4096).for_each(|cell| map.path(cell).mark());
         let claim = map.claim(70, 75, 3).unwrap();
         assert_eq!((claim.first, claim.bits), (64, 0b111 << 6));
         let claim = map.claim(70, 75, 3).unwrap();
@@ -303,11 +356,13 @@ mod tests {
 
     #[test]
     fn a_mark_above_an_empty_word_is_cleared() {
-        let map = Map::new(1 << 18, Marks::Tree);
-        map.mark_from(1, 77);
-        assert!(map.is_marked());
-        assert!(map.claim(0, usize::MAX, 64).is_none());
-        assert!(!map.is_marked());
+        for (word, from) in [(77, 0), (0, 0), (77, 77 * 64), (77, 77 * 64 + 5)] {
+            let map = Map::new(1 << 18, Marks::Tree);
+            map.mark_from(1, word);
+            assert!(map.is_marked());
+            assert!(map.claim(from, usize::MAX, 64).is_none());
+            assert!(!map.is_marked(), "word {word} from {from}");
+        }
     }
 
     #[test]
@@ -315,7 +370,7 @@ mod tests {
         for (cells, shift) in [(2, 0), (64, 0), (4096, 6), (16_384, 8)] {
             let map = Map::new(cells, Marks::Flat);
             assert_eq!((map.shift(), map.levels), (shift, 1));
-            map.mark(cells - 1);
+            map.path(cells - 1).mark();
             assert_eq!(drain(&map, 0), [(cells - 1) >> shift]);
             assert!(!map.is_marked());
         }

@@ -15,19 +15,22 @@ pub trait Mode<V>: Send + Sync + 'static {
     const ONE_PRODUCER: bool = false;
 }
 
-/// A mode in which any number of producers put under one key: handles can be cloned, and puts go by key too.
+/// A mode in which any number of producers put under one key: handles can be cloned, and puts go by
+/// key too.
 pub trait ManyProducers<V>: Mode<V> {}
 
-/// The newest value replaces the older one. For any value: put and take are wait-free and exchange a node.
+/// The newest value replaces the older one. For any value: put and take are wait-free and exchange
+/// a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Newest;
 
-/// The newest value replaces the older one, as a word in place: the quickest, for what is a [`Word`]. Wait-free.
+/// The newest value replaces the older one, as a word in place: the quickest, for what is a
+/// [`Word`]. Wait-free.
 #[derive(Clone, Copy, Debug)]
 pub struct InPlace;
 
-/// The newest value replaces the older one, under a sequence lock: for [`Plain`] values of up to 64 bytes where each key
-/// has one producer, who holds its only handle. A put is wait-free.
+/// The newest value replaces the older one, under a sequence lock: for [`Plain`] values of up to 64
+/// bytes where each key has one producer, who holds its only handle. A put is wait-free.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequenced;
 
@@ -35,11 +38,13 @@ pub struct Sequenced;
 #[derive(Clone, Copy, Debug)]
 pub struct Sum;
 
-/// The least value stays. A put is one instruction where the processor has it, and a loop of exchanges on x86-64.
+/// The least value stays. Wait-free where the processor has an atomic minimum and maximum, as
+/// AArch64 with LSE; lock-free on x86-64, where a put is a loop of compare-and-exchanges that
+/// repeats when another put came between.
 #[derive(Clone, Copy, Debug)]
 pub struct Least;
 
-/// The greatest value stays. A put is one instruction where the processor has it, and a loop of exchanges on x86-64.
+/// The greatest value stays. Its progress is that of [`Least`].
 #[derive(Clone, Copy, Debug)]
 pub struct Greatest;
 

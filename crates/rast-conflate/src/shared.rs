@@ -1,24 +1,26 @@
-//! What producers and consumers share: the tables, the words above their marks, and who waits.
+//! What producers and consumers share: the tables, and which consumers wait.
 //!
 //! ```text
-//!   status   bit 0: closed    bits 1-31: threads that sleep    bits 32-63: wakers that are armed
-//!   tops     a word per priority: bit i says that table i may have marks; bit 63 is for table 63 and all after it
+//!   status   bit 0: closed    bit 1: puts note figures
+//!            bits 2-31: threads that sleep    bits 32-63: wakers that are armed
 //! ```
 //!
-//! A put ends with a look at `status`. It comes after the marks and their fences, so of a put and a consumer that is about
-//! to sleep, or a close, one sees the other.
+//! A put begins and ends with a look at `status`: zero means that there is nothing but the put to
+//! do. The second look comes after the marks and their fences, so of a put and a consumer that is
+//! about to sleep, or a close, one sees the other.
 
 use core::hash::{BuildHasher, Hash};
 use core::ptr::NonNull;
 use core::task::Waker;
 use core::time::Duration;
 use std::boxed::Box;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::vec::Vec;
 
-use crate::config::{Config, Growth, Removed};
+use crate::config::{Config, Growth, Pace};
+use crate::contain::contain;
 use crate::figures::Ledger;
 use crate::life::State;
+use crate::marks::Path;
 use crate::mode::Mode;
 use crate::primitive::sync::Mutex;
 use crate::primitive::sync::atomic::{
@@ -31,12 +33,11 @@ use crate::table::{Entry, Table};
 use crate::timers::Instant;
 
 pub(crate) const CLOSED: u64 = 1;
-const SLEEPER: u64 = 1 << 1;
+/// Each put has to note the figures of its key; set for good.
+pub(crate) const STAMPED: u64 = 1 << 1;
+const SLEEPER: u64 = 1 << 2;
 const SLEEPERS: u64 = (1 << 32) - SLEEPER;
 const WAKER: u64 = 1 << 32;
-
-/// Bits of the word above the tables.
-const TOP_LAST: usize = 63;
 
 /// A waker, and the consumer that armed it.
 pub(crate) struct Armed {
@@ -45,9 +46,8 @@ pub(crate) struct Armed {
 }
 
 pub(crate) struct Shared<K, V, M: Mode<V>, S> {
-    /// Read by every put; written when a consumer sleeps or wakes, and when a table's root changes.
+    /// Read by every put; written when a consumer sleeps or wakes.
     status: CachePadded<AtomicU64>,
-    tops: Box<[AtomicU64]>,
     first: NonNull<Table<K, V, M>>,
     /// A late table, from which the last one is found; a hint.
     newest: AtomicPtr<Table<K, V, M>>,
@@ -61,7 +61,8 @@ pub(crate) struct Shared<K, V, M: Mode<V>, S> {
     pub(crate) ledger: Ledger,
 }
 
-// SAFETY: the tables are shared by their own protocol, and freed by the drop alone; everything else is `Sync` itself.
+// SAFETY: the tables are shared by their own protocol, and freed by the drop alone; everything else
+// is `Sync` itself.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Sync> Sync for Shared<K, V, M, S> {}
 // SAFETY: as above, and keys and values may be sent.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Send> Send for Shared<K, V, M, S> {}
@@ -70,6 +71,14 @@ unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Send> Send for Shared<K, V, 
 pub(crate) struct Place<'a, K, V, M: Mode<V>> {
     pub(crate) table: &'a Table<K, V, M>,
     pub(crate) at: usize,
+}
+
+/// What a put needs of a place, found without a walk from the table to its parts.
+pub(crate) struct Target<'a, K, V, M: Mode<V>> {
+    pub(crate) place: Place<'a, K, V, M>,
+    pub(crate) entry: &'a Entry<K, M::Cell>,
+    /// [`Path::NONE`] where there are priorities.
+    pub(crate) path: Path<'a>,
 }
 
 /// The address of a place, kept beyond a borrow of the tables.
@@ -111,6 +120,20 @@ impl<'a, K, V, M: Mode<V>> Place<'a, K, V, M> {
     #[inline(always)]
     pub(crate) fn entry(self) -> &'a Entry<K, M::Cell> {
         &self.table.entries[self.at]
+    }
+
+    /// Looks up what a put needs.
+    #[inline(always)]
+    pub(crate) fn target(self) -> Target<'a, K, V, M> {
+        let path = match &*self.table.marks {
+            [map] => map.path(self.at),
+            _ => Path::NONE,
+        };
+        Target {
+            place: self,
+            entry: self.entry(),
+            path,
+        }
     }
 
     /// Pins the place if it holds this key.
@@ -166,6 +189,35 @@ impl<K, V, M: Mode<V>> Drop for Pinned<'_, K, V, M> {
     }
 }
 
+/// The count of a key that may not come to be, also by a panic of the key's own code: given back
+/// when this is dropped.
+struct Reserved<'a, K, V, M: Mode<V>, S> {
+    shared: &'a Shared<K, V, M, S>,
+    cell: Option<Pinned<'a, K, V, M>>,
+}
+
+impl<'a, K, V, M: Mode<V>, S> Reserved<'a, K, V, M, S> {
+    /// Keeps the count, and returns the cell that has the key.
+    fn keep(mut self) -> Pinned<'a, K, V, M> {
+        let cell = self.cell.take();
+        core::mem::forget(self);
+        cell.expect("a key that is kept has a cell")
+    }
+}
+
+impl<K, V, M: Mode<V>, S> Drop for Reserved<'_, K, V, M, S> {
+    fn drop(&mut self) {
+        // Another thread may have made the key live: then it counts.
+        let is_live = self.cell.as_ref().is_some_and(|cell| {
+            let killed = cell.0.entry().life.shift(State::Tentative, State::Killed);
+            killed.is_err_and(|state| state != State::Killed)
+        });
+        if !is_live {
+            self.shared.unreserve();
+        }
+    }
+}
+
 /// Why there is no cell for a key.
 pub(crate) struct NoRoom;
 
@@ -175,10 +227,9 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         let cells = config.keys.saturating_mul(2);
         let table = Table::new(cells, grows, config.marks, config.priorities);
         let first = NonNull::from(Box::leak(table));
-        let tops: Vec<_> = (0..config.priorities).map(|_| AtomicU64::new(0)).collect();
+        let status = if config.key_figures { STAMPED } else { 0 };
         Self {
-            status: CachePadded::new(AtomicU64::new(0)),
-            tops: tops.into(),
+            status: CachePadded::new(AtomicU64::new(status)),
             first,
             newest: AtomicPtr::new(first.as_ptr()),
             hasher,
@@ -283,45 +334,41 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         is_removed
     }
 
-    fn top_bit(table: usize) -> u64 {
-        1 << table.min(TOP_LAST)
-    }
-
-    /// Marks a cell, up to the word that consumers look at. The caller's last atomic operation was an exchange and a
-    /// fence.
-    #[inline(always)]
+    /// Marks a cell, up to the root of its table. The caller's last atomic operation was an
+    /// exchange and a fence.
     pub(crate) fn mark(&self, place: Place<'_, K, V, M>) {
-        let priority = self.priority(place);
-        place.table.marks[priority].mark(place.at);
-        self.mark_top(priority, place.table.index);
-    }
-
-    #[inline(always)]
-    fn mark_top(&self, priority: usize, table: usize) {
-        let (top, bit) = (&self.tops[priority], Self::top_bit(table));
-        // Relaxed: by the rules of the marks; the top word is one more level. [CS7]
-        if top.load(Relaxed) & bit == 0 {
-            // Relaxed: the fences before and after order it. [CS8]
-            top.fetch_or(bit, Relaxed);
-            fence_after_exchange();
-        }
-    }
-
-    #[inline(always)]
-    fn priority(&self, place: Place<'_, K, V, M>) -> usize {
-        if self.tops.len() == 1 {
-            return 0;
-        }
-        // Relaxed: any priority that the key had will do. [CS9]
-        place.entry().priority.load(Relaxed)
+        // Relaxed: any priority that the key had will do.
+        let priority = place.entry().priority.load(Relaxed);
+        place.table.marks[priority].path(place.at).mark();
     }
 
     /// Marks again what a consumer cleared and does not handle now, and wakes another one for it.
     pub(crate) fn mark_again(&self, place: Place<'_, K, V, M>) {
-        // SeqCst: what came before, and was no exchange perhaps, is ordered before the tests of the marks. [CS10]
+        // SeqCst: what came before, and was no exchange perhaps, is ordered before the tests of the
+        // marks. [CS10]
         fence(SeqCst);
         self.mark(place);
         self.wake();
+    }
+
+    /// Ends the deferral of a key, if it has one. The caller has a pin on it.
+    pub(crate) fn end_deferral(&self, place: Place<'_, K, V, M>) {
+        // SeqCst: of this one, after a pace is set, and that of a consumer that defers the key, one
+        // is first: the consumer sees the pace, or its deferral is seen here. [CS24]
+        fence(SeqCst);
+        if place.entry().life.undefer() {
+            self.mark_again(place);
+        }
+    }
+
+    /// Gives a key its own pace, and ends a deferral by the old one. The caller has a pin on it.
+    pub(crate) fn set_pace(&self, place: Place<'_, K, V, M>, pace: Pace) {
+        let cold = &place.table.cold[place.at];
+        // Relaxed: a setting; the fence below orders it before the look at the deferral.
+        cold.every.store(pace.every().as_nanos(), Relaxed);
+        // Relaxed: as above.
+        cold.burst.store(pace.burst(), Relaxed);
+        self.end_deferral(place);
     }
 
     /// As [`mark_again`](Self::mark_again), for leaf bits of one priority.
@@ -331,64 +378,31 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         table: &Table<K, V, M>,
         claim: crate::marks::Claim,
     ) {
-        // No fence: a mark that is found set was set after this consumer cleared it, and brings another one here.
+        // No fence: a mark that is found set was set after this consumer cleared it, and brings
+        // another one here.
         table.marks[priority].give_back(claim);
-        self.mark_top(priority, table.index);
         self.wake();
     }
 
-    /// Returns whether this table may have marks of this priority.
-    #[inline]
-    pub(crate) fn may_have(&self, priority: usize, table: usize) -> bool {
-        // Relaxed: a look; before it sleeps a consumer fences and looks again. [CS11]
-        self.tops[priority].load(Relaxed) & Self::top_bit(table) != 0
-    }
-
-    /// Returns whether anything may be marked, in one priority.
+    /// Returns whether anything may be marked, in one priority. Looks at the root of each table.
     #[inline]
     pub(crate) fn is_dirty_at(&self, priority: usize) -> bool {
-        // Relaxed: as CS11. [CS12]
-        self.tops[priority].load(Relaxed) != 0
+        self.tables().any(|table| table.marks[priority].is_marked())
     }
 
     /// Returns whether anything may be marked.
     pub(crate) fn is_dirty(&self) -> bool {
-        (0..self.tops.len()).any(|priority| self.is_dirty_at(priority))
-    }
-
-    /// Clears the bit of a table whose root was found empty, by rule 3 of the marks.
-    pub(crate) fn clear_top(&self, priority: usize, table: &Table<K, V, M>) {
-        let bit = Self::top_bit(table.index);
-        let of_bit = |table: &&Table<K, V, M>| Self::top_bit(table.index) == bit;
-        let is_marked = || {
-            let from = if table.index < TOP_LAST {
-                table
-            } else {
-                self.first()
-            };
-            let tables = core::iter::successors(Some(from), |table| table.next());
-            let mut tables = tables.skip_while(|t| !of_bit(t)).take_while(of_bit);
-            tables.any(|table| table.marks[priority].is_marked())
-        };
-        if is_marked() {
-            return;
-        }
-        // Relaxed: the fence below orders it before the look at the roots. [CS13]
-        self.tops[priority].fetch_and(!bit, Relaxed);
-        fence_after_exchange();
-        if is_marked() {
-            self.mark_top(priority, table.index);
-            self.wake();
-        }
+        (0..self.config.priorities).any(|priority| self.is_dirty_at(priority))
     }
 
     // Waiting.
 
-    /// The status as a put looks at it last: zero if it is open and no consumer waits.
+    /// The status as a put looks at it: zero if the conflator is open, no consumer waits, and no
+    /// figures are kept per key.
     #[inline(always)]
     pub(crate) fn status(&self) -> u64 {
-        // Relaxed: the fences of the marks come before it; who closes or sleeps writes it, fences, and looks at the
-        // marks. [CS14]
+        // Relaxed: the fences of the marks come before it; who closes or sleeps writes it, fences,
+        // and looks at the marks. [CS14]
         self.status.load(Relaxed)
     }
 
@@ -410,7 +424,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
     /// Wakes a consumer, if one waits.
     #[inline]
     pub(crate) fn wake(&self) {
-        if self.status() & !CLOSED != 0 {
+        if self.status() & !(CLOSED | STAMPED) != 0 {
             self.wake_slow();
         }
     }
@@ -438,11 +452,12 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
             wakers.remove(0)
         };
         // A waker that panics has been called all the same, and the put that called it is done.
-        drop(catch_unwind(AssertUnwindSafe(|| armed.waker.wake())));
+        contain(|| armed.waker.wake());
         true
     }
 
-    /// Sleeps until something is marked, the conflator closes that was not closed, or the span is over.
+    /// Sleeps until something is marked, the conflator closes that was not closed, or the span is
+    /// over.
     pub(crate) fn sleep(&self, was_closed: bool, span: Option<Duration>) {
         // Relaxed: the fence of `prepare` orders it before the look below. [CS18]
         self.status.fetch_add(SLEEPER, Relaxed);
@@ -459,23 +474,27 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         self.status.fetch_sub(SLEEPER, Relaxed);
     }
 
-    /// Has the waker called once when something is marked or the conflator closes; false if that is so now.
+    /// Has the waker called once when something is marked or the conflator closes; false if that is
+    /// so now.
     pub(crate) fn arm(&self, consumer: u64, waker: &Waker) -> bool {
-        {
+        let waker = waker.clone();
+        let replaced = {
             let mut wakers = self.wakers.lock();
             match wakers.iter_mut().find(|armed| armed.consumer == consumer) {
-                Some(armed) => armed.waker.clone_from(waker),
+                Some(armed) => Some(core::mem::replace(&mut armed.waker, waker)),
                 None => {
-                    wakers.push(Armed {
-                        consumer,
-                        waker: waker.clone(),
-                    });
-                    // Relaxed: written under the lock; the fence below orders it before the look. [CS20]
+                    wakers.push(Armed { consumer, waker });
+                    // Relaxed: written under the lock; the fence below orders it before the look.
+                    // [CS20]
                     self.status.fetch_add(WAKER, Relaxed);
+                    None
                 }
             }
-        }
-        // SeqCst: pairs with the fences of a put; either it sees the waker, or the look below sees its mark. [CS21]
+        };
+        // Without the lock: a waker may own a task that owns a consumer.
+        drop(replaced);
+        // SeqCst: pairs with the fences of a put; either it sees the waker, or the look below sees
+        // its mark. [CS21]
         fence(SeqCst);
         if !self.is_dirty() && !self.is_closed() {
             return true;
@@ -532,9 +551,10 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
 
     /// Finds a key or inserts it; what comes back is live or removed.
     ///
-    /// Lock-free. A key is inserted in two steps, because cells are used again and two threads may claim two cells for one
-    /// key: the cell becomes tentative, and then each thread that meets it looks through all cells of the key. The
-    /// first cell in the order of the search stays, unless a later one was found out to be the key's before.
+    /// Lock-free. A key is inserted in two steps, because cells are used again and two threads may
+    /// claim two cells for one key: the cell becomes tentative, and then each thread that meets it
+    /// looks through all cells of the key. The first cell in the order of the search stays, unless
+    /// a later one was found out to be the key's before.
     pub(crate) fn find_or_insert(&self, key: &K) -> Result<Pinned<'_, K, V, M>, NoRoom>
     where
         K: Clone,
@@ -548,15 +568,15 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
                 continue;
             }
             self.reserve()?;
-            let Some(place) = self.claim(tag) else {
-                self.unreserve();
-                return Err(NoRoom);
+            let mut reserved = Reserved {
+                shared: self,
+                cell: None,
             };
-            let mine = self.fill(place, tag, key);
-            if self.settle(&mine, tag) != State::Killed {
-                return Ok(mine);
+            let place = self.claim(tag).ok_or(NoRoom)?;
+            let mine = reserved.cell.insert(self.fill(place, tag, key));
+            if self.settle(mine, tag) != State::Killed {
+                return Ok(reserved.keep());
             }
-            self.unreserve();
         }
     }
 
@@ -600,7 +620,8 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
         if life.state() != State::Tentative {
             return life.state();
         }
-        // SeqCst: of two cells that became tentative for one key, whoever fences second sees the other cell. [CS23]
+        // SeqCst: of two cells that became tentative for one key, the thread that fences second
+        // sees the other cell. [CS23]
         fence(SeqCst);
         let mut my_step = None;
         for table in self.tables() {
@@ -631,13 +652,6 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
         }
         let _ = life.shift(State::Tentative, State::Live);
         life.state()
-    }
-}
-
-impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
-    /// Whether a put by the handle of a removed key is refused.
-    pub(crate) fn refuses_removed(&self) -> bool {
-        self.config.removed == Removed::Refuse
     }
 }
 

@@ -11,11 +11,13 @@ use crate::mode::{Mode, Newest};
 use crate::primitive::sync::Arc;
 use crate::timers::Instant;
 
-/// Gives the values of a consumer, and ends when the conflator is closed and nothing waits that the consumer could take;
-/// made by [`Consumer::into_stream`]. Needs the feature `async`.
+/// Gives the values of a consumer, and ends when the conflator is closed and nothing waits that the
+/// consumer could take; made by [`Consumer::into_stream`]. Needs the feature `async`.
 ///
-/// Each item keeps its key claimed until it is dropped, so a key is handled by one task at a time. A key that its pace
-/// holds back needs a poll at [`next_deadline`](Self::next_deadline): the stream has no timer of its own.
+/// Each item keeps its key claimed until it is dropped, so a key is handled by one task at a time.
+/// A key that its pace holds back needs a poll at [`next_deadline`](Self::next_deadline): the
+/// stream has no timer of its own. A stream that was woken is polled again, or dropped: kept
+/// without a poll, it keeps its wake-up from other consumers.
 #[must_use = "a stream does nothing until it is polled"]
 pub struct Stream<K, V, M: Mode<V> = Newest, S = RandomState> {
     consumer: Consumer<K, V, M, S>,
@@ -45,7 +47,8 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
 }
 
 impl<K, V, M: Mode<V>, S> Stream<K, V, M, S> {
-    /// Returns when to poll again for the sake of keys that their pace holds back; `None` if there is none.
+    /// Returns when to poll again for the sake of keys that their pace holds back; `None` if there
+    /// is none.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.consumer.next_deadline()
     }
@@ -66,9 +69,7 @@ impl<K, V, M: Mode<V>, S> futures_core::Stream for Stream<K, V, M, S> {
         if consumer.is_finished() {
             return Poll::Ready(None);
         }
-        // Closed, with deferred keys: nothing but their time will bring them.
-        let is_deferred = consumer.shared.is_closed() && !consumer.shared.is_dirty();
-        if !consumer.arm(cx.waker()) && !is_deferred {
+        if !consumer.arm(cx.waker()) {
             // Something came since the look above.
             cx.waker().wake_by_ref();
         }

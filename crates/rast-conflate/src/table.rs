@@ -1,15 +1,17 @@
 //! One table of keys: cells in a power of two, a hash beside each, and the marks.
 //!
 //! ```text
-//!   tags      [ hash | 1 ][ 0 ][ hash | 1 ] ...      8 bytes each: a search reads these alone until one is equal
+//!   tags      [ hash | 1 ][ 0 ][ hash | 1 ] ...      8 bytes each: a search reads these alone
+//!                                                    until one is equal
 //!   entries   [ life, priority, value cell, key ] ...
 //!   cold      [ pace, figures, handler ] ...         touched by consumers, and by puts that count
 //!   marks     a map per priority
 //!   next, prev                                       the tables of one conflator, oldest first
 //! ```
 //!
-//! A key is searched for in a window of cells that begins where its hash says. No cell of a table ever moves, and a table
-//! is freed with its conflator alone: handles are plain addresses, and nothing stops while the conflator grows.
+//! A key is searched for in a window of cells that begins where its hash says. No cell of a table
+//! ever moves, and a table is freed with its conflator alone: handles are plain addresses, and
+//! nothing stops while the conflator grows.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -45,7 +47,8 @@ const CELLS_MAX: usize = 1 << 30;
 /// A handler of one key; see [`KeyHandle::set_handler`](crate::KeyHandle::set_handler).
 pub type KeyHandler<K, V> = Box<dyn FnMut(&K, V) + Send>;
 
-/// The handler of one key, and how often it was set: one that ran comes back only if none was set meanwhile.
+/// The handler of one key, and how often it was set: one that ran comes back only if none was set
+/// meanwhile.
 pub(crate) struct HandlerSlot<K, V> {
     pub(crate) handler: Option<KeyHandler<K, V>>,
     pub(crate) version: u64,
@@ -61,13 +64,15 @@ pub(crate) struct Entry<K, C> {
     key: UnsafeCell<MaybeUninit<K>>,
 }
 
-/// What belongs to a key and is not needed by a put. Times are nanoseconds of the conflator's clock.
+/// What belongs to a key and is not needed by a put. Times are nanoseconds of the conflator's
+/// clock.
 pub(crate) struct Cold<K, V> {
     /// Least time from one handling to the next; zero: none. Set by users.
     pub(crate) every: AtomicU64,
     /// How many handlings may come at once.
     pub(crate) burst: AtomicU64,
-    /// When the next handling would be due at an even pace. Written by the consumer that runs the key.
+    /// When the next handling would be due at an even pace. Written by the consumer that runs the
+    /// key.
     pub(crate) due: AtomicU64,
     /// When the key was last handled, or inserted.
     pub(crate) last: AtomicU64,
@@ -99,22 +104,32 @@ pub(crate) struct Table<K, V, M: Mode<V>> {
     prev: *const Self,
 }
 
-// SAFETY: keys are shared and values are sent, both by the protocol of `Life` and the cells; `prev` is a table that lives
-// as long as this one.
+// SAFETY: keys are shared and values are sent, both by the protocol of `Life` and the cells; `prev`
+// is a table that lives as long as this one.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>> Sync for Table<K, V, M> {}
 // SAFETY: as above.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>> Send for Table<K, V, M> {}
 
 impl<K, C> Entry<K, C> {
+    /// Claims the cell if it is without a key, or its key is gone, unused and without a value.
+    fn claim<V>(&self) -> Option<State>
+    where
+        C: Cell<V>,
+    {
+        self.life.claim(|| self.value.is_full())
+    }
+
     /// Returns the key.
     ///
     /// # Safety
     ///
-    /// 1. The caller has a pin on the cell, or runs it, and found it with a key; and keeps that as long as the borrow.
+    /// 1. The caller has a pin on the cell, or runs it, and found it with a key; and keeps that as
+    ///    long as the borrow.
     #[inline(always)]
     pub(crate) unsafe fn key(&self) -> &K {
         self.key.with(|key| {
-            // SAFETY: by 1 the key is initialised, and is not taken out while there is a pin or a run.
+            // SAFETY: by 1 the key is initialised, and is not taken out while there is a pin or a
+            // run.
             unsafe { &*key.cast::<K>() }
         })
     }
@@ -195,7 +210,8 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
     pub(crate) fn next(&self) -> Option<&Self> {
         // Acquire: pairs with the AcqRel in grow; the table is whole. [CT7]
         let next = self.next.load(Acquire);
-        // SAFETY: a table that is linked lives until the conflator is dropped, which outlives this borrow.
+        // SAFETY: a table that is linked lives until the conflator is dropped, which outlives this
+        // borrow.
         unsafe { next.as_ref() }
     }
 
@@ -205,8 +221,8 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         unsafe { self.prev.as_ref() }
     }
 
-    /// Returns the next table, and makes it if there is none, with four cells for each key of this one: twice as large as
-    /// this one where the hash spreads, and small where keys fall together.
+    /// Returns the next table, and makes it if there is none, with four cells for each key of this
+    /// one: twice as large as this one where the hash spreads, and small where keys fall together.
     ///
     /// Lock-free: a thread that loses the exchange goes on with the winner's table.
     pub(crate) fn grow(&self, marks: Marks) -> &Self {
@@ -249,8 +265,8 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         let start = (tag >> 32) as usize;
         (0..self.window).map_while(move |step| {
             let at = (start + step) & self.mask;
-            // Relaxed: the state of the cell decides, and the insertion fences before it looks for a second cell of its
-            // key. [CT11]
+            // Relaxed: the state of the cell decides, and the insertion fences before it looks for
+            // a second cell of its key. [CT11]
             let here = self.tags[at].load(Relaxed);
             let is_used = here != 0 || self.entries[at].life.state() != State::Empty;
             is_used.then_some((at, here))
@@ -262,43 +278,38 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         let start = (tag >> 32) as usize;
         for step in 0..self.window {
             let at = (start + step) & self.mask;
-            match self.entries[at].life.claim() {
+            match self.entries[at].claim::<V>() {
+                None => continue,
                 Some(State::Empty) => {
                     // Relaxed: a guess for the size of the next table. [CT12]
                     self.used.fetch_add(1, Relaxed);
-                    return Some(at);
                 }
-                Some(State::Free) => return Some(at),
-                Some(was) if self.clear(at, was) => return Some(at),
-                _ => {}
+                Some(State::Removed | State::Killed) => self.clear(at),
+                Some(_) => {}
             }
+            return Some(at);
         }
         None
     }
 
     /// Frees the cell of a key that is gone, if nothing uses it and no value waits.
     pub(crate) fn free(&self, at: usize) {
-        let life = &self.entries[at].life;
-        match life.claim() {
-            Some(was @ (State::Removed | State::Killed)) => {
-                let is_free = self.clear(at, was);
-                if is_free {
-                    life.publish(State::Free, 0);
-                }
+        let entry = &self.entries[at];
+        match entry.claim::<V>() {
+            Some(State::Removed | State::Killed) => {
+                self.clear(at);
+                entry.life.publish(State::Free, 0);
             }
-            Some(was) => life.publish(was, 0),
+            Some(was) => entry.life.publish(was, 0),
             None => {}
         }
     }
 
-    /// Drops the key of a cell that was claimed in state `was`; false if a value waits there, and the claim is ended.
-    fn clear(&self, at: usize, was: State) -> bool {
+    /// Drops the key of a claimed cell, and its handler. If that panics, the claim is ended and the
+    /// cell is free.
+    fn clear(&self, at: usize) {
         let entry = &self.entries[at];
-        if entry.value.is_full() {
-            entry.life.publish(was, 0);
-            return false;
-        }
-        // A claimed cell that is forgotten by a panic of the key's drop is never used again; nothing else is lost.
+        debug_assert!(!entry.value.is_full(), "a claimed cell has no value");
         let key = entry.key.with_mut(|key| {
             // SAFETY: the claim found a key, and no other thread has a pin or runs the cell.
             unsafe { key.cast::<K>().read() }
@@ -318,11 +329,9 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
                 version: 0,
             },
         );
-        // If user code panics here, the cell is free.
         let mut free = Free(Some(&entry.life));
         drop((key, handler));
         free.0 = None;
-        true
     }
 
     /// Puts a key into a claimed cell, which becomes tentative, with a pin of the caller.
@@ -366,7 +375,8 @@ impl<K, V, M: Mode<V>> Drop for Table<K, V, M> {
                 State::Empty | State::Free | State::Claimed
             ) {
                 entry.key.with_mut(|key| {
-                    // SAFETY: the state says that there is a key, and by `&mut self` no other thread has the table.
+                    // SAFETY: the state says that there is a key, and by `&mut self` no other
+                    // thread has the table.
                     unsafe { key.cast::<K>().drop_in_place() };
                 });
             }

@@ -27,6 +27,7 @@ fn balanced(figures: Figures) {
         conflated,
         panicked,
         returned,
+        ..
     } = figures;
     assert_eq!(
         submitted,
@@ -546,15 +547,17 @@ fn in_a_pass_each_key_is_handled_once_whatever_is_put_meanwhile() {
         for handle in &handles {
             producer.put(handle, 0).unwrap();
         }
-        // Every handling puts its own key and another one again.
-        let mut handled = [0_u32; 700];
+        // Every handling puts its own key and another one again; a value is the number of handlings
+        // before its put.
+        let (mut handled, mut count) = ([0_u32; 700], 0);
         for round in 1..=1500 {
-            let pass = consumer.pass(|key, _| {
-                handled[*key as usize] += 1;
-                producer.put(&handles[*key as usize], round).unwrap();
-                producer
-                    .put(&handles[(*key as usize + 350) % 700], round)
-                    .unwrap();
+            let pass = consumer.pass(|key, put_at| {
+                count += 1;
+                assert!(count - put_at <= 700, "older than one handling of each key");
+                let key = *key as usize;
+                handled[key] += 1;
+                producer.put(&handles[key], count).unwrap();
+                producer.put(&handles[(key + 350) % 700], count).unwrap();
             });
             assert_eq!(pass.handled, 700, "{marks:?}");
             assert!(handled.iter().all(|count| *count == round), "{marks:?}");
@@ -705,6 +708,7 @@ fn figures_per_key() {
         (2, 0, true)
     );
     assert_eq!(figures.age, Some(Nanos::from_nanos(50)));
+    assert_eq!(conflator.age(), figures.age);
     consumer.pass(|_, _| {});
     let figures = conflator.key_figures(&1).unwrap();
     assert_eq!(
@@ -713,6 +717,8 @@ fn figures_per_key() {
     );
     assert_eq!(figures.wait_max, Nanos::from_nanos(150));
     assert_eq!(figures.conflation(), Some(2.0));
+    assert_eq!(conflator.figures().wait_max, Nanos::from_nanos(150));
+    assert_eq!(conflator.age(), None);
     producer.put(&handle, 3).unwrap();
     consumer.pass(|_, _| {});
     let mut seen = Vec::new();

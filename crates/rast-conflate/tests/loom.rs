@@ -1,10 +1,12 @@
 //! Models of the cells, the marks, the table and the consumers, in every interleaving.
 //!
-//! In a model a table has two cells, a key's window one cell, and a word of marks two bits: two keys fill a table, and
-//! its marks have the levels of a large one. Without the private cfg the same scenarios run as a stress.
+//! In a model a table has two cells or four, a key's window one cell, and a word of marks two bits:
+//! two keys fill a small table, and the marks of the larger one have two levels. Without the
+//! private cfg the same scenarios run as a stress.
 #![cfg(feature = "std")]
 
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc as StdArc, Mutex};
 
 use rast_conflate::cell::{Cell, MergedCell, NodeCell, PeakCell, SeqCell, SumCell, WordCell};
 use rast_conflate::primitive::cell::UnsafeCell;
@@ -12,7 +14,7 @@ use rast_conflate::primitive::model::model;
 use rast_conflate::primitive::sync::Arc;
 use rast_conflate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use rast_conflate::primitive::{WaitStrategy, thread};
-use rast_conflate::timers::{ManualClock, Nanos};
+use rast_conflate::timers::{Clock, Instant, ManualClock, Nanos};
 use rast_conflate::{Conflator, Merge, Mode, Newest, Pace, PutError, Sequenced};
 
 /// A number that only the order of events keeps from racing; loom watches it.
@@ -65,8 +67,20 @@ type Hash = BuildHasherDefault<Identity>;
 type Shared<V, M = Newest> = Conflator<u8, V, M, Hash>;
 
 fn conflator<V: Send + 'static, M: Mode<V>>() -> Shared<V, M> {
-    let builder = Conflator::<u8, V>::builder().mode::<M>().keys(1);
+    conflator_for(1)
+}
+
+/// One with twice as many cells as keys.
+fn conflator_for<V: Send + 'static, M: Mode<V>>(keys: usize) -> Shared<V, M> {
+    let builder = Conflator::<u8, V>::builder().mode::<M>().keys(keys);
     builder.hasher(Hash::default()).build()
+}
+
+/// One whose clock stands still.
+fn paced() -> Shared<u32> {
+    let builder = Conflator::<u8, u32>::builder().keys(1);
+    let builder = builder.hasher(Hash::default());
+    builder.clock(ManualClock::new()).build()
 }
 
 fn pass<V, M: Mode<V>>(of: &Shared<V, M>) -> Vec<(u8, V)>
@@ -88,7 +102,8 @@ fn balanced<V, M: Mode<V>>(of: &Shared<V, M>) {
     );
 }
 
-/// Two producers and a consumer exchange nodes: each value comes out once, whole, and none is read while it is written.
+/// Two producers and a consumer exchange nodes: each value comes out once, whole, and none is read
+/// while it is written.
 #[test]
 fn cell_node_gives_each_value_once() {
     model(|| {
@@ -161,7 +176,8 @@ fn cell_sum_publishes() {
     });
 }
 
-/// A take that overlaps a put gives no torn value, never an older one after a newer, and each value once.
+/// A take that overlaps a put gives no torn value, never an older one after a newer, and each value
+/// once.
 #[test]
 fn cell_seq_is_not_torn() {
     model(|| {
@@ -207,7 +223,8 @@ fn cell_seq_is_taken_once() {
     });
 }
 
-/// Two threads take while values are put: none of them takes an older value after a newer one was taken.
+/// Two threads take while values are put: none of them takes an older value after a newer one was
+/// taken.
 #[test]
 fn cell_seq_two_takers() {
     model(|| {
@@ -228,7 +245,8 @@ fn cell_seq_two_takers() {
     });
 }
 
-/// What the producer wrote before a put under the sequence lock is seen by the one that takes the value.
+/// What the producer wrote before a put under the sequence lock is seen by the one that takes the
+/// value.
 #[test]
 fn cell_seq_publishes() {
     model(|| {
@@ -281,11 +299,12 @@ fn cell_merged_loses_no_part() {
     });
 }
 
-/// A put tests the marks while a consumer clears them: the newest value is handled, by the consumer or a later pass.
+/// A put tests the marks while a consumer clears them: the newest value is handled, by the consumer
+/// or a later pass.
 #[test]
 fn put_meets_a_pass() {
     model(|| {
-        let of = conflator::<u32, Newest>();
+        let of = conflator_for::<u32, Newest>(2);
         let mut producer = of.producer();
         let handle = of.handle(&0).unwrap();
         producer.put(&handle, 1).unwrap();
@@ -303,7 +322,7 @@ fn put_meets_a_pass() {
 #[test]
 fn put_meets_a_pass_two_keys() {
     model(|| {
-        let of = conflator::<u32, Newest>();
+        let of = conflator_for::<u32, Newest>(2);
         let mut producer = of.producer();
         let handles = [0, 1].map(|key| of.handle(&key).unwrap());
         producer.put(&handles[0], 1).unwrap();
@@ -316,12 +335,13 @@ fn put_meets_a_pass_two_keys() {
     });
 }
 
-/// The same where the mark is left from a value that was taken without it, so that the consumer looks and exchanges
-/// nothing: the fence between the put's exchange and its test of the mark is all that orders the two.
+/// The same where the mark is left from a value that was taken without it, so that the consumer
+/// looks and exchanges nothing: the fence between the put's exchange and its test of the mark is
+/// all that orders the two.
 #[test]
 fn put_meets_a_mark_without_a_value() {
     model(|| {
-        let of = conflator::<u32, Newest>();
+        let of = conflator_for::<u32, Newest>(2);
         let mut producer = of.producer();
         let handle = of.handle(&0).unwrap();
         producer.put(&handle, 1).unwrap();
@@ -342,7 +362,7 @@ fn put_meets_a_mark_without_a_value() {
 #[test]
 fn two_producers_of_one_key() {
     model(|| {
-        let of = conflator::<u32, Newest>();
+        let of = conflator_for::<u32, Newest>(2);
         let handle = of.handle(&0).unwrap();
         let (mut mine, mut theirs) = (of.producer(), of.producer());
         let other = handle.clone();
@@ -358,7 +378,8 @@ fn two_producers_of_one_key() {
     });
 }
 
-/// The only handle of a key goes from one thread to another: the second owner's put follows the first's.
+/// The only handle of a key goes from one thread to another: the second owner's put follows the
+/// first's.
 #[test]
 fn a_sequenced_key_changes_its_owner() {
     model(|| {
@@ -377,7 +398,8 @@ fn a_sequenced_key_changes_its_owner() {
     });
 }
 
-/// Two consumers and a key that is put while it runs: its handler runs on one thread at a time, and the last value runs.
+/// Two consumers and a key that is put while it runs: its handler runs on one thread at a time, and
+/// the last value runs.
 #[test]
 fn a_key_runs_on_one_consumer() {
     model(|| {
@@ -409,24 +431,28 @@ fn a_key_runs_on_one_consumer() {
     });
 }
 
+/// Two threads insert key 0, one of them after `before`: it gets one cell.
+fn inserted_once(of: &Shared<u32>, before: impl FnOnce()) {
+    let theirs = of.clone();
+    let other = thread::spawn(move || theirs.handle(&0).unwrap());
+    before();
+    let handle = of.handle(&0).unwrap();
+    let other = other.join().unwrap();
+    assert_eq!(of.len(), 1);
+    let mut producer = of.producer();
+    producer.put(&handle, 1).unwrap();
+    producer.put(&other, 2).unwrap();
+    assert_eq!(pass(of), [(0, 2)]);
+}
+
 /// Two threads insert one key: it gets one cell.
 #[test]
 fn a_key_is_inserted_once() {
-    model(|| {
-        let of = conflator::<u32, Newest>();
-        let theirs = of.clone();
-        let other = thread::spawn(move || theirs.handle(&0).unwrap());
-        let handle = of.handle(&0).unwrap();
-        let other = other.join().unwrap();
-        assert_eq!(of.len(), 1);
-        let mut producer = of.producer();
-        producer.put(&handle, 1).unwrap();
-        producer.put(&other, 2).unwrap();
-        assert_eq!(pass(&of), [(0, 2)]);
-    });
+    model(|| inserted_once(&conflator(), || ()));
 }
 
-/// Two threads insert one key while the cell before it becomes free: two cells are claimed, and one stays.
+/// Two threads insert one key while the cell before it becomes free: two cells are claimed, and one
+/// stays.
 #[test]
 fn a_key_is_inserted_once_beside_a_removal() {
     model(|| {
@@ -434,15 +460,7 @@ fn a_key_is_inserted_once_beside_a_removal() {
         // Keys 0 and 2 fall together, so 0 goes to the second table as long as 2 is there.
         let mut producer = of.producer();
         producer.put_key(&2, 7).unwrap();
-        let theirs = of.clone();
-        let other = thread::spawn(move || theirs.handle(&0).unwrap());
-        assert!(producer.remove(&2).was_present);
-        let handle = of.handle(&0).unwrap();
-        let other = other.join().unwrap();
-        assert_eq!(of.len(), 1);
-        producer.put(&handle, 1).unwrap();
-        producer.put(&other, 2).unwrap();
-        assert_eq!(pass(&of), [(0, 2)]);
+        inserted_once(&of, || assert!(producer.remove(&2).was_present));
     });
 }
 
@@ -468,7 +486,8 @@ fn growth_loses_nothing() {
     });
 }
 
-/// A put against the close: it is refused with a value, or its value is handed out by the drain or a consumer.
+/// A put against the close: it is refused with a value, or its value is handed out by the drain or
+/// a consumer.
 #[test]
 fn close_loses_nothing() {
     model(|| {
@@ -537,11 +556,7 @@ fn close_loses_nothing_to_a_third() {
 #[test]
 fn a_deferral_ends_beside_a_pass() {
     model(|| {
-        let of = Conflator::<u8, u32>::builder()
-            .keys(1)
-            .hasher(Hash::default())
-            .clock(ManualClock::new())
-            .build();
+        let of = paced();
         let mut producer = of.producer();
         let handle = of.handle(&0).unwrap();
         handle.set_pace(Pace::cooldown(Nanos::from_secs(1)));
@@ -599,7 +614,6 @@ fn sleep_is_ended_by_a_close() {
 /// A waker is armed while a value is put: it is called, or the arming says that there is something.
 #[test]
 fn a_waker_is_called() {
-    use std::sync::Arc as StdArc;
     use std::sync::atomic::AtomicBool;
     use std::task::{Wake, Waker};
 
@@ -625,6 +639,94 @@ fn a_waker_is_called() {
     });
 }
 
+/// A consumer defers a key while its pace is taken away: the value is handled without a wait.
+#[test]
+fn a_pace_meets_a_deferral() {
+    model(|| {
+        let of = paced();
+        let mut producer = of.producer();
+        let handle = of.handle(&0).unwrap();
+        let mut consumer = of.consumer().unwrap();
+        handle.set_pace(Pace::cooldown(Nanos::from_secs(1)));
+        producer.put(&handle, 1).unwrap();
+        assert_eq!(consumer.pass(|_, _| {}).handled, 1);
+        producer.put(&handle, 2).unwrap();
+        let setting = thread::spawn(move || {
+            handle.set_pace(Pace::NONE);
+            handle
+        });
+        let mut handled = consumer.pass(|_, _| {}).handled;
+        let _handle = setting.join().unwrap();
+        handled += consumer.pass(|_, value| assert_eq!(value, 2)).handled;
+        assert_eq!(handled, 1);
+    });
+}
+
+/// A put by key is under way while its key is removed and another key looks for a cell: the cell
+/// goes to the other key without the value.
+#[test]
+fn a_put_meets_a_removal_and_an_insertion() {
+    model(|| {
+        let of = conflator::<u32, Newest>();
+        let mut producer = of.producer();
+        of.handle(&0).unwrap();
+        let putting = thread::spawn(move || producer.put_key(&0, 1).unwrap());
+        let mut mine = of.producer();
+        let removed = mine.remove(&0);
+        // Falls together with key 0.
+        mine.put_key(&2, 9).unwrap();
+        putting.join().unwrap();
+        let mut seen = pass(&of);
+        seen.extend(removed.value.map(|value| (0, value)));
+        seen.sort_unstable();
+        assert_eq!(seen, [(0, 1), (2, 9)]);
+        balanced(&of);
+    });
+}
+
+/// A clock that runs a function at its next reading.
+#[derive(Clone, Default)]
+struct Hook(StdArc<Mutex<Option<Call>>>);
+
+type Call = Box<dyn FnOnce() + Send>;
+
+impl Clock for Hook {
+    fn now(&self) -> Instant {
+        let call = self.0.lock().unwrap().take();
+        if let Some(call) = call {
+            call();
+        }
+        Instant::from_nanos(1)
+    }
+}
+
+/// A value waits in the cell of a removed key; the key comes back while another key looks for a
+/// cell. It stays in one cell, and the newer value follows the older one.
+#[test]
+fn a_removed_key_with_a_value_comes_back_once() {
+    model(|| {
+        let clock = Hook::default();
+        let builder = Conflator::<u8, u32>::builder().keys(1).key_figures();
+        let of = builder.clock(clock.clone()).hasher(Hash::default()).build();
+        let (mut mine, mut theirs) = (of.producer(), of.producer());
+        of.handle(&0).unwrap();
+        let mut remover = of.producer();
+        let removal = move || assert!(remover.remove(&0).was_present);
+        *clock.0.lock().unwrap() = Some(Box::new(removal));
+        mine.put_key(&0, 1).unwrap();
+        let other = thread::spawn(move || theirs.put_key(&2, 9).unwrap());
+        mine.put_key(&0, 2).unwrap();
+        other.join().unwrap();
+        let mut keys = Vec::new();
+        of.for_each(|key, _| keys.push(*key));
+        keys.sort_unstable();
+        assert_eq!(keys, [0, 2]);
+        let mut seen = pass(&of);
+        seen.sort_unstable();
+        assert_eq!(seen, [(0, 2), (2, 9)]);
+    });
+}
+
 /// A removal against a put by handle: the value is handed back, or handled.
 #[test]
 fn a_removal_meets_a_put() {
@@ -643,7 +745,8 @@ fn a_removal_meets_a_put() {
     });
 }
 
-/// A key is removed and its cell given to another while a producer looks for it: what it compares is whole.
+/// A key is removed and its cell given to another while a producer looks for it: what it compares
+/// is whole.
 #[test]
 fn a_search_meets_a_removal() {
     model(|| {
@@ -662,7 +765,8 @@ fn a_search_meets_a_removal() {
     });
 }
 
-/// A consumer is dropped in the middle of its lap while another one looks: what it had claimed is handled.
+/// A consumer is dropped in the middle of its lap while another one looks: what it had claimed is
+/// handled.
 #[test]
 fn a_dropped_consumer_hands_on() {
     model(|| {

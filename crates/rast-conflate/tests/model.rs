@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use rast_conflate::{Conflator, Growth, Marks, PutError, Removed};
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
@@ -34,6 +35,29 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// A hasher by chance, or one that gives every key the same hash: then 16 keys fill a table that
+/// grows.
+struct Hash(Option<RandomState>);
+
+struct Same;
+
+impl Hasher for Same {
+    fn finish(&self) -> u64 {
+        7
+    }
+    fn write(&mut self, _: &[u8]) {}
+}
+
+impl BuildHasher for Hash {
+    type Hasher = Box<dyn Hasher>;
+    fn build_hasher(&self) -> Self::Hasher {
+        match &self.0 {
+            Some(random) => Box::new(random.build_hasher()),
+            None => Box::new(Same),
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn it_is_a_map_of_newest_values(
@@ -42,12 +66,14 @@ proptest! {
         refuses: bool,
         keys in 1..20_usize,
         grows: bool,
+        spreads: bool,
     ) {
         let conflator = Conflator::<u8, u32>::builder()
             .marks(if flat { Marks::Flat } else { Marks::Tree })
             .removed(if refuses { Removed::Refuse } else { Removed::Insert })
             .growth(if grows { Growth::Grow } else { Growth::Refuse })
             .keys(keys)
+            .hasher(Hash(spreads.then(RandomState::new)))
             .build();
         let room = if grows { usize::MAX } else { keys };
         let mut producer = conflator.producer();

@@ -31,7 +31,8 @@ struct Seen {
     last: [AtomicU64; 4],
 }
 
-/// Producers put rising values under shared keys, consumers check order and exclusion, some handlers panic.
+/// Producers put rising values under shared keys, consumers check order and exclusion, some
+/// handlers panic.
 fn newest_runs(marks: Marks, keys: u64, producers: usize, consumers: usize, room: usize) {
     let puts = 8_000 / LESS;
     let conflator = Conflator::<u64, (usize, u64)>::builder()
@@ -177,7 +178,8 @@ fn nothing_that_is_merged_is_lost() {
     all::<Merged, Count>(Count, |count| count.0);
 }
 
-/// Keys are put, removed and expire at once, with few cells: each value is handled or handed back, under its own key.
+/// Keys are put, removed and expire at once, with few cells: each value is handled or handed back,
+/// under its own key.
 #[test]
 fn removal_meets_everything() {
     let puts = 8_000 / LESS;
@@ -255,6 +257,61 @@ fn consumers_that_leave_lose_nothing() {
     });
     let figures = conflator.figures();
     assert_eq!(figures.handled, handled.into_inner());
+    balanced(&conflator);
+}
+
+/// Producers outrun the consumers: a consumer's pass still hands out each key once at most, and
+/// none that is put all the time is left out for long.
+#[test]
+fn above_capacity_each_key_runs_once_per_pass() {
+    const KEYS: usize = 130;
+    let passes = 400 / LESS.min(100);
+    let conflator = Conflator::<usize, u64, Newest>::builder().build();
+    let is_over = AtomicBool::new(false);
+    let total: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    thread::scope(|scope| {
+        for at in 0..2 {
+            let (conflator, is_over) = (&conflator, &is_over);
+            scope.spawn(move || {
+                let mut producer = conflator.producer();
+                let handles: Vec<_> = (0..KEYS)
+                    .map(|key| conflator.handle(&key).unwrap())
+                    .collect();
+                for number in 0.. {
+                    let key = (number as usize * 7 + at) % KEYS;
+                    producer.put(&handles[key], number).unwrap();
+                    if number as usize > KEYS && is_over.load(Relaxed) {
+                        return;
+                    }
+                }
+            });
+        }
+        let consuming: Vec<_> = (0..2)
+            .map(|_| {
+                let mut consumer = conflator.consumer().unwrap();
+                let total = &total;
+                scope.spawn(move || {
+                    for _ in 0..passes {
+                        let mut seen = [false; KEYS];
+                        consumer.pass(|key, _| {
+                            if core::mem::replace(&mut seen[*key], true) {
+                                eprintln!("key {key} ran twice in a pass");
+                                std::process::abort();
+                            }
+                            total[*key].fetch_add(1, Relaxed);
+                        });
+                    }
+                })
+            })
+            .collect();
+        let wait = |thread: thread::ScopedJoinHandle<'_, ()>| thread.join().unwrap();
+        consuming.into_iter().for_each(wait);
+        is_over.store(true, Relaxed);
+    });
+    conflator.drain(|key, _| {
+        total[*key].fetch_add(1, Relaxed);
+    });
+    assert!(total.iter().all(|count| count.load(Relaxed) > 0));
     balanced(&conflator);
 }
 

@@ -18,7 +18,7 @@ use rast_timers::{CalendarStore, Clock, DeadlineStore, Handle, Instant};
 
 use crate::driver::Driver;
 use crate::primitive::CachePadded;
-use crate::primitive::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::primitive::sync::{Arc, Mutex};
 
 /// How many wakers are taken from a store under one lock.
@@ -42,6 +42,8 @@ pub(crate) struct Timers {
     shards: Box<[CachePadded<Shard>]>,
     /// Until when the holder of the driver sleeps; 0 if none does.
     asleep_until_ns: AtomicU64,
+    /// The executor has ended: nothing fires any more.
+    is_closed: AtomicBool,
     driver: Arc<Driver>,
 }
 
@@ -70,6 +72,7 @@ impl Timers {
             clock,
             shards: (0..shards).map(|_| shard()).collect(),
             asleep_until_ns: AtomicU64::new(0),
+            is_closed: AtomicBool::new(false),
             driver,
         }
     }
@@ -78,12 +81,20 @@ impl Timers {
         self.clock.now()
     }
 
-    /// Has `waker` woken at `at`, from the store `shard` modulo their number.
-    pub(crate) fn arm(&self, shard: usize, at: Instant, waker: Waker) -> Armed {
+    /// Has `waker` woken at `at`, from the store `shard` modulo their number. `None` if the
+    /// executor has ended.
+    pub(crate) fn arm(&self, shard: usize, at: Instant, waker: Waker) -> Option<Armed> {
+        // The stores take the last instant as never, and `close` is to find every waker.
+        let at = at.min(Instant::from_nanos(NEVER - 1));
         let shard = shard % self.shards.len();
         let place = &self.shards[shard];
         let handle = {
             let mut store = place.store.lock();
+            // Under the lock: `close` has not been here, or the flag is seen.
+            if self.is_closed() {
+                drop(store);
+                return None;
+            }
             let handle = store.insert(at, waker);
             // Relaxed: the fence below orders it. [XT1]
             if at.as_nanos() < place.next_ns.load(Ordering::Relaxed) {
@@ -99,7 +110,33 @@ impl Timers {
         if at.as_nanos() < self.asleep_until_ns.load(Ordering::Relaxed) {
             self.driver.interrupt();
         }
-        Armed { shard, handle }
+        Some(Armed { shard, handle })
+    }
+
+    /// Whether nothing fires any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        // Relaxed: `arm` reads it under a lock that `close` takes after it; a sleep that `close`
+        // woke is polled after that wake-up. [XT12]
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Refuses deadlines from now on, and wakes all that wait for one: they find that it is closed.
+    pub(crate) fn close(&self) {
+        // Relaxed: as XT12. [XT13]
+        self.is_closed.store(true, Ordering::Relaxed);
+        for shard in &self.shards {
+            while !shard.store.lock().is_empty() {
+                shard.fire(Instant::MAX);
+            }
+        }
+    }
+
+    /// Has the holder of the driver look at the clock, which was moved by hand.
+    pub(crate) fn clock_moved(&self) {
+        // SeqCst: pairs with XT6; either the look at the holder below finds the worker that is
+        // about to sleep, or its reading of the clock sees the move. [XT14]
+        fence(Ordering::SeqCst);
+        self.driver.interrupt();
     }
 
     /// Takes a deadline back; `None` if it has fired.
@@ -112,7 +149,7 @@ impl Timers {
         // Relaxed: ordered by the fence below. [XT5]
         self.asleep_until_ns.store(NEVER, Ordering::Relaxed);
         // SeqCst: pairs with XT3; either an insert sees the store above, or the reading below sees
-        // its deadline. [XT6]
+        // its deadline. Pairs with XT14 in the same way for the holder and the clock. [XT6]
         fence(Ordering::SeqCst);
         let next = self.next()?;
         // Relaxed: a later deadline needs no interruption; one that reads the former value
@@ -137,35 +174,43 @@ impl Timers {
         (next != NEVER).then(|| Instant::from_nanos(next))
     }
 
-    /// Wakes all that is due; returns whether there was something. Cost where nothing is due: a load
-    /// for each store, and a reading of the clock if there is a deadline.
+    /// Wakes all that is due; returns whether there was something. Cost where nothing is due: a
+    /// load for each store, and a reading of the clock if there is a deadline.
     pub(crate) fn fire(&self) -> bool {
         let Some(next) = self.next() else {
             return false;
         };
         let now = self.now();
-        next <= now && self.fire_slow(now)
+        next <= now && self.fire_until(now)
     }
 
     #[cold]
-    fn fire_slow(&self, now: Instant) -> bool {
-        let mut wakers = Vec::with_capacity(BATCH);
+    fn fire_until(&self, now: Instant) -> bool {
         let mut any = false;
         for shard in &self.shards {
             // Relaxed: a look; the store is read under its lock. [XT10]
             while shard.next_ns.load(Ordering::Relaxed) <= now.as_nanos() {
-                {
-                    let mut store = shard.store.lock();
-                    let _ = store.expire(now, BATCH, |due| wakers.push(due.value));
-                    let next = store.next_deadline().map_or(NEVER, Instant::as_nanos);
-                    // Relaxed: under the lock. [XT11]
-                    shard.next_ns.store(next, Ordering::Relaxed);
-                }
-                any |= !wakers.is_empty();
-                // Outside of the lock, since wakers are code of the user.
-                wakers.drain(..).for_each(wake);
+                any |= shard.fire(now);
             }
         }
+        any
+    }
+}
+
+impl Shard {
+    /// Wakes a batch of what is due; returns whether there was something.
+    fn fire(&self, now: Instant) -> bool {
+        let mut wakers = Vec::with_capacity(BATCH);
+        {
+            let mut store = self.store.lock();
+            let _ = store.expire(now, BATCH, |due| wakers.push(due.value));
+            let next = store.next_deadline().map_or(NEVER, Instant::as_nanos);
+            // Relaxed: under the lock. [XT11]
+            self.next_ns.store(next, Ordering::Relaxed);
+        }
+        let any = !wakers.is_empty();
+        // Outside of the lock, since wakers are code of the user.
+        wakers.into_iter().for_each(wake);
         any
     }
 }

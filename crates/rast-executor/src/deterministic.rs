@@ -14,10 +14,10 @@ use crate::local::{Local, shared_clock};
 
 /// One thread, a clock that moves by itself, and an order that a seed decides.
 ///
-/// The tasks that are ready run in an order drawn from the seed. When none is ready, the clock jumps
-/// to the next deadline. So a run takes no time but that of its polls, and with the same seed it
-/// repeats step by step, as long as the tasks depend on nothing else: no other threads, no system
-/// clock, no addresses.
+/// The tasks that are ready run in an order drawn from the seed. When none is ready, the clock
+/// jumps to the next deadline. So a run takes no time but that of its polls, and with the same seed
+/// it repeats step by step, as long as the tasks depend on nothing else: no other threads, no
+/// system clock, no addresses.
 ///
 /// # Examples
 ///

@@ -18,14 +18,15 @@
 //!
 //! The source's lemmas, for this form:
 //!
-//! - **A** (a sleeper is woken while another is active): not kept on purpose. A sleeper is woken only
-//!   when there is a task for it.
-//! - **B** (a new epoch reaches a worker at S5): N4 is either before the worker's lock at S5, and the
-//!   worker sees the new epoch; or after it, and N5 sees the worker in the list.
+//! - **A** (a sleeper is woken while another is active): not kept on purpose. A sleeper is woken
+//!   only when there is a task for it.
+//! - **B** (a new epoch reaches a worker at S5): N4 is either before the worker's lock at S5, and
+//!   the worker sees the new epoch; or after it, and N5 sees the worker in the list.
 //! - **C** (a queued task is seen): by the fences N2 and S3 either N3 sees that the worker is not
 //!   active, and B holds; or S4 sees the task. If N3 returns because a worker searches, that worker
 //!   is going to find the task, or to make S2 to S4 itself; the last that ends its search with
-//!   another task looks again and wakes one (`found`).
+//!   another task looks again and wakes one (`found`). One that is not the last queues what else it
+//!   took before it ends its search, so that S4 of a later one sees that.
 //! - **D** (no deadlock): if all workers sleep, all queues are empty. A queued task has a notifier,
 //!   to which C applies.
 //!
@@ -109,9 +110,10 @@ impl Idle {
     /// and, if there are some, to call [`notify`](Self::notify).
     #[must_use = "the last searcher hands the search on"]
     pub fn found(&self) -> bool {
-        // Relaxed: the fence below orders it before the look. [XP3]
-        let word = self.word.fetch_sub(SEARCHING, Ordering::Relaxed);
-        // SeqCst: pairs with XP8; either a notifier sees that nobody searches, or the look that
+        // Release: pairs with XP6; a worker that ends its search after this one sees what this one
+        // took and queued. [XP3]
+        let word = self.word.fetch_sub(SEARCHING, Ordering::Release);
+        // SeqCst: pairs with XP8; either a notifier sees that no worker searches, or the look that
         // comes next sees its task. [XP4]
         fence(Ordering::SeqCst);
         searching(word) == 1
@@ -124,7 +126,7 @@ impl Idle {
         // Relaxed: the fence below orders it before the look. [XP5]
         let word = self.word.fetch_sub(ACTIVE + SEARCHING, Ordering::Relaxed);
         // SeqCst: pairs with XP8; either a notifier sees that this worker is not active, or the
-        // look that comes next sees its task. [XP6]
+        // look that comes next sees its task. As an acquire it pairs with XP3. [XP6]
         fence(Ordering::SeqCst);
         Epoch(word / EPOCH)
     }
@@ -135,8 +137,8 @@ impl Idle {
         self.word.fetch_add(ACTIVE + SEARCHING, Ordering::Relaxed);
     }
 
-    /// S5: enters the list of sleepers; `false` if a task was queued since [`prepare`](Self::prepare)
-    /// and the worker searches again.
+    /// S5: enters the list of sleepers; `false` if a task was queued since
+    /// [`prepare`](Self::prepare) and the worker searches again.
     #[must_use = "false: the worker must not sleep"]
     pub fn enlist(&self, worker: usize, epoch: Epoch) -> bool {
         let mut sleepers = self.sleepers.lock();

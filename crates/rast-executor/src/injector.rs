@@ -1,14 +1,16 @@
 //! The way into a runtime for threads that are none of its workers: a stack that is taken whole.
 //!
-//! Each worker looks at it before each poll, with one load, and moves what it finds to a list of its
-//! queue that goes before the others, at most 8 times in a row. So a task that comes from outside
-//! waits for the poll at hand and at most one more, and that decides the tail of the latency.
+//! Each worker looks at it before each poll, with one load, and moves what it finds to a list of
+//! its queue that goes before the others, at most 8 times in a row. So a task that comes from
+//! outside waits for the poll at hand and at most one more, and that decides the tail of the
+//! latency.
 //!
 //! A pusher that finds the stack empty wakes a worker; the others rely on that pusher.
 
 use core::ptr::{self, NonNull};
 
 use crate::chain::{Chain, next, set_next};
+use crate::latency::Sampler;
 use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
 use crate::task::{Header, Task};
 
@@ -16,6 +18,8 @@ use crate::task::{Header, Task};
 #[derive(Debug)]
 pub struct Injector {
     top: AtomicPtr<Header>,
+    /// Draws those of the wake-ups from outside that are measured.
+    pub(crate) sampler: Sampler,
 }
 
 impl Default for Injector {
@@ -30,13 +34,14 @@ impl Injector {
     pub fn new() -> Self {
         Self {
             top: AtomicPtr::new(ptr::null_mut()),
+            sampler: Sampler::default(),
         }
     }
 
     /// Pushes a task; returns whether the stack was empty.
     pub fn push(&self, task: Task) -> bool {
         let raw = task.into_raw();
-        // Relaxed: the exchange below checks it, and nobody follows it. [XI1]
+        // Relaxed: the exchange below checks it, and no thread follows it. [XI1]
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
             // SAFETY: the right to run the task is this call's until the exchange succeeds.

@@ -1,5 +1,5 @@
-//! An async runtime: tasks over worker threads or on one thread, timers, sockets behind a feature, and
-//! runs that repeat by a seed.
+//! An async runtime: tasks over worker threads or on one thread, timers, sockets behind a feature,
+//! and runs that repeat by a seed.
 //!
 //! # What is here
 //!
@@ -40,8 +40,8 @@
 //!
 //! - A task is polled by one thread at a time; after a wake-up it is polled again, until it is
 //!   complete; its future is dropped once, and before its handle is ready.
-//! - Wakers and handles are valid for as long as they are held, on any thread, also after their task
-//!   is complete and their runtime has ended.
+//! - Wakers and handles are valid for as long as they are held, on any thread, also after their
+//!   task is complete and their runtime has ended.
 //! - Panics of polls and of destructors stay in their task: the handle returns them.
 //! - No task starves while its worker returns from its polls. A worker's turn is one poll. Of 35
 //!   turns at least 32 serve the queue; there a normal task from another thread with k others ahead
@@ -53,19 +53,21 @@
 //! - Misuse is named: `block_on` inside of an executor panics with a message, a spawn after the
 //!   shutdown gives the future back or an error.
 //!
-//! Progress: a wake-up is lock-free from other threads, and takes the lock of the worker's own queue
-//! on a worker. A spawn takes that lock and the one of a list of tasks. A poll takes none.
+//! Progress: a wake-up is lock-free from other threads, and takes the lock of the worker's own
+//! queue on a worker. A spawn takes that lock and the one of a list of tasks. A poll takes none.
 //! Queues have no bound: a program that spawns faster than it runs uses more memory.
 //!
 //! Tasks are allocated by `RastAlloc`, whatever the program's allocator is.
 //!
-//! How it works, with the argument for each protocol: `docs/algorithms/executor.md` of the repository.
+//! How it works, with the argument for each protocol: `docs/algorithms/executor.md` of the
+//! repository.
 //!
 //! # Features and platforms
 //!
 //! - `std` (default): everything but the sockets. Without it the crate is empty.
 //! - `io`: sockets; brings `mio`.
 //! - `futures-io`, `tokio`: the traits of byte streams of these crates, for the sockets.
+//! - `hyper`: the sockets are hyper's byte streams, a [`Handle`] is its executor and its timer.
 //!
 //! Runs where std has threads; the sockets where mio does.
 #![cfg(feature = "std")]
@@ -88,6 +90,7 @@ mod idle;
 
 mod budget;
 mod context;
+mod latency;
 mod metrics;
 
 mod block_on;
@@ -104,12 +107,17 @@ mod yield_now;
 #[cfg_attr(docsrs, doc(cfg(feature = "io")))]
 pub mod io;
 
+#[cfg(all(feature = "hyper", not(any(rast_loom, rast_shuttle))))]
+#[cfg_attr(docsrs, doc(cfg(feature = "hyper")))]
+pub mod hyper;
+
 #[doc(hidden)]
 pub mod parts;
 
 pub use block_on::block_on;
 pub use budget::consume_budget;
 pub use deterministic::Deterministic;
+pub use latency::ScheduleLatency;
 pub use local::{LocalExecutor, spawn_local};
 pub use metrics::{Metrics, WorkerMetrics};
 pub use priority::Priority;

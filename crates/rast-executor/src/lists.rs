@@ -1,10 +1,10 @@
 //! Tasks that are ready on one worker, by priority.
 //!
-//! What is ahead in one list goes first. A turn is one call of `pop`. Tasks from other threads have a
-//! list of their own, which goes before the others, at most 8 turns in a row. Of the other turns every
-//! eighth begins at the normal list, every 64th at the low one. So with k tasks ahead in its list a
-//! task from outside is taken within 2 (k + 1) turns, a normal one within 72 (k + 1), and a low one
-//! within 576 (k + 1), whatever else is pushed.
+//! What is ahead in one list goes first. A turn is one call of `pop`. Tasks from other threads have
+//! a list of their own, which goes before the others, at most 8 turns in a row. Of the other turns
+//! every eighth begins at the normal list, every 64th at the low one. So with k tasks ahead in its
+//! list a task from outside is taken within 2 (k + 1) turns, a normal one within 72 (k + 1), and a
+//! low one within 576 (k + 1), whatever else is pushed.
 
 use crate::chain::Chain;
 use crate::priority::Priority;

@@ -42,9 +42,9 @@ struct Shared {
     driver: Arc<Driver>,
 }
 
-// SAFETY: 1. `forget` unlinks from the list of this executor, which adopted the task. 2. The executor
-// has a reference while it runs. 3. `schedule` on another thread only passes the task on; `Local`
-// runs and drops all tasks on its thread.
+// SAFETY: 1. `forget` unlinks from the list of this executor, which adopted the task. 2. The
+// executor has a reference while it runs. 3. `schedule` on another thread only passes the task on;
+// `Local` runs and drops all tasks on its thread.
 unsafe impl Schedule for Shared {
     fn schedule(&self, task: Task) {
         let mut task = Some(task);
@@ -285,6 +285,7 @@ impl Local {
 impl Drop for Local {
     fn drop(&mut self) {
         self.shared.owned.close();
+        self.timers.close();
         for task in self.shared.owned.all() {
             if let Some(task) = task.claim() {
                 task.cancel();
@@ -363,8 +364,9 @@ impl LocalExecutor {
 
     /// Makes an executor whose sleeps go by `clock`.
     ///
-    /// While it has nothing to run it sleeps as long as the clock says now; a clock that is moved by
-    /// hand needs a wake-up beside. [`Deterministic`](crate::Deterministic) moves its clock itself.
+    /// While it has nothing to run it sleeps as long as the clock says now; a clock that is moved
+    /// by hand needs a wake-up beside. [`Deterministic`](crate::Deterministic) moves its clock
+    /// itself.
     pub fn with_clock(clock: impl Clock + Send + Sync + 'static) -> Self {
         Self {
             local: Rc::new(Local::new(shared_clock(clock), budget::DEFAULT, None)),

@@ -2,34 +2,47 @@
 
 use std_alloc::vec::Vec;
 
+use crate::latency::{Latencies, Sampler, ScheduleLatency};
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
 /// What one worker did. It alone writes, so counting is a load and a store.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    polls: AtomicU64,
+    /// Begins and ends of polls: odd while the worker is in a poll.
+    steps: AtomicU64,
     stolen: AtomicU64,
     injected: AtomicU64,
     parks: AtomicU64,
     rescued: AtomicU64,
+    /// Draws those of this worker's wake-ups that are measured.
+    pub(crate) sampler: Sampler,
+    /// The waits of the tasks that this worker polled.
+    pub(crate) latencies: Latencies,
 }
 
-fn add(counter: &AtomicU64, count: usize) {
+pub(crate) fn add(counter: &AtomicU64, count: usize) {
+    write(counter, read(counter).wrapping_add(count as u64));
+}
+
+pub(crate) fn write(counter: &AtomicU64, value: u64) {
     // Relaxed: one writer; readers take it as a figure. [XM1]
-    let sum = counter.load(Ordering::Relaxed).wrapping_add(count as u64);
-    // Relaxed: as XM1. [XM2]
-    counter.store(sum, Ordering::Relaxed);
+    counter.store(value, Ordering::Relaxed);
 }
 
-fn read(counter: &AtomicU64) -> u64 {
-    // Relaxed: as XM1. [XM3]
+pub(crate) fn read(counter: &AtomicU64) -> u64 {
+    // Relaxed: as XM1. [XM2]
     counter.load(Ordering::Relaxed)
 }
 
 impl Counters {
     #[inline]
-    pub(crate) fn add_poll(&self) {
-        add(&self.polls, 1);
+    pub(crate) fn begin_poll(&self) {
+        add(&self.steps, 1);
+    }
+
+    #[inline]
+    pub(crate) fn end_poll(&self) {
+        add(&self.steps, 1);
     }
 
     pub(crate) fn add_stolen(&self, count: usize) {
@@ -48,13 +61,14 @@ impl Counters {
         add(&self.rescued, 1);
     }
 
-    pub(crate) fn polls(&self) -> u64 {
-        read(&self.polls)
+    /// How many polls began and ended: odd while the worker is in a poll.
+    pub(crate) fn steps(&self) -> u64 {
+        read(&self.steps)
     }
 
     pub(crate) fn figures(&self, queued: usize) -> WorkerMetrics {
         WorkerMetrics {
-            polls: read(&self.polls),
+            polls: read(&self.steps).div_ceil(2),
             stolen: read(&self.stolen),
             injected: read(&self.injected),
             parks: read(&self.parks),
@@ -88,6 +102,8 @@ pub struct WorkerMetrics {
 pub struct Metrics {
     /// Of each worker.
     pub workers: Vec<WorkerMetrics>,
+    /// How long tasks waited from their wake-up to their poll.
+    pub schedule_latency: ScheduleLatency,
     /// Workers that do not sleep now.
     pub active: usize,
     /// Active workers that look for a task now.

@@ -2,9 +2,10 @@
 
 use core::cell::Cell;
 use core::task::Waker;
+use core::time::Duration;
 use std_alloc::vec::Vec;
 
-use rast_timers::{Instant, ManualClock};
+use rast_timers::{Instant, ManualClock, Nanos};
 
 use crate::deadlines::Timers;
 use crate::driver::Driver;
@@ -44,10 +45,17 @@ pub fn run(task: Task) -> Option<Task> {
     }
 }
 
+/// Takes what a thief takes from a queue.
+pub fn steal(queue: &RunQueue) -> Vec<Task> {
+    let mut stolen = queue.steal();
+    core::iter::from_fn(|| stolen.pop()).collect()
+}
+
 /// The deadlines of one worker, as it sleeps in them.
 #[derive(Debug)]
 pub struct Deadlines {
     timers: Timers,
+    clock: ManualClock,
     driver: Arc<Driver>,
 }
 
@@ -56,26 +64,36 @@ impl Deadlines {
     #[must_use]
     pub fn new(parker: &Parker) -> Self {
         let driver = Arc::new(Driver::new(core::slice::from_ref(parker)));
-        let clock = shared_clock(ManualClock::new());
+        let clock = ManualClock::new();
         Self {
-            timers: Timers::new(clock, 1, Arc::clone(&driver)),
+            timers: Timers::new(shared_clock(clock.clone()), 1, Arc::clone(&driver)),
+            clock,
             driver,
         }
     }
 
-    /// Sleeps until there is a deadline.
+    /// Sleeps until a deadline is due, without regard to the time until then: another thread has to
+    /// end the sleep.
     pub fn sleep(&self, parker: &Parker) {
         assert!(self.driver.try_hold(0), "one worker");
-        if self.timers.begin_sleep().is_none() {
+        if self.timers.begin_sleep() != Some(Duration::ZERO) {
             self.driver.sleep(parker, None, &mut Vec::new());
         }
         self.timers.end_sleep();
         self.driver.release();
     }
 
-    /// Arms a deadline that is due at once.
-    pub fn arm(&self) {
-        let _ = self.timers.arm(0, Instant::ORIGIN, Waker::noop().clone());
+    /// Arms a deadline that is due so many nanoseconds after the clock's origin.
+    pub fn arm(&self, at_ns: u64) {
+        let at = Instant::from_nanos(at_ns);
+        let armed = self.timers.arm(0, at, Waker::noop().clone());
+        assert!(armed.is_some(), "nothing closes the store");
+    }
+
+    /// Moves the clock by a nanosecond, and says so.
+    pub fn move_clock(&self) {
+        self.clock.advance(Nanos::from_nanos(1));
+        self.timers.clock_moved();
     }
 
     /// Fires what is due; returns whether there was something.

@@ -85,12 +85,13 @@ impl Handle {
     /// Calls `f` with a scope, and returns when all tasks that were spawned in it are complete.
     /// Blocking.
     ///
-    /// A task whose output nobody takes may panic: the scope waits for it as for the others, and its
-    /// handle returns the panic.
+    /// A task whose output no thread takes may panic: the scope waits for it as for the others, and
+    /// its handle returns the panic.
     ///
     /// # Panics
     ///
-    /// If `f` does, after all tasks are complete; inside of an executor, whose thread it would block.
+    /// If `f` does, after all tasks are complete; inside of an executor, whose thread it would
+    /// block.
     ///
     /// ```
     /// use rast_executor::Runtime;

@@ -47,7 +47,8 @@ pub fn now() -> Instant {
 ///
 /// # Panics
 ///
-/// Outside of an executor.
+/// Outside of an executor. The future panics if its executor ends before it is due, because nothing
+/// would wake it; the tasks of that executor are cancelled instead.
 ///
 /// ```
 /// use rast_executor::{Deterministic, now, sleep};
@@ -61,9 +62,7 @@ pub fn now() -> Instant {
 /// ```
 #[track_caller]
 pub fn sleep(span: Duration) -> Sleep {
-    let timers = timers();
-    let deadline = timers.now().saturating_add(nanos(span));
-    Sleep::new(timers, deadline)
+    Sleep::after(timers(), span)
 }
 
 /// Waits until `deadline`, by the clock of the executor: see [`now`] and [`sleep`].
@@ -109,6 +108,11 @@ impl Sleep {
         }
     }
 
+    pub(crate) fn after(timers: Arc<Timers>, span: Duration) -> Self {
+        let deadline = timers.now().saturating_add(nanos(span));
+        Self::new(timers, deadline)
+    }
+
     /// When it is ready.
     #[must_use]
     pub fn deadline(&self) -> Instant {
@@ -140,7 +144,15 @@ impl Sleep {
         }
     }
 
+    /// Has the waker woken when the sleep is due.
+    ///
+    /// # Panics
+    ///
+    /// If the executor has ended, outside of its own tasks.
     fn arm(&mut self, waker: &Waker) {
+        if self.timers.is_closed() {
+            return self.refuse();
+        }
         let address = (waker.data(), core::ptr::from_ref(waker.vtable()));
         if let Some((_, data, table)) = self.armed
             && (data, table) == address
@@ -152,8 +164,24 @@ impl Sleep {
         let waker = waker.clone();
         self.disarm();
         let shard = context::with(|context| context.map_or(0, |context| context.shard));
-        let armed = self.timers.arm(shard, self.deadline, waker);
-        self.armed = Some((armed, address.0, address.1));
+        match self.timers.arm(shard, self.deadline, waker) {
+            Some(armed) => self.armed = Some((armed, address.0, address.1)),
+            None => self.refuse(),
+        }
+    }
+
+    /// The executor has ended. A task of its own that is still polled is cancelled after the poll.
+    #[cold]
+    fn refuse(&self) {
+        let is_own_task = context::with(|context| {
+            context.is_some_and(|context| {
+                !context.task.get().is_null() && Arc::ptr_eq(context.timers, &self.timers)
+            })
+        });
+        assert!(
+            is_own_task,
+            "the executor of this sleep has ended, so nothing would wake it"
+        );
     }
 
     /// As `poll`, without the budget.
@@ -192,8 +220,8 @@ impl fmt::Debug for Sleep {
     }
 }
 
-/// The time of a [`timeout`] was up before its future was ready; the future was dropped, or is still
-/// the caller's.
+/// The time of a [`timeout`] was up before its future was ready; the future was dropped, or is
+/// still the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -207,8 +235,8 @@ impl core::error::Error for Elapsed {}
 
 /// Awaits `future` for at most `span`.
 ///
-/// The future is polled first, so one that is ready wins over a time of zero. To keep a future whose
-/// time is up, pass a pinned reference.
+/// The future is polled first, so one that is ready wins over a time of zero. To keep a future
+/// whose time is up, pass a pinned reference.
 ///
 /// # Errors
 ///

@@ -181,7 +181,7 @@ fn panics_in_destructors_are_contained() {
         Some(&"in the poll")
     );
 
-    // An output that nobody takes panics while it is dropped; so does the payload of a panic.
+    // An output that no thread takes panics while it is dropped; so does the payload of a panic.
     runtime.spawn(poll_fn(|_| Poll::Ready(Bomb))).detach();
     runtime
         .spawn(async { std::panic::panic_any(Payload) })
@@ -311,6 +311,41 @@ fn nested_waiting_is_refused_with_a_message() {
     assert!(catch_unwind(|| spawn(async {}).detach()).is_err());
     assert!(catch_unwind(|| drop(sleep(LONG))).is_err());
     assert!(Handle::current().is_none());
+}
+
+#[test]
+fn the_wait_from_a_wake_up_to_the_poll_is_measured() {
+    let clock = ManualClock::new();
+    let builder = Runtime::builder().workers(1).watch(None);
+    let runtime = builder.clock(clock.clone()).build().unwrap();
+    let (release, gate) = mpsc::channel::<()>();
+    let (started, running) = mpsc::channel();
+    let blocker = runtime.spawn(async move {
+        started.send(()).unwrap();
+        gate.recv().unwrap();
+        // From the worker itself: these wait for nothing by this clock.
+        let tasks: Vec<_> = (0..500).map(|_| spawn(async {})).collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+    running.recv().unwrap();
+    let before = runtime.metrics().schedule_latency.count();
+    let tasks: Vec<_> = (0..500).map(|_| runtime.spawn(async {})).collect();
+    clock.advance(Nanos::from_millis(3));
+    release.send(()).unwrap();
+    runtime.block_on(async {
+        blocker.await.unwrap();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+    let waits = runtime.metrics().schedule_latency;
+    // One in 95 at least, of each kind.
+    assert!(waits.count() - before >= 10, "{waits:?}");
+    assert!(waits.percentile(1.0).is_zero());
+    let longest = waits.percentile(100.0).as_micros();
+    assert!((3_000..=3_750).contains(&longest), "{longest} us");
 }
 
 #[test]

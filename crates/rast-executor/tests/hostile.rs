@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use rast_executor::{LocalExecutor, Runtime, spawn, yield_now};
+use rast_executor::{
+    LocalExecutor, Runtime, Sleep, block_on, interval, sleep, sleep_until, spawn, timeout,
+    timers::Instant, yield_now,
+};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -33,7 +36,7 @@ fn a_long_chain_of_tasks_is_cancelled_without_recursion() {
         std::thread::yield_now();
     }
     drop(runtime);
-    assert!(rast_executor::block_on(task).unwrap_err().is_cancelled());
+    assert!(block_on(task).unwrap_err().is_cancelled());
 }
 
 #[test]
@@ -86,4 +89,108 @@ fn a_call_that_comes_as_threads_of_the_pool_end_is_run() {
         let both = runtime.block_on(async { (first.await, second.await) });
         assert!(both.0.unwrap() && both.1.unwrap(), "round {round}");
     }
+}
+
+/// What a sleep says that nothing would wake.
+const ENDED: &str = "the executor of this sleep has ended";
+
+fn message(run: impl FnOnce()) -> String {
+    let run = std::panic::AssertUnwindSafe(run);
+    let payload = std::panic::catch_unwind(run).expect_err("it panics");
+    payload.downcast_ref::<&str>().expect("a text").to_string()
+}
+
+#[test]
+fn a_sleep_whose_executor_has_ended_panics_and_does_not_wait() {
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    let handle = runtime.handle().clone();
+    let (made, due): (Sleep, Sleep) =
+        handle.block_on(async { (sleep(LONG), sleep(Duration::ZERO)) });
+    let ended = runtime.shutdown(Duration::ZERO);
+    assert!(ended.is_clean(), "{ended:?}");
+    assert!(message(|| block_on(made)).contains(ENDED));
+    // What is due needs nothing.
+    block_on(due);
+    let inside = [
+        message(|| handle.block_on(async { sleep(LONG).await })),
+        message(|| handle.block_on(async { sleep_until(Instant::MAX).await })),
+        message(|| handle.block_on(async { timeout(LONG, pending::<()>()).await.unwrap() })),
+        message(|| {
+            handle.block_on(async {
+                let mut ticks = interval(LONG);
+                ticks.tick().await;
+                ticks.tick().await;
+            });
+        }),
+    ];
+    assert!(inside.iter().all(|text| text.contains(ENDED)), "{inside:?}");
+    let local = LocalExecutor::new();
+    let rest = local.run(std::future::poll_fn(|_| {
+        std::task::Poll::Ready(sleep(LONG))
+    }));
+    drop(local);
+    assert!(message(|| block_on(rest)).contains(ENDED));
+}
+
+#[test]
+fn sleeps_on_other_threads_end_with_the_runtime() {
+    for deadline in [Instant::from_nanos(u64::MAX / 2), Instant::MAX] {
+        let runtime = Runtime::builder().workers(2).build().unwrap();
+        let (sender, armed) = mpsc::channel();
+        let handle = runtime.handle().clone();
+        let waiting = std::thread::spawn(move || {
+            message(|| {
+                handle.block_on(async move {
+                    let mut rest = std::pin::pin!(sleep_until(deadline));
+                    std::future::poll_fn(|cx| {
+                        let polled = rest.as_mut().poll(cx);
+                        let _ = sender.send(());
+                        polled
+                    })
+                    .await;
+                });
+            })
+        });
+        armed.recv().unwrap();
+        drop(runtime);
+        assert!(waiting.join().unwrap().contains(ENDED));
+    }
+}
+
+#[test]
+fn a_task_that_sleeps_while_its_runtime_ends_is_cancelled() {
+    // The worker blocks past the shutdown, and its poll awaits a sleep after that.
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    let (release, gate) = mpsc::channel::<()>();
+    let (started, running) = mpsc::channel();
+    let task = runtime.spawn(async move {
+        started.send(()).unwrap();
+        gate.recv().unwrap();
+        sleep(LONG).await;
+    });
+    running.recv().unwrap();
+    let ended = runtime.shutdown(Duration::ZERO);
+    assert_eq!((ended.workers_blocked, ended.unfinished.len()), (1, 1));
+    release.send(()).unwrap();
+    assert!(block_on(task).unwrap_err().is_cancelled());
+}
+
+#[test]
+fn a_poll_that_ends_within_the_grace_is_waited_for() {
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    let handle = runtime.handle().clone();
+    let (started, running) = mpsc::channel();
+    let theirs = handle.clone();
+    let task = runtime.spawn(async move {
+        started.send(()).unwrap();
+        // Blocks until the shutdown has begun.
+        while theirs.try_spawn(async {}).is_ok() {
+            std::thread::yield_now();
+        }
+        7
+    });
+    running.recv().unwrap();
+    let ended = runtime.shutdown(LONG);
+    assert!(ended.is_clean(), "{ended:?}");
+    assert_eq!(block_on(task).unwrap(), 7);
 }

@@ -2,9 +2,13 @@
 #![cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
 
 use std::io::ErrorKind;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Context;
 use std::time::Duration;
 
+#[cfg(unix)]
+use rast_executor::io::UnixDatagram;
 use rast_executor::io::{TcpListener, TcpStream, UdpSocket};
 use rast_executor::{Elapsed, Runtime, block_on, spawn, timeout};
 
@@ -154,58 +158,139 @@ fn a_wait_ends_when_the_runtime_does() {
     assert!(error.to_string().contains("shut down"), "{error}");
 }
 
-#[cfg(feature = "futures-io")]
-#[test]
-fn the_traits_of_futures_read_and_write() {
-    use futures_io::{AsyncRead, AsyncWrite};
-    use std::future::poll_fn;
-    use std::pin::Pin;
-
+/// Runs `client` with a connection to a server that echoes.
+#[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
+fn with_echo<F: Future<Output = ()>>(client: impl FnOnce(TcpStream) -> F) {
     runtime(1).block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         spawn(serve(listener)).detach();
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        let sent = poll_fn(|cx| AsyncWrite::poll_write(Pin::new(&mut stream), cx, b"traits")).await;
-        assert_eq!(sent.unwrap(), 6);
-        let mut bytes = [0; 6];
-        let mut filled = 0;
-        while filled < 6 {
-            let rest = &mut bytes[filled..];
-            filled += poll_fn(|cx| AsyncRead::poll_read(Pin::new(&mut stream), cx, rest))
-                .await
-                .unwrap();
-        }
-        assert_eq!(&bytes, b"traits");
-        poll_fn(|cx| AsyncWrite::poll_close(Pin::new(&mut stream), cx))
-            .await
-            .unwrap();
+        client(TcpStream::connect(address).await.unwrap()).await;
     });
 }
 
-#[cfg(feature = "tokio")]
-#[test]
-fn the_traits_of_tokio_read_and_write() {
-    use std::future::poll_fn;
-    use std::pin::Pin;
-    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+/// Writes by a trait from one and from two places, reads back, and closes.
+#[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
+macro_rules! by_traits {
+    ($name:ident, $write:path, $close:ident, $read:expr) => {
+        #[test]
+        fn $name() {
+            use std::future::poll_fn;
+            use std::io::IoSlice;
+            use $write as Write;
 
-    runtime(1).block_on(async {
+            with_echo(|mut stream| async move {
+                let sent = poll_fn(|cx| Pin::new(&mut stream).poll_write(cx, b"tra")).await;
+                assert_eq!(sent.unwrap(), 3);
+                let two = [IoSlice::new(b"i"), IoSlice::new(b"ts")];
+                let sent =
+                    poll_fn(|cx| Write::poll_write_vectored(Pin::new(&mut stream), cx, &two));
+                assert_eq!(sent.await.unwrap(), 3);
+                poll_fn(|cx| Write::poll_flush(Pin::new(&mut stream), cx))
+                    .await
+                    .unwrap();
+                let mut bytes = [0; 6];
+                let mut filled = 0;
+                while filled < 6 {
+                    let rest = &mut bytes[filled..];
+                    filled += poll_fn(|cx| $read(Pin::new(&mut stream), cx, &mut *rest))
+                        .await
+                        .unwrap();
+                }
+                assert_eq!(&bytes, b"traits");
+                poll_fn(|cx| Write::$close(Pin::new(&mut stream), cx))
+                    .await
+                    .unwrap();
+                assert_eq!(stream.read(&mut bytes).await.unwrap(), 0);
+            });
+        }
+    };
+}
+
+#[cfg(feature = "futures-io")]
+by_traits!(
+    the_traits_of_futures_read_and_write,
+    futures_io::AsyncWrite,
+    poll_close,
+    futures_io::AsyncRead::poll_read
+);
+
+#[cfg(feature = "tokio")]
+by_traits!(
+    the_traits_of_tokio_read_and_write,
+    tokio::io::AsyncWrite,
+    poll_shutdown,
+    |stream: Pin<&mut TcpStream>, cx: &mut Context<'_>, bytes: &mut [u8]| {
+        let mut buffer = tokio::io::ReadBuf::new(bytes);
+        tokio::io::AsyncRead::poll_read(stream, cx, &mut buffer).map_ok(|()| buffer.filled().len())
+    }
+);
+
+#[cfg(feature = "hyper")]
+by_traits!(
+    the_traits_of_hyper_read_and_write,
+    hyper::rt::Write,
+    poll_shutdown,
+    |stream: Pin<&mut TcpStream>, cx: &mut Context<'_>, bytes: &mut [u8]| {
+        let mut buffer = hyper::rt::ReadBuf::new(bytes);
+        hyper::rt::Read::poll_read(stream, cx, buffer.unfilled()).map_ok(|()| buffer.filled().len())
+    }
+);
+
+#[test]
+fn an_end_that_was_reported_with_the_last_bytes_is_found() {
+    // One edge may tell of both. The read that takes the bytes takes fewer than it could, after
+    // which the next read waits for an edge, unless the end was reported.
+    let runtime = runtime(1);
+    runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        spawn(serve(listener)).detach();
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        let sent = poll_fn(|cx| AsyncWrite::poll_write(Pin::new(&mut stream), cx, b"traits")).await;
-        assert_eq!(sent.unwrap(), 6);
-        let mut bytes = [0; 6];
-        let mut buffer = ReadBuf::new(&mut bytes);
-        while buffer.remaining() > 0 {
-            poll_fn(|cx| AsyncRead::poll_read(Pin::new(&mut stream), cx, &mut buffer))
-                .await
-                .unwrap();
+        for _ in 0..200 {
+            let mut peer = std::net::TcpStream::connect(address).unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            let waiting = spawn(async move {
+                let mut bytes = [0; 64];
+                let mut counts = Vec::new();
+                loop {
+                    let count = stream.read(&mut bytes).await.unwrap();
+                    counts.push(count);
+                    if count == 0 {
+                        return counts;
+                    }
+                }
+            });
+            std::io::Write::write_all(&mut peer, b"last").unwrap();
+            drop(peer);
+            assert_eq!(waiting.await.unwrap().iter().sum::<usize>(), 4);
         }
-        assert_eq!(buffer.filled(), b"traits");
     });
+}
+
+#[cfg(unix)]
+#[test]
+fn datagrams_of_the_unix_domain_keep_their_bounds() {
+    let path = std::env::temp_dir().join(format!("rast-executor-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    runtime(1).block_on(async {
+        let server = UnixDatagram::bind(&path).unwrap();
+        let client = UnixDatagram::unbound().unwrap();
+        client.send_to(b"one", &path).await.unwrap();
+        client.connect(&path).unwrap();
+        client.send(b"two").await.unwrap();
+        let mut bytes = [0; 16];
+        let (count, from) = server.recv_from(&mut bytes).await.unwrap();
+        assert!(&bytes[..count] == b"one" && from.is_unnamed());
+        assert_eq!(server.recv(&mut bytes[..2]).await.unwrap(), 2);
+        assert_eq!(&bytes[..2], b"tw");
+        let waited = timeout(Duration::from_millis(1), server.recv(&mut bytes)).await;
+        assert!(matches!(waited, Err(Elapsed)));
+    });
+    std::fs::remove_file(&path).unwrap();
+    let refused = runtime(1).block_on(async {
+        let client = UnixDatagram::unbound().unwrap();
+        client.send_to(b"none", &path).await.unwrap_err()
+    });
+    assert_eq!(refused.kind(), ErrorKind::NotFound);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc as StdArc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use rast_executor::parts::{
-    Deadlines, Idle, Injector, Notified, RunQueue, Schedule, Task, run, spawn,
+    Deadlines, Idle, Injector, Notified, RunQueue, Schedule, Task, run, spawn, steal,
 };
 use rast_executor::primitive::cell::UnsafeCell;
 use rast_executor::primitive::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -342,14 +342,17 @@ fn the_last_reference_frees_whoever_has_it() {
     });
 }
 
+/// Notes its drop.
+struct Noted(Arc<AtomicUsize>);
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// A task that is never polled, whose future's drop is noted.
 fn idle_task(scheduler: &Arc<Plain>, dropped: &Arc<AtomicUsize>) -> Task {
-    struct Noted(Arc<AtomicUsize>);
-    impl Drop for Noted {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
     let noted = Noted(Arc::clone(dropped));
     let (task, handle) = spawn(
         async move {
@@ -385,21 +388,52 @@ fn the_injector_gives_each_task_once() {
     });
 }
 
+/// A task that was polled and woke itself: the thread that takes it must see what the poll left.
+fn woken_task(scheduler: &Arc<Plain>, dropped: &Arc<AtomicUsize>) -> Task {
+    let (own, noted) = (Own::new(), Noted(Arc::clone(dropped)));
+    let future = poll_fn(move |cx| {
+        let _noted = &noted;
+        own.add();
+        cx.waker().wake_by_ref();
+        Poll::<()>::Pending
+    });
+    let (task, handle) = spawn(future, scheduler);
+    handle.detach();
+    run(task).expect("it woke itself")
+}
+
+#[test]
+fn a_task_of_the_lists_is_popped_or_stolen_once() {
+    model::model(|| {
+        let scheduler = Plain::new();
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let queue = Arc::new(RunQueue::new());
+        queue.push(woken_task(&scheduler, &dropped));
+        queue.push(woken_task(&scheduler, &dropped));
+        let theirs = Arc::clone(&queue);
+        let thief = thread::spawn(move || {
+            for task in steal(&theirs) {
+                // To another worker, which runs it and queues it again.
+                if let Some(task) = run(task) {
+                    theirs.push(task);
+                }
+            }
+        });
+        let again = queue.pop(None).and_then(run);
+        drop(queue.pop(again));
+        thief.join().unwrap();
+        while let Some(task) = queue.pop(None) {
+            drop(task);
+        }
+        assert_eq!(dropped.load(Ordering::Relaxed), 2);
+    });
+}
+
 #[test]
 fn the_newest_task_is_taken_once() {
-    // Each task was polled and woke itself, so that who takes it must see what the poll left.
-    let woken_task = |scheduler: &Arc<Plain>, own: Arc<Own>| {
-        let future = poll_fn(move |cx| {
-            own.add();
-            cx.waker().wake_by_ref();
-            Poll::<()>::Pending
-        });
-        let (task, handle) = spawn(future, scheduler);
-        handle.detach();
-        run(task).expect("it woke itself")
-    };
     model::model(move || {
         let scheduler = Plain::new();
+        let dropped = Arc::new(AtomicUsize::new(0));
         let queue = Arc::new(RunQueue::new());
         let theirs = Arc::clone(&queue);
         let thief = thread::spawn(move || {
@@ -408,7 +442,7 @@ fn the_newest_task_is_taken_once() {
             again.and_then(|task| theirs.replace_newest(task))
         });
         for _ in 0..2 {
-            let task = woken_task(&scheduler, Arc::new(Own::new()));
+            let task = woken_task(&scheduler, &dropped);
             let older = queue.replace_newest(task);
             drop(older.and_then(run));
         }
@@ -471,7 +505,15 @@ impl World {
 
     /// As `Worker::search` and `park`, until `count` tasks were done by this worker.
     fn work(&self, worker: usize, parker: &Parker, count: usize) {
-        let mut is_searching = false;
+        self.work_from(false, worker, parker, count);
+    }
+
+    /// As [`work`](Self::work), by a worker that searches already.
+    fn work_searching(&self, worker: usize, parker: &Parker, count: usize) {
+        self.work_from(true, worker, parker, count);
+    }
+
+    fn work_from(&self, mut is_searching: bool, worker: usize, parker: &Parker, count: usize) {
         for _ in 0..count {
             loop {
                 if self.take() {
@@ -539,6 +581,27 @@ fn two_tasks_and_two_workers_that_take_one_each() {
 }
 
 #[test]
+fn what_a_searcher_took_beside_is_seen_by_a_later_one() {
+    // One worker takes two tasks, queues the second one as its own, ends its search and blocks in
+    // the first one. The other one ends its search after that, and must not fall asleep.
+    model::model(|| {
+        let parkers = [Parker::new(), Parker::new()];
+        let world = World::new(&parkers);
+        let [_, parker] = parkers;
+        world.idle.search();
+        world.idle.search();
+        let theirs = Arc::clone(&world);
+        let other = thread::spawn(move || theirs.work_searching(1, &parker, 1));
+        world.queued.store(1, Ordering::Relaxed);
+        if world.idle.found() && world.has_work() {
+            world.notify();
+        }
+        other.join().unwrap();
+        assert_eq!(world.done.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
 fn after_the_end_a_push_is_cancelled_by_one_of_both() {
     model::model(|| {
         let parker = Parker::new();
@@ -560,13 +623,27 @@ fn after_the_end_a_push_is_cancelled_by_one_of_both() {
 }
 
 #[test]
+fn a_move_of_the_clock_reaches_the_one_that_falls_asleep() {
+    model::model(|| {
+        let parker = Parker::new();
+        let deadlines = Arc::new(Deadlines::new(&parker));
+        deadlines.arm(1);
+        let theirs = Arc::clone(&deadlines);
+        let sleeper = thread::spawn(move || theirs.sleep(&parker));
+        deadlines.move_clock();
+        sleeper.join().unwrap();
+        assert!(deadlines.fire(), "what is due is fired");
+    });
+}
+
+#[test]
 fn a_deadline_reaches_the_one_that_falls_asleep() {
     model::model(|| {
         let parker = Parker::new();
         let deadlines = Arc::new(Deadlines::new(&parker));
         let theirs = Arc::clone(&deadlines);
         let sleeper = thread::spawn(move || theirs.sleep(&parker));
-        deadlines.arm();
+        deadlines.arm(0);
         sleeper.join().unwrap();
         assert!(deadlines.fire(), "what is due is fired");
     });

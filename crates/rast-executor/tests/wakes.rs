@@ -1,7 +1,8 @@
-//! No wake-up is lost, whoever wakes whom and when; wakers outlive their tasks and runtimes.
+//! No wake-up is lost, no matter which thread wakes whom and when; wakers outlive their tasks and
+//! runtimes.
 //!
-//! The runtimes have no watch, so a wake-up that is lost is a test that hangs, and the bounded waits
-//! say which.
+//! The runtimes have no watch, so a wake-up that is lost is a test that hangs, and the bounded
+//! waits say which.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 #![allow(clippy::waker_clone_wake, reason = "waking by value is what is tested")]
 

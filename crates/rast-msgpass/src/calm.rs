@@ -29,13 +29,15 @@ impl Calm {
     /// Tells whether it was asked.
     #[inline]
     pub fn is_asked(&self) -> bool {
-        // Relaxed: a worker that misses it asks again in its next turn; who needs to know waits for all_see. [MP7]
+        // Relaxed: a worker that misses it asks again in its next turn; who needs to know waits for
+        // all_see. [MP7]
         self.asked.load(Ordering::Relaxed)
     }
 
     /// Asks.
     pub fn ask(&self) {
-        // Relaxed: nothing is published by it; that each worker says it saw it is what counts. [MP8]
+        // Relaxed: nothing is published by it; that each worker says it saw it is what counts.
+        // [MP8]
         self.asked.store(true, Ordering::Relaxed);
     }
 
@@ -43,7 +45,8 @@ impl Calm {
     #[inline]
     pub fn see(&self, worker: usize) {
         if self.is_asked() {
-            // Release: pairs with the Acquire in all_see; the pings of this worker, and their counts, stand above. [MP9]
+            // Release: pairs with the Acquire in all_see; the pings of this worker, and their
+            // counts, are above. [MP9]
             self.seen[worker].store(true, Ordering::Release);
         }
     }
@@ -51,7 +54,8 @@ impl Calm {
     /// Tells whether all workers have seen it.
     pub fn all_see(&self) -> bool {
         self.seen.iter().all(|seen| {
-            // Acquire: pairs with the Release in see; counts read after this include those of all pings. [MP10]
+            // Acquire: pairs with the Release in see; counts read after this include those of all
+            // pings. [MP10]
             seen.load(Ordering::Acquire)
         })
     }

@@ -69,7 +69,7 @@ impl Spec {
         self
     }
 
-    /// Notes an attribute that stands there already.
+    /// Notes an attribute that is there already.
     const fn once(mut self, stands: bool) -> Self {
         self.twice |= stands;
         self
@@ -229,7 +229,7 @@ const fn check_edge<G: Graph>(edge: &EdgeInfo) {
         fault::<G>(edge, "has `burst = 0`: its sender could never send");
     }
     if edge.lanes == 0 {
-        fault::<G>(edge, "has `lanes = 0`: nobody could receive");
+        fault::<G>(edge, "has `lanes = 0`: no processor could receive");
     }
     if edge.burst > edge.capacity {
         fault::<G>(
@@ -373,7 +373,7 @@ const fn cycle_fault<G: Graph>(gone: &[bool; MOST], start: usize) -> ! {
         text = text.add(", ");
     }
     let text = text
-        .add("; when all of them are full nobody can go on. Mark one edge of it `[unbounded]`, or one that answers another `[reply = Request]`");
+        .add("; when all of them are full no processor can go on. Mark one edge of it `[unbounded]`, or one that answers another `[reply = Request]`");
     panic!("{}", text.as_str())
 }
 

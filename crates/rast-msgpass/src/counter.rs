@@ -75,7 +75,8 @@ impl Counter {
     pub fn add(&self, amount: u64) {
         // Relaxed: only the owner writes, so this is its own last value. [MP1]
         let value = self.0.load(Ordering::Relaxed);
-        // Relaxed: what must follow the count is pushed with Release after it; readers take a snapshot. [MP2]
+        // Relaxed: what must follow the count is pushed with Release after it; readers take a
+        // snapshot. [MP2]
         self.0.store(value.wrapping_add(amount), Ordering::Relaxed);
     }
 
@@ -85,7 +86,8 @@ impl Counter {
     pub fn add_after(&self, amount: u64) {
         // Relaxed: only the owner writes, so this is its own last value. [MP3]
         let value = self.0.load(Ordering::Relaxed);
-        // Release: pairs with the Acquire in get_after; the handler's own sends are counted above. [MP4]
+        // Release: pairs with the Acquire in get_after; the handler's own sends are counted above.
+        // [MP4]
         self.0.store(value.wrapping_add(amount), Ordering::Release);
     }
 
@@ -99,7 +101,8 @@ impl Counter {
     /// Reads the count.
     #[inline]
     pub fn get(&self) -> u64 {
-        // Relaxed: a snapshot; where it is compared, the Acquire of get_after before it orders it. [MP5]
+        // Relaxed: a snapshot; where it is compared, the Acquire of get_after before it orders it.
+        // [MP5]
         self.0.load(Ordering::Relaxed)
     }
 
@@ -107,7 +110,8 @@ impl Counter {
     /// [`add_after`](Self::add_after).
     #[inline]
     pub fn get_after(&self) -> u64 {
-        // Acquire: pairs with the Release in add_after; counts of sends read later include those of the handlers counted here. [MP6]
+        // Acquire: pairs with the Release in add_after; counts of sends read later include those of
+        // the handlers counted here. [MP6]
         self.0.load(Ordering::Acquire)
     }
 }

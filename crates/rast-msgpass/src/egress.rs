@@ -21,7 +21,7 @@
 //!      was it false: call the waker
 //! ```
 //!
-//! `notified` is changed by read-modify-writes alone, so its changes stand in
+//! `notified` is changed by read-modify-writes alone, so its changes are in
 //! one order, and each reads what the one before it wrote.
 //!
 //! 1. If A3 comes before B1, then B1 reads from it, at once or through others
@@ -95,13 +95,14 @@ impl Lane {
 
     /// Says that the ring of sender `slot` got messages.
     pub fn announce(&self, slot: usize) {
-        // Release: pairs with the Acquire in take; the pushes stand above. [EG2]
+        // Release: pairs with the Acquire in take; the pushes are above. [EG2]
         self.words[slot / 64].fetch_or(1 << (slot % 64), Ordering::Release);
         self.notify();
     }
 
     fn notify(&self) {
-        // AcqRel: pairs with the AcqRel in rest; one that finds true leaves the bit above to the receiver that will look. [EG3]
+        // AcqRel: pairs with the AcqRel in rest; one that finds true leaves the bit above to the
+        // receiver that will look. [EG3]
         let was_notified = self.notified.swap(true, Ordering::AcqRel);
         self.event.notify_all();
         if !was_notified {
@@ -120,7 +121,7 @@ impl Lane {
 
     /// Says that no sender will push any more.
     pub fn end(&self) {
-        // Release: pairs with the Acquire in is_ended; all pushes of all senders stand above. [EG4]
+        // Release: pairs with the Acquire in is_ended; all pushes of all senders are above. [EG4]
         self.ended.store(true, Ordering::Release);
         self.notify();
     }
@@ -142,7 +143,8 @@ impl Lane {
     }
 
     fn is_ended(&self) -> bool {
-        // Acquire: pairs with the Release in end; a look at the rings after this finds all there will ever be. [EG5]
+        // Acquire: pairs with the Release in end; a look at the rings after this finds all there
+        // will ever be. [EG5]
         self.ended.load(Ordering::Acquire)
     }
 
@@ -159,7 +161,8 @@ impl Lane {
 
     /// Asks to be woken for what is announced from here on.
     fn rest(&self) {
-        // AcqRel: pairs with the AcqRel in notify; the bits of those who were not to wake are taken after this. [EG7]
+        // AcqRel: pairs with the AcqRel in notify; the bits of those who were not to wake are taken
+        // after this. [EG7]
         self.notified.swap(false, Ordering::AcqRel);
     }
 }
@@ -262,7 +265,7 @@ impl<M: Send + 'static> AnyLaneParts for LaneParts<M> {
 /// receiver may be moved to another. The order of each sending instance is
 /// kept. The lane ends when the graph has ended and everything was taken. When
 /// the receiver is dropped before, what is sent counts as undelivered and holds
-/// nobody up.
+/// no thread up.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};

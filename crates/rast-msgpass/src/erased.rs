@@ -2,7 +2,7 @@
 //!
 //! `Any` finds the type by a virtual call for each message, whose result takes
 //! a detour through memory: 8 ns where a message takes 10 (2026-11-23). So the
-//! type stands beside the outlet, and is compared in place.
+//! type is beside the outlet, and is compared in place.
 
 use core::any::TypeId;
 use core::ops::{Deref, DerefMut};

@@ -37,7 +37,7 @@ struct Found {
 ///
 /// `Send` and `Sync`. Dropping it stops the graph and waits for its threads.
 /// Dropped, or asked to end the graph, by a handler of the same graph, it stops
-/// the graph and waits for nobody: the handler has to return first.
+/// the graph and waits for no other thread: the handler has to return first.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
@@ -163,7 +163,7 @@ impl Run {
                     .faults
                     .push(format!("the graph's thread: {}", text(payload))),
             }
-            // Nobody can ask for these receivers any more.
+            // No thread can ask for these receivers any more.
             for (edge, lanes) in self.receivers.lock().drain(..).enumerate() {
                 let waiting = lanes.iter().flatten().map(|parts| parts.waiting());
                 self.shared.count_undelivered(edge, waiting.sum());
@@ -390,7 +390,7 @@ impl<G: Graph> Handle<G> {
         self.run.sharder.notify_all();
     }
 
-    /// Reads the counts. Costs one load per count; stops nobody.
+    /// Reads the counts. Costs one load per count; stops no other thread.
     pub fn metrics(&self) -> Metrics {
         self.run.metrics()
     }

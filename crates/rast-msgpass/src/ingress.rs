@@ -144,7 +144,7 @@ impl<M> Door<M> {
         }
     }
 
-    /// Puts a message in if there is room. Lock-free but for the queue.
+    /// Puts a message in if there is room. Lock-free except for the queue.
     pub fn try_send(&self, message: M) -> Result<(), TrySendError<M>> {
         if self.queue.is_closed() {
             return Err(TrySendError::Closed(self.closed(message)));
@@ -228,7 +228,8 @@ impl<M> Door<M> {
     /// Frees `places`, and wakes as many of those who wait for room.
     pub fn release(&self, places: usize) {
         if places > 0 {
-            // Release: pairs with the Acquire in is_spent; that these messages entered the graph is counted above. [IN3]
+            // Release: pairs with the Acquire in is_spent; that these messages entered the graph is
+            // counted above. [IN3]
             self.count.fetch_sub(places, Ordering::Release);
             self.room.notify_some(places);
         }
@@ -253,7 +254,8 @@ impl<M> Door<M> {
 
     /// Tells whether the door is closed and everything it accepted was taken.
     pub fn is_spent(&self) -> bool {
-        // Acquire: pairs with the Release in release; the counts of what entered are read after this. [IN5]
+        // Acquire: pairs with the Release in release; the counts of what entered are read after
+        // this. [IN5]
         self.queue.is_closed() && self.count.load(Ordering::Acquire) == 0
     }
 }
@@ -327,7 +329,7 @@ pub(crate) struct Doors<M> {
 ///
 /// let app = App::builder(Echo).start()?;
 /// let numbers = app.ingress::<Echo, u64>();
-/// // Nobody receives: the lane, then the door, then nothing more.
+/// // No thread receives: the lane, then the door, then nothing more.
 /// let mut accepted = 0;
 /// while numbers.try_send(accepted) != Err(TrySendError::Full(accepted)) {
 ///     accepted += 1;

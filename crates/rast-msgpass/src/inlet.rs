@@ -93,7 +93,7 @@ pub(crate) struct In<G, F, M> {
     types: PhantomData<fn(G, F, M)>,
 }
 
-/// Where an inlet stands in its graph.
+/// Where an inlet is in its graph.
 pub(crate) struct Place {
     pub(crate) edge: usize,
     /// The index among the inlets of the processor.
@@ -287,7 +287,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         self.settle(input, Some(cx));
     }
 
-    /// A handler panicked: its message is lost, and nobody waits for the answer.
+    /// A handler panicked: its message is lost, and no thread waits for the answer.
     #[cold]
     fn panicked(&self, payload: Box<dyn Any + Send>, core: &mut Core) {
         core.panicked(Some(self.place.edge), payload);
@@ -296,7 +296,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         if let Some(out) = self.place.requests
             && core.outs[out].owed(sender) >= self.debt
         {
-            // It did not get to answering: nobody else will.
+            // It did not get to answering: nothing else will.
             let news = core.outs[out].waive(sender);
             core.note(out, news);
         }

@@ -17,7 +17,7 @@
 //!    or was woken by a thread that is no worker.
 //! 3. Between two announcements the number of messages at most doubles, so a
 //!    message waits at most about as long as the chunk before it took. Where all
-//!    receivers are on this worker, nobody waits: there is one announcement, at
+//!    receivers are on this worker, no thread waits: there is one announcement, at
 //!    the end of the turn. Where handlers are slow, there is one per message.
 //! 4. The inputs of an edge share one batch of a turn. Those that got nothing of it
 //!    stay ahead of those that did, and come first in the next turn.
@@ -544,7 +544,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     }
 
     /// Gives up what waits, and the answers it owes: it is retired and must hold
-    /// nobody up.
+    /// no thread up.
     #[cold]
     fn run_retired(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
         self.forget_turn();
@@ -631,7 +631,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
     #[inline]
     fn on_wake(&mut self, note: Option<u32>) {
         match note {
-            // Whoever is gated looks at its room in any case.
+            // The thread that is gated looks at its room in any case.
             Some(note) if note & ROOM != 0 => {}
             Some(input) => self.make_ready(input),
             None => (self.is_new, self.is_called) = (true, true),

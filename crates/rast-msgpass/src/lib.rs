@@ -100,7 +100,7 @@
 //!   for each chunk of a pair.
 //! - What a message costs does not depend on the size of the graph.
 //! - A message does not wait for a timeout: who sends wakes the receiver, who
-//!   makes room wakes the sender. The arguments stand in
+//!   makes room wakes the sender. The arguments are in
 //!   `docs/algorithms/msgpass.md` of the repository, the models in
 //!   `tests/loom.rs`.
 //! - A panic in a handler costs the message in hand and is reported
@@ -113,13 +113,13 @@
 //!
 //! # Features
 //!
-//! `std` (default): everything; without it the crate is empty but for the
+//! `std` (default): everything; without it the crate is empty except for the
 //! re-exports of the layers beneath.
 //!
 //! # Platforms
 //!
 //! Wherever std has threads; tested on Linux x86-64. This crate has one unsafe
-//! operation, the cast of an outlet to the type that stands beside it.
+//! operation, the cast of an outlet to the type that is beside it.
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]

@@ -1,13 +1,11 @@
 //! `graph!`: the declaration of a graph.
 //!
-//! No rule recurses over the entries: each processor and each edge expands on
-//! its own, so hundreds of them stay within the default recursion limit. What
-//! needs to know its own position, the index of an edge, looks it up in a
-//! constant table at compile time.
-//! Names of ends (`reader`, `ingress`) become variants of an enum inside a
-//! `const _` block, so they leak nowhere and hide no module of the same name;
-//! `At` leads from the number of a variant to the type. Everything is called by `$crate`, so the crate may
-//! be known under any name, or only through a re-export.
+//! No rule recurses over the entries: each processor and each edge expands on its own, so hundreds
+//! of them stay within the default recursion limit. What needs to know its own position, the index
+//! of an edge, looks it up in a constant table at compile time. Names of ends (`reader`, `ingress`)
+//! become variants of an enum inside a `const _` block, so they leak nowhere and hide no module of
+//! the same name; `At` leads from the number of a variant to the type. Everything is called by
+//! `$crate`, so the crate may be known under any name, or only through a re-export.
 
 /// Declares a graph: its processors, its edges, and the type that names it.
 ///
@@ -33,7 +31,7 @@
 /// Attributes of an edge: `cap = N` messages of room (256), `burst = N`
 /// messages that one invocation of the sender may `send` (1), `unbounded`,
 /// `reply = Request`, and `lanes = N` receivers of an edge to `egress` (1).
-/// Each at most once. Documentation comments may stand above every entry.
+/// Each at most once. Documentation comments may be above every entry.
 ///
 /// The graph's type gets `PROCESSORS`, `EDGES`, `builder(..)` (one argument per
 /// processor, in order; replicas by anything that iterates over them), `dot()`

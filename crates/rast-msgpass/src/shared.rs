@@ -27,7 +27,7 @@ pub enum OnPanic {
     #[default]
     Continue,
     /// The processor is not run any more; what is sent to it counts as
-    /// undelivered, and nobody is held up by it.
+    /// undelivered, and no thread is held up by it.
     Retire,
     /// The whole graph stops.
     Stop,

@@ -62,7 +62,8 @@ impl Waiting {
         if !self.is_waiting(sender) {
             self.push(sender, receiver);
         }
-        // SeqCst: pairs with the fence in look; either that receiver finds the sender, or the sender's look after this finds the slots. [WL1]
+        // SeqCst: pairs with the fence in look; either that receiver finds the sender, or the
+        // sender's look after this finds the slots. [WL1]
         fence(Ordering::SeqCst);
     }
 
@@ -85,7 +86,8 @@ impl Waiting {
     /// Returns `true` if `sender` is in a list. Called by the sender alone.
     #[must_use]
     pub fn is_waiting(&self, sender: usize) -> bool {
-        // Relaxed: it is this sender that left the word, or a receiver that took it off its list for good. [WL6]
+        // Relaxed: it is this sender that left the word, or a receiver that took it off its list
+        // for good. [WL6]
         self.next[sender].load(Ordering::Relaxed) != ABSENT
     }
 
@@ -95,7 +97,8 @@ impl Waiting {
     #[inline]
     pub fn look(&self, receiver: usize, fenced: bool, wake: impl FnMut(usize)) {
         if fenced {
-            // SeqCst: pairs with the fence in enter; either the load below finds the sender, or its look finds the slots that were returned. [WL2]
+            // SeqCst: pairs with the fence in enter; either the load below finds the sender, or its
+            // look finds the slots that were returned. [WL2]
             fence(Ordering::SeqCst);
         }
         // Relaxed: ordered by the fence above; who is found is taken by a swap. [WL7]

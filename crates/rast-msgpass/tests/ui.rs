@@ -5,7 +5,7 @@
 //! to pass the texts over by `RAST_UI_ANY_TOOLCHAIN=1`, which it prints.
 #![cfg(not(rast_loom))]
 
-/// The toolchain whose words stand in the `.stderr` files.
+/// The toolchain whose words are in the `.stderr` files.
 const PINNED: &str = "1.95.";
 
 #[test]

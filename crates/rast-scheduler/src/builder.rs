@@ -48,7 +48,8 @@ impl Builder {
         }
     }
 
-    /// Sets the number of threads that the scheduler starts; as many as the machine runs at once if it is not set.
+    /// Sets the number of threads that the scheduler starts; as many as the machine runs at once if
+    /// it is not set.
     ///
     /// With none, the scheduler runs on threads of the user alone: see [`guests`](Self::guests).
     /// With those, at most [`MAX_WORKERS`]; more count as that.
@@ -57,7 +58,8 @@ impl Builder {
         self
     }
 
-    /// Sets how many threads of the user may [`work`](crate::Remote::work) at once; none if it is not set.
+    /// Sets how many threads of the user may [`work`](crate::Remote::work) at once; none if it is
+    /// not set.
     pub fn guests(mut self, guests: usize) -> Self {
         self.guests = guests;
         self
@@ -69,14 +71,15 @@ impl Builder {
         self
     }
 
-    /// Sets after how many steps at most a worker looks at deadlines and at what was posted; 64 if it is not set, and
-    /// 1 at least.
+    /// Sets after how many steps at most a worker looks at deadlines and at what was posted; 64 if
+    /// it is not set, and 1 at least.
     pub fn batch(mut self, steps: usize) -> Self {
         self.batch = steps.max(1);
         self
     }
 
-    /// Sets how long a batch of steps should last, at the pace of the last one; 50 µs if it is not set.
+    /// Sets how long a batch of steps should last, at the pace of the last one; 50 µs if it is not
+    /// set.
     pub fn batch_time(mut self, span: Nanos) -> Self {
         self.batch_time = span;
         self
@@ -84,8 +87,13 @@ impl Builder {
 
     /// Sets the clock of deadlines; [`MonotonicClock`] if it is not set.
     ///
-    /// A worker sleeps until a deadline by the system's time. With a clock that does not follow it, call
-    /// [`Remote::look`](crate::Remote::look) after the clock was moved.
+    /// A worker sleeps until a deadline by the system's time. With a clock that does not follow it,
+    /// call [`Remote::look`](crate::Remote::look) after the clock was moved.
+    ///
+    /// A worker on which the clock panics goes on with its last reading, so deadlines are late
+    /// until the clock answers again; [`Stats::clock_panics`](crate::Stats::clock_panics)
+    /// counts it. A time from 2^64 - 2 ns on counts as the one before: a task without a
+    /// deadline is never due.
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Box::new(clock);
         self

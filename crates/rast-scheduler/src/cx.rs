@@ -11,7 +11,8 @@ use crate::owned::{Owned, Reference, instant};
 use crate::shared::Shared;
 use crate::{Remote, TaskHandle};
 
-/// What a step sees of its task and its scheduler. All calls are wait-free, except where they say otherwise.
+/// What a step sees of its task and its scheduler. All calls are wait-free, except where they say
+/// otherwise.
 pub struct Cx<'a> {
     task: &'a Owned,
     shared: &'a Arc<Shared>,
@@ -33,8 +34,8 @@ impl<'a> Cx<'a> {
         Instant::from_nanos(self.shared.now())
     }
 
-    /// Returns whether this step runs because its time had come: its deadline was past when it was scheduled, or it
-    /// had none. Otherwise the task was woken or signalled before.
+    /// Returns whether this step runs because its time had come: its deadline was past when it was
+    /// scheduled, or it had none. Otherwise the task was woken or signalled before.
     ///
     /// A task may be expired and signalled at once.
     #[must_use]
@@ -54,7 +55,8 @@ impl<'a> Cx<'a> {
         self.task.header().status().has(crate::status::SIGNALED)
     }
 
-    /// Receives the signal; returns whether there was one. What its sender did before is visible then.
+    /// Receives the signal; returns whether there was one. What its sender did before is visible
+    /// then.
     ///
     /// Until it is received, the task does not wait: whatever a step answers, the next one follows.
     pub fn take_signal(&mut self) -> bool {
@@ -67,7 +69,8 @@ impl<'a> Cx<'a> {
         TaskHandle(self.task.reference())
     }
 
-    /// Returns the scheduler that runs this step. One read-modify-write, on a word that all workers share.
+    /// Returns the scheduler that runs this step. One read-modify-write, on a word that all workers
+    /// share.
     #[must_use]
     pub fn scheduler(&self) -> Remote {
         Remote(Arc::clone(self.shared))

@@ -1,9 +1,10 @@
 //! Futures as tasks, and what an `async` body waits for by itself.
 //!
-//! A poll is a step, and the waker is a handle of the task. What an [`AsyncCx`] hands out is entered in a ledger beside the
-//! body, with the waker that it was polled with: at the start of each step those whose time or signal has come are woken,
-//! and at its end the earliest deadline is that of the task. So it does not matter by which combinator, or on which
-//! thread, such a future is polled.
+//! A poll is a step, and the waker is a handle of the task. What an [`AsyncCx`] hands out is
+//! entered in a ledger beside the body, with the waker that it was polled with: at the start of
+//! each step those whose time or signal has come are woken, and at its end the earliest deadline is
+//! that of the task. So it does not matter by which combinator, or on which thread, such a future
+//! is polled. When the task ends, the ledger is closed and all its wakers are woken.
 
 use core::fmt;
 use core::future::Future;
@@ -12,13 +13,13 @@ use core::pin::Pin;
 use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use std::vec::Vec;
 
-use rast_timers::primitive::sync::{Arc, Mutex};
+use rast_timers::primitive::sync::{Arc, Mutex, MutexGuard};
 use rast_timers::primitive::thread::{self, ThreadId};
 use rast_timers::queue::Closed;
 use rast_timers::{Instant, Nanos};
 
 use crate::cx::Cx;
-use crate::join::{JoinHandle, Joined};
+use crate::join::{JoinHandle, Joined, wake_contained};
 use crate::next::Next;
 use crate::owned::{Body, Owned, Reference, nanos};
 use crate::remote::Remote;
@@ -67,7 +68,8 @@ unsafe fn release(raw: *const ()) {
 /// Calls `poll` with the waker of the task whose step this is.
 fn with_waker<R>(cx: &Cx<'_>, poll: impl FnOnce(&Waker) -> R) -> R {
     let raw = ManuallyDrop::into_inner(cx.reference()).into_raw();
-    // SAFETY: the functions keep the contract of a waker; the reference is lent by the step, and not given back.
+    // SAFETY: the functions keep the contract of a waker; the reference is lent by the step, and
+    // not given back.
     let waker = ManuallyDrop::new(unsafe { Waker::from_raw(RawWaker::new(raw, &WAKER)) });
     poll(&waker)
 }
@@ -112,11 +114,23 @@ struct Ledger {
     stepping: Option<ThreadId>,
     /// A signal that was received from the task's status, and not by [`AsyncCx::signal`] yet.
     is_signaled: bool,
-    hop: Option<Remote>,
-    has_hopped: bool,
+    /// The task ended: no step will wake anything that is entered.
+    is_closed: bool,
     last: u64,
     sleeps: Vec<(u64, Instant, Waker)>,
     signals: Vec<(u64, Waker)>,
+    hops: Vec<Hopping>,
+    /// The number of the hop by which the task goes to the scheduler of its next step.
+    underway: Option<u64>,
+}
+
+/// A hop that was polled, and not to its end.
+struct Hopping {
+    number: u64,
+    to: Remote,
+    /// Whether the task arrived; `None` before its first step there.
+    has_come: Option<bool>,
+    waker: Waker,
 }
 
 impl Ledger {
@@ -125,6 +139,37 @@ impl Ledger {
         self.last += 1;
         self.last
     }
+
+    /// The task, if it has to take a step to learn of what was entered just now; none is needed in
+    /// its own step.
+    fn step_needed(&self) -> Option<TaskHandle> {
+        let is_step = self.stepping == Some(thread::current_id());
+        self.task.clone().filter(|_| !is_step)
+    }
+
+    /// Checks that there is a task to take a step.
+    fn check_open(&self) {
+        assert!(
+            !self.is_closed,
+            "a future of an `AsyncCx` was polled after the end of its task"
+        );
+    }
+}
+
+/// Lets the lock go, then drops `old`, which is foreign code, then has the task take a step.
+fn leave<T>(ledger: MutexGuard<'_, Ledger>, old: T, step: Option<TaskHandle>) {
+    drop(ledger);
+    drop(old);
+    if let Some(task) = step {
+        // A task that is finished has woken all that was entered.
+        let _ = task.wake();
+    }
+}
+
+/// Takes the entry with this number out.
+fn take_out<T>(entries: &mut Vec<T>, is_it: impl Fn(&T) -> bool) -> Option<T> {
+    let index = entries.iter().position(is_it)?;
+    Some(entries.swap_remove(index))
 }
 
 type Shelf = Arc<Mutex<Ledger>>;
@@ -133,6 +178,22 @@ type Shelf = Arc<Mutex<Ledger>>;
 pub(crate) struct Async<F> {
     future: F,
     ledger: Shelf,
+}
+
+impl<F> Drop for Async<F> {
+    /// Closes the ledger and wakes what waits by it: futures that were given to another task learn
+    /// of the end.
+    fn drop(&mut self) {
+        let mut ledger = self.ledger.lock();
+        ledger.is_closed = true;
+        let mut woken = Vec::new();
+        woken.extend(ledger.sleeps.drain(..).map(|(_, _, waker)| waker));
+        woken.extend(ledger.signals.drain(..).map(|(_, waker)| waker));
+        let hops = mem::take(&mut ledger.hops);
+        drop(ledger);
+        woken.extend(hops.into_iter().map(|hop| hop.waker));
+        woken.into_iter().for_each(wake_contained);
+    }
 }
 
 impl<F> Async<F>
@@ -150,11 +211,12 @@ where
             home,
             stepping: None,
             is_signaled: false,
-            hop: None,
-            has_hopped: false,
+            is_closed: false,
             last: 0,
             sleeps: Vec::new(),
             signals: Vec::new(),
+            hops: Vec::new(),
+            underway: None,
         }));
         let future = body(AsyncCx {
             ledger: Arc::clone(&ledger),
@@ -179,8 +241,14 @@ where
         let mut woken = Vec::new();
         let mut ledger = shelf.lock();
         ledger.stepping = Some(thread::current_id());
-        if mem::take(&mut ledger.has_hopped) {
-            ledger.home = cx.scheduler();
+        let mut left = None;
+        if let Some(number) = ledger.underway.take() {
+            left = Some(mem::replace(&mut ledger.home, cx.scheduler()));
+            let here = Arc::clone(&ledger.home.0);
+            if let Some(hop) = ledger.hops.iter_mut().find(|hop| hop.number == number) {
+                hop.has_come = Some(Arc::ptr_eq(&here, &hop.to.0));
+                woken.push(hop.waker.clone());
+            }
         }
         if cx.take_signal() {
             ledger.is_signaled = true;
@@ -192,13 +260,13 @@ where
             woken.extend(due.map(|(_, _, waker)| waker));
         }
         drop(ledger);
+        drop(left);
         // SAFETY: the future is pinned with the body: nothing moves it out.
         let future = unsafe { self.map_unchecked_mut(|body| &mut body.future) };
         let polled = with_waker(cx, |own| {
             // What was polled by the task itself is polled below, and needs no further step.
-            for waker in woken.into_iter().filter(|waker| !waker.will_wake(own)) {
-                waker.wake();
-            }
+            let others = woken.into_iter().filter(|waker| !waker.will_wake(own));
+            others.for_each(wake_contained);
             future.poll(&mut Context::from_waker(own))
         });
         let mut ledger = shelf.lock();
@@ -208,9 +276,10 @@ where
             joint.succeed(value);
             return Next::Exit;
         }
-        if let Some(other) = ledger.hop.take() {
-            ledger.has_hopped = true;
-            return Next::Hop(other);
+        if let Some(hop) = ledger.hops.iter().find(|hop| hop.has_come.is_none()) {
+            let (number, to) = (hop.number, hop.to.clone());
+            ledger.underway = Some(number);
+            return Next::Hop(to);
         }
         let first = ledger.sleeps.iter().map(|(_, at, _)| *at).min();
         first.map_or(Next::Wait, Next::At)
@@ -219,8 +288,13 @@ where
 
 /// The scheduler as an `async` body sees it; [`Remote::spawn_async`] makes it.
 ///
-/// The futures that it gives may be used with any combinator, and cancelled by dropping them.
-/// Each poll takes a lock that only this task uses; what waits is kept in a list, in the order of the first polls.
+/// The futures that it gives may be used with any combinator, sent to other tasks, and cancelled by
+/// dropping them. Each poll takes a lock that only this task uses; what waits is kept in a list, in
+/// the order of the first polls.
+///
+/// A clone may outlive its task. The end of the task wakes what waits by a clone, and a future that
+/// can no longer come true then panics when it is polled: there is no task to sleep, to be
+/// signalled or to hop.
 #[derive(Clone)]
 pub struct AsyncCx {
     ledger: Shelf,
@@ -256,6 +330,10 @@ impl AsyncCx {
     }
 
     /// Waits until `at`, never less.
+    ///
+    /// # Panics
+    ///
+    /// The future panics if it is polled before its time and after the end of the task.
     pub fn sleep_until(&self, at: Instant) -> Sleep {
         let number = self.ledger.lock().number();
         Sleep {
@@ -266,11 +344,19 @@ impl AsyncCx {
     }
 
     /// Waits for `span` from now, never less.
+    ///
+    /// # Panics
+    ///
+    /// As [`sleep_until`](Self::sleep_until).
     pub fn sleep(&self, span: Nanos) -> Sleep {
         self.sleep_until(self.now().saturating_add(span))
     }
 
     /// Waits for a signal to the task, and receives it. Signals do not add up.
+    ///
+    /// # Panics
+    ///
+    /// The future panics if it is polled after the end of the task, unless a signal was left.
     pub fn signal(&self) -> Signaled {
         let number = self.ledger.lock().number();
         Signaled {
@@ -282,11 +368,19 @@ impl AsyncCx {
     /// Goes on by a worker of another scheduler.
     ///
     /// The answer is [`Closed`] if that was dropped; the task stays where it is then.
+    /// A hop begins at the end of the step that polled it. One that is dropped before that does not
+    /// take place; one that has begun does. Of several at once each takes place, in the order
+    /// of their first polls.
+    ///
+    /// # Panics
+    ///
+    /// The future panics if it is polled after the end of the task, unless the task had arrived.
     pub fn hop(&self, to: &Remote) -> Hop {
+        let number = self.ledger.lock().number();
         Hop {
             ledger: Arc::clone(&self.ledger),
+            number,
             to: to.clone(),
-            is_asked: false,
         }
     }
 }
@@ -345,31 +439,16 @@ impl Future for Sleep {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut ledger = self.ledger.lock();
         let now = ledger.home.now();
-        let entry = ledger
-            .sleeps
-            .iter()
-            .position(|entry| entry.0 == self.number);
+        let old = take_out(&mut ledger.sleeps, |entry| entry.0 == self.number);
         if nanos(self.at) <= now.as_nanos() {
-            let old = entry.map(|index| ledger.sleeps.swap_remove(index));
-            drop(ledger);
-            drop(old);
+            leave(ledger, old, None);
             return Poll::Ready(());
         }
-        let waker = cx.waker().clone();
-        let old = if let Some(index) = entry {
-            Some(mem::replace(&mut ledger.sleeps[index].2, waker))
-        } else {
-            ledger.sleeps.push((self.number, self.at, waker));
-            None
-        };
-        // Outside of its step the task does not know of the deadline: one more step tells it.
-        let is_step = ledger.stepping == Some(thread::current_id());
-        let task = ledger.task.clone().filter(|_| !is_step);
-        drop(ledger);
-        drop(old);
-        if let Some(task) = task {
-            let _ = task.wake();
-        }
+        ledger.check_open();
+        let entry = (self.number, self.at, cx.waker().clone());
+        ledger.sleeps.push(entry);
+        let step = ledger.step_needed();
+        leave(ledger, old, step);
         Poll::Pending
     }
 }
@@ -377,13 +456,8 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         let mut ledger = self.ledger.lock();
-        let entry = ledger
-            .sleeps
-            .iter()
-            .position(|entry| entry.0 == self.number);
-        let old = entry.map(|index| ledger.sleeps.swap_remove(index));
-        drop(ledger);
-        drop(old);
+        let old = take_out(&mut ledger.sleeps, |entry| entry.0 == self.number);
+        leave(ledger, old, None);
     }
 }
 
@@ -407,27 +481,17 @@ impl Future for Signaled {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut ledger = self.ledger.lock();
-        let entry = ledger
-            .signals
-            .iter()
-            .position(|entry| entry.0 == self.number);
+        let old = take_out(&mut ledger.signals, |entry| entry.0 == self.number);
         let status = |task: &TaskHandle| task.0.header().status().take_signal();
         if mem::take(&mut ledger.is_signaled) || ledger.task.as_ref().is_some_and(status) {
-            let old = entry.map(|index| ledger.signals.swap_remove(index));
-            drop(ledger);
-            drop(old);
+            leave(ledger, old, None);
             return Poll::Ready(());
         }
-        // A signal that comes after the look at the status brings a step, which waits for this lock.
-        let waker = cx.waker().clone();
-        let old = if let Some(index) = entry {
-            Some(mem::replace(&mut ledger.signals[index].1, waker))
-        } else {
-            ledger.signals.push((self.number, waker));
-            None
-        };
-        drop(ledger);
-        drop(old);
+        ledger.check_open();
+        // A signal that comes after the look at the status brings a step, which waits for this
+        // lock.
+        ledger.signals.push((self.number, cx.waker().clone()));
+        leave(ledger, old, None);
         Poll::Pending
     }
 }
@@ -435,13 +499,8 @@ impl Future for Signaled {
 impl Drop for Signaled {
     fn drop(&mut self) {
         let mut ledger = self.ledger.lock();
-        let entry = ledger
-            .signals
-            .iter()
-            .position(|entry| entry.0 == self.number);
-        let old = entry.map(|index| ledger.signals.swap_remove(index));
-        drop(ledger);
-        drop(old);
+        let old = take_out(&mut ledger.signals, |entry| entry.0 == self.number);
+        leave(ledger, old, None);
     }
 }
 
@@ -455,29 +514,49 @@ impl fmt::Debug for Signaled {
 #[must_use = "a future does nothing before it is awaited"]
 pub struct Hop {
     ledger: Shelf,
+    number: u64,
     to: Remote,
-    is_asked: bool,
 }
 
 impl Future for Hop {
     type Output = Result<(), Closed<()>>;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let mut ledger = this.ledger.lock();
-        if !mem::replace(&mut this.is_asked, true) {
-            ledger.hop = Some(this.to.clone());
-        } else if ledger.hop.is_none() && !ledger.has_hopped {
-            let has_come = Arc::ptr_eq(&ledger.home.0, &this.to.0);
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut ledger = self.ledger.lock();
+        let entry = ledger.hops.iter().position(|hop| hop.number == self.number);
+        if let Some(index) = entry
+            && let Some(has_come) = ledger.hops[index].has_come
+        {
+            let old = ledger.hops.remove(index);
+            leave(ledger, old, None);
             return Poll::Ready(if has_come { Ok(()) } else { Err(Closed(())) });
         }
-        let is_step = ledger.stepping == Some(thread::current_id());
-        let task = ledger.task.clone().filter(|_| !is_step);
-        drop(ledger);
-        if let Some(task) = task {
-            let _ = task.wake();
-        }
+        ledger.check_open();
+        let waker = cx.waker().clone();
+        let old = match entry {
+            Some(index) => Some(mem::replace(&mut ledger.hops[index].waker, waker)),
+            None => {
+                ledger.hops.push(Hopping {
+                    number: self.number,
+                    to: self.to.clone(),
+                    has_come: None,
+                    waker,
+                });
+                None
+            }
+        };
+        let step = ledger.step_needed();
+        leave(ledger, old, step);
         Poll::Pending
+    }
+}
+
+impl Drop for Hop {
+    fn drop(&mut self) {
+        let mut ledger = self.ledger.lock();
+        let entry = ledger.hops.iter().position(|hop| hop.number == self.number);
+        let old = entry.map(|index| ledger.hops.remove(index));
+        leave(ledger, old, None);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who sleeps, who is to be woken, and who keeps the time.
+//! Which workers sleep, which of them are notified, and which one keeps the time.
 //!
 //! | word | meaning | written by |
 //! | --- | --- | --- |
@@ -8,13 +8,17 @@
 //! | `wakes` | changes before a worker that slept takes anything | that worker |
 //! | `keeper` | the worker that sleeps until the next deadline, plus one | that worker |
 //!
-//! 1. A worker sets its bit, executes the barrier, looks at all that could be work, and sleeps if there is none.
-//! 2. A thread that pushes looks at `asleep` after the push. Of a push and an announcement, one sees the other.
-//! 3. It wakes one sleeper: one that is not notified if there is one, and otherwise one that is, once more. So a
-//!    thread that is stopped between its mark and its wake-up delays nobody but itself.
+//! 1. A worker sets its bit, executes the barrier, looks at all that could be work, and sleeps if
+//!    there is none.
+//! 2. A thread that pushes looks at `asleep` after the push. Of a push and an announcement, one
+//!    sees the other.
+//! 3. It wakes one sleeper: one that is not notified if there is one, and otherwise one that is,
+//!    once more. So a thread that is stopped between its mark and its wake-up delays no other
+//!    thread.
 //! 4. A worker takes nothing while its bit is set.
 //!
-//! `notified` is a hint: a mark that comes late, when its worker is awake again, costs a vain wake-up.
+//! `notified` is a hint: a mark that comes late, when its worker is awake again, costs a vain
+//! wake-up.
 
 use core::time::Duration;
 use std::boxed::Box;
@@ -39,7 +43,7 @@ pub struct Idle {
     notified: CachePadded<AtomicU64>,
     wakes: AtomicU64,
     keeper: AtomicUsize,
-    /// The system has the barrier, so that those who push need no fence.
+    /// The system has the barrier, so that threads that push need no fence.
     cheap: bool,
     unparkers: Box<[Unparker]>,
 }
@@ -85,7 +89,8 @@ impl Idle {
     #[inline]
     pub fn look(&self) -> u64 {
         self.order();
-        // Acquire: pairs with SI4; what the sleeper pushed before it is seen in the caller's next look. [SI2]
+        // Acquire: pairs with SI4; what the sleeper pushed before it is seen in the caller's next
+        // look. [SI2]
         self.asleep.load(Ordering::Acquire)
     }
 
@@ -111,7 +116,8 @@ impl Idle {
             if fresh == 0 {
                 return self.unpark(asleep.trailing_zeros() as usize);
             }
-            // Who keeps the time is woken last, because another would have to take that over.
+            // The worker that keeps the time is woken last, because another would have to take that
+            // over.
             let others = fresh & !self.keeper_bit();
             let chosen = if others == 0 { fresh } else { others };
             let worker = chosen.trailing_zeros() as usize;
@@ -128,13 +134,13 @@ impl Idle {
     }
 
     fn keeper_bit(&self) -> u64 {
-        // Relaxed: a preference; who depends on it fences. [SI8]
+        // Relaxed: a preference; a thread that depends on it fences. [SI8]
         let keeper = self.keeper.load(Ordering::Relaxed);
         if keeper == 0 { 0 } else { 1 << (keeper - 1) }
     }
 
-    /// Announces that `worker` is about to sleep; it looks at everything after this. `false` if what it
-    /// sees may be old, because the system refused the barrier.
+    /// Announces that `worker` is about to sleep; it looks at everything after this. `false` if
+    /// what it sees may be old, because the system refused the barrier.
     pub fn announce(&self, worker: usize) -> bool {
         // Relaxed: a late mark is harmless. [SI9]
         self.notified.fetch_and(!(1 << worker), Ordering::Relaxed);
@@ -154,24 +160,29 @@ impl Idle {
             // Relaxed: only this worker takes its own name out. [SI10]
             self.keeper.store(0, Ordering::Relaxed);
         }
-        // Relaxed: what this worker does next is its own; a wake-up that comes late is a token. [SI11]
+        // Relaxed: what this worker does next is its own; a wake-up that comes late is a token.
+        // [SI11]
         self.asleep.fetch_and(!(1 << worker), Ordering::Relaxed);
         // Relaxed: a hint. [SI12]
         self.notified.fetch_and(!(1 << worker), Ordering::Relaxed);
-        // Release: pairs with SI20; who counts this wake-up before its look sees the bit cleared. [SI13]
+        // Release: pairs with SI20; a thread that counts this wake-up before its look sees the bit
+        // cleared. [SI13]
         self.wakes.fetch_add(1, Ordering::Release);
-        // SeqCst: pairs with SI19; who finds what this worker takes gone sees `wakes` changed. [SI14]
+        // SeqCst: pairs with SI19; a thread that finds what this worker takes gone sees `wakes`
+        // changed. [SI14]
         fence(Ordering::SeqCst);
     }
 
-    /// Makes `worker` the keeper of the time unless there is one. The deadline is to be read after this.
+    /// Makes `worker` the keeper of the time unless there is one. The deadline is to be read after
+    /// this.
     pub fn keep(&self, worker: usize) -> bool {
         // Relaxed: the fence below orders it. [SI15]
         let kept = self
             .keeper
             .compare_exchange(0, worker + 1, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok();
-        // SeqCst: pairs with SI17; the keeper sees the earlier deadline, or the other thread sees the keeper. [SI16]
+        // SeqCst: pairs with SI17; the keeper sees the earlier deadline, or the other thread sees
+        // the keeper. [SI16]
         fence(Ordering::SeqCst);
         kept
     }
@@ -205,7 +216,8 @@ impl Idle {
         }
     }
 
-    /// Returns whether all of `members` sleep, and slept all the while that `looks` ran, which answered `true`.
+    /// Returns whether all of `members` sleep, and slept all the while that `looks` ran, which
+    /// answered `true`.
     pub fn is_calm(&self, members: u64, looks: impl FnOnce() -> bool) -> bool {
         // Acquire: pairs with SI13. [SI20]
         let before = self.wakes.load(Ordering::Acquire);

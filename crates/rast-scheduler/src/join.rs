@@ -107,9 +107,14 @@ impl<T> Joined<T> {
         let joiner = end.joiner.take();
         drop(end);
         if let Some(joiner) = joiner {
-            drop_contained(WakeOnDrop(Some(joiner)));
+            wake_contained(joiner);
         }
     }
+}
+
+/// Wakes, and contains a panic of it.
+pub(crate) fn wake_contained(waker: Waker) {
+    drop_contained(WakeOnDrop(Some(waker)));
 }
 
 /// Wakes where the panics of a destructor are contained, because a waker is foreign code.
@@ -200,7 +205,8 @@ impl<T: Send + 'static> JoinHandle<T> {
         unsafe { self.task.joint().cast().as_ref() }
     }
 
-    /// Waits for the end of the task. Blocking: not for a step, whose worker would run nothing meanwhile.
+    /// Waits for the end of the task. Blocking: not for a step, whose worker would run nothing
+    /// meanwhile.
     ///
     /// # Errors
     ///
@@ -222,7 +228,8 @@ impl<T: Send + 'static> JoinHandle<T> {
         TaskHandle(self.task.clone())
     }
 
-    /// Ends the task before its next step; the result is [`JoinError::Cancelled`] unless a running step is the last.
+    /// Ends the task before its next step; the result is [`JoinError::Cancelled`] unless a running
+    /// step is the last.
     pub fn abort(&self) {
         // A task that is finished has its result.
         let _ = self.handle().abort();

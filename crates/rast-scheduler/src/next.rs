@@ -6,13 +6,15 @@ use crate::Remote;
 
 /// What becomes of a task after a step.
 ///
-/// Two answers that wait combine by [`or_at`](Self::or_at): the task runs again at whichever comes first.
+/// Two answers that wait combine by [`or_at`](Self::or_at): the task runs again at whichever comes
+/// first.
 #[derive(Clone, Debug)]
 #[must_use = "the answer decides whether the task runs again"]
 pub enum Next {
     /// Run again, behind what is ready on this worker.
     Again,
-    /// Run again at this time, or when woken or signalled. A time in the past is as [`Again`](Self::Again).
+    /// Run again at this time, or when woken or signalled. A time in the past is as
+    /// [`Again`](Self::Again).
     At(Instant),
     /// Run again when woken or signalled.
     Wait,
@@ -42,8 +44,8 @@ impl Next {
 
 /// Which of the ready tasks a worker runs first.
 ///
-/// The order has a bound: of any 8 consecutive steps of a worker one goes to a normal task, and of any 32 one
-/// to a low one, if such tasks are ready.
+/// The order has a bound: of any 8 consecutive steps of a worker one goes to a normal task, and of
+/// any 32 one to a low one, if such tasks are ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Priority {

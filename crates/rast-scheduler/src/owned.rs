@@ -139,7 +139,8 @@ impl<B: Body> Cell<B> {
     /// 1. `header` is that of a live `Cell<B>`.
     /// 2. The caller has its `Owned`, and the body was not dropped.
     unsafe fn run(header: NonNull<Header>, cx: &mut Cx<'_>) -> Ran {
-        // SAFETY: by (1); the cell begins with the header, whose pointer has the provenance of all of it.
+        // SAFETY: by (1); the cell begins with the header, whose pointer has the provenance of all
+        // of it.
         let cell = unsafe { header.cast::<Self>().as_ref() };
         let step = || {
             cell.body.with_mut(|body| {
@@ -245,13 +246,14 @@ macro_rules! header {
 /// The one pointer that may move a task: post it, run it, end it. Dropping it ends the task.
 pub(crate) struct Owned(NonNull<Header>);
 
-// SAFETY: a body is Send, a joint is Send and Sync, and the rest is reached by the rules of the header.
+// SAFETY: a body is Send, a joint is Send and Sync, and the rest is reached by the rules of the
+// header.
 unsafe impl Send for Owned {}
 // SAFETY: a shared `Owned` gives access to the status alone, and to words that only `&mut` changes.
 unsafe impl Sync for Owned {}
 
-// SAFETY: (1) the reference that was given up keeps the task, which is not moved; (2) it is the address of the whole
-// allocation; (3) there is one `Owned` per task.
+// SAFETY: (1) the reference that was given up keeps the task, which is not moved; (2) it is the
+// address of the whole allocation; (3) there is one `Owned` per task.
 unsafe impl Pointer for Owned {
     type Node = Header;
     const IS_SHARED: bool = false;
@@ -370,7 +372,8 @@ impl Owned {
     /// By the role of `home`, which keeps an entry for it in its store.
     #[inline]
     pub(crate) fn wait(self, home: *const Shared) -> Option<Self> {
-        // SAFETY: the holder of the `Owned` writes; who takes the task out of waiting reads.
+        // SAFETY: the holder of the `Owned` writes; the thread that takes the task out of waiting
+        // reads.
         self.header().home.with_mut(|word| unsafe { *word = home });
         let this = ManuallyDrop::new(self);
         if header!(this.0).status.wait() {
@@ -458,7 +461,8 @@ impl Header {
 /// What the wait store keeps of a task.
 ///
 /// While it is in the store the task is there: it waits, or is on its way to the front queue of the
-/// store's role, which takes the address out before the task can end, and before it closes that queue.
+/// store's role, which takes the address out before the task can end, and before it closes that
+/// queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address(NonNull<Header>);
 

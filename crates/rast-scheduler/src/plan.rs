@@ -1,7 +1,8 @@
 //! What the role protects: the wait store, and the right to take from the front queues.
 //!
-//! One worker at a time has the role, for one bounded round, by a lock that is only ever tried. Another worker that
-//! needs it and finds it taken goes on without it: the holder looks at the queues after it let the role go.
+//! One worker at a time has the role, for one bounded round, by a lock that is only ever tried.
+//! Another worker that needs it and finds it taken goes on without it: the holder looks at the
+//! queues after it let the role go.
 
 use core::fmt;
 use core::mem;
@@ -25,8 +26,10 @@ pub(crate) struct Plan {
     store: CalendarStore<Address>,
     /// Entries that have a deadline.
     timed: usize,
-    /// Counts of the scheduler for tasks that will wait. Each entry of the store has one, which passes to the thread
-    /// that takes the task out of waiting.
+    /// By priority: the last round took tasks from that front queue and did not move all of them.
+    is_left: [bool; Priority::COUNT],
+    /// Counts of the scheduler for tasks that will wait. Each entry of the store has one, which
+    /// passes to the thread that takes the task out of waiting.
     credit: usize,
 }
 
@@ -47,11 +50,13 @@ impl Plan {
         Self {
             store: CalendarStore::new(),
             timed: 0,
+            is_left: [false; Priority::COUNT],
             credit: 0,
         }
     }
 
-    /// Moves what is due at `now` and what was posted, a bounded number; `ready` is handed what a worker may run.
+    /// Moves what is due at `now` and what was posted, a bounded number; `ready` is handed what a
+    /// worker may run.
     pub(crate) fn round(
         &mut self,
         shared: &Arc<Shared>,
@@ -75,7 +80,10 @@ impl Plan {
         self.timed -= fired;
         self.credit += claimed;
         let (mut moved, mut more) = (fired > 0, swept.more);
-        for front in fronts {
+        for (class, front) in fronts.iter().enumerate() {
+            if front.is_empty() && !self.is_left[class] {
+                continue;
+            }
             let Some(mut posted) = front.consumer() else {
                 // The queue has one consumer, and it is the role's.
                 unreachable!("the right to consume belongs to the role");
@@ -87,7 +95,8 @@ impl Plan {
                     ready(task);
                 }
             }
-            more |= !posted.is_empty();
+            self.is_left[class] = !posted.is_empty();
+            more |= self.is_left[class];
         }
         Round {
             moved,
@@ -155,7 +164,8 @@ impl Plan {
         if let Some(task) = task.wait(Arc::as_ptr(shared)) {
             return Some(task);
         }
-        // The task may be woken already; it then waits in a front queue for this role, and is there.
+        // The task may be woken already; it then waits in a front queue for this role, and is
+        // there.
         self.credit -= 1;
         self.timed += usize::from(due != NEVER);
         let entry = self.store.insert(Instant::from_nanos(due), address);
@@ -164,7 +174,8 @@ impl Plan {
         None
     }
 
-    /// Takes all tasks out: those of the front queues into `ready`, those that wait into `waiting`, by deadline.
+    /// Takes all tasks out: those of the front queues into `ready`, those that wait into `waiting`,
+    /// by deadline.
     ///
     /// Closes the front queues if `close`, and gives up the counts of the scheduler.
     pub(crate) fn empty(
@@ -179,17 +190,20 @@ impl Plan {
         while let Some(due) = self.store.pop_due(Instant::from_nanos(NEVER)) {
             // SAFETY: the address was in the store of this role.
             unsafe { due.value.header() }.set_entry(None);
-            // SAFETY: as above. One that another thread took arrives at the front queue, or is refused there.
+            // SAFETY: as above. One that another thread took arrives at the front queue, or is
+            // refused there.
             if let Some(task) = unsafe { due.value.claim() } {
                 self.credit += 1;
                 waiting.push(task);
             }
         }
         if close {
-            // After the store: a task that is refused ends, so the store must not have its address then.
+            // After the store: a task that is refused ends, so the store must not have its address
+            // then.
             self.take_posted(fronts, true, ready, waiting);
         }
         self.timed = 0;
+        self.is_left = [false; Priority::COUNT];
         for _ in 0..mem::take(&mut self.credit) {
             // SAFETY: one of the counts that `wait` took and no task has.
             drop(unsafe { Arc::from_raw(Arc::as_ptr(shared)) });

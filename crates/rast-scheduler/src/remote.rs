@@ -19,11 +19,11 @@ use crate::worker;
 
 /// A scheduler as every thread may use it: posts tasks, and lends a thread to run them.
 ///
-/// It is cloned freely, and does not keep the scheduler: when that is dropped, a post answers [`Closed`] with the task.
-/// A [`Scheduler`](crate::Scheduler) has all its methods too.
+/// It is cloned freely, and does not keep the scheduler: when that is dropped, a post answers
+/// [`Closed`] with the task. A [`Scheduler`](crate::Scheduler) has all its methods too.
 ///
-/// A post is lock-free, two atomic operations; where it finds a worker asleep, it takes that worker's parking lock for
-/// some instructions and enters the system.
+/// A post is lock-free, two atomic operations; where it finds a worker asleep, it takes that
+/// worker's parking lock for some instructions and enters the system.
 /// Nothing is allocated for a [`Task`]. A spawn allocates the task, once.
 ///
 /// Tasks that are posted while the scheduler is stopped are kept, and run when it is started.
@@ -52,7 +52,8 @@ impl Remote {
         self.post(task)
     }
 
-    /// Posts a task to run after `span`, never before, or when it is woken or signalled. Reads the clock.
+    /// Posts a task to run after `span`, never before, or when it is woken or signalled. Reads the
+    /// clock.
     ///
     /// # Errors
     ///
@@ -73,7 +74,8 @@ impl Remote {
         self.post(task)
     }
 
-    /// Posts tasks in their order, each for its deadline, with one exchange for each run of equal priority.
+    /// Posts tasks in their order, each for its deadline, with one exchange for each run of equal
+    /// priority.
     ///
     /// # Errors
     ///
@@ -134,7 +136,8 @@ impl Remote {
         self.launch(Plain::new(future))
     }
 
-    /// Runs an `async` body that sleeps, waits for signals and hops between schedulers by its [`AsyncCx`].
+    /// Runs an `async` body that sleeps, waits for signals and hops between schedulers by its
+    /// [`AsyncCx`].
     ///
     /// ```
     /// use rast_scheduler::{Scheduler, timers::Nanos};
@@ -190,8 +193,8 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// [`NoSeat`] at once if the scheduler is not running, or as many threads of the user work already as
-    /// [`Builder::guests`](crate::Builder::guests) says.
+    /// [`NoSeat`] at once if the scheduler is not running, or as many threads of the user work
+    /// already as [`Builder::guests`](crate::Builder::guests) says.
     ///
     /// ```
     /// use rast_scheduler::Scheduler;
@@ -219,7 +222,8 @@ impl Remote {
         Ok(())
     }
 
-    /// Has a worker that sleeps until a deadline look at the clock again, for a clock that was moved by hand.
+    /// Has a worker that sleeps until a deadline look at the clock again, for a clock that was
+    /// moved by hand.
     pub fn look(&self) {
         self.0.idle().hasten();
     }

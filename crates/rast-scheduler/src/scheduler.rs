@@ -20,7 +20,8 @@ use crate::worker::{self, read};
 
 /// Runs tasks on worker threads. See the [crate's documentation](crate).
 ///
-/// Dropping it stops the workers and ends all tasks; their handles answer [`Finished`](crate::Finished) then.
+/// Dropping it stops the workers and ends all tasks; their handles answer
+/// [`Finished`](crate::Finished) then.
 pub struct Scheduler {
     remote: Remote,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -46,6 +47,8 @@ pub struct Stats {
     pub workers: Vec<WorkerStats>,
     /// Steps that panicked; each ended its task.
     pub panics: u64,
+    /// Readings of the clock that panicked on a worker; it went on with its reading before.
+    pub clock_panics: u64,
 }
 
 /// What one worker did. Counts may be a batch old.
@@ -90,13 +93,15 @@ impl Scheduler {
         self.remote.clone()
     }
 
-    /// Starts the threads; does nothing if the scheduler is running. Blocking while another thread starts or stops it.
+    /// Starts the threads; does nothing if the scheduler is running. Blocking while another thread
+    /// starts or stops it.
     ///
     /// # Errors
     ///
-    /// What the system says when it refuses a thread; the scheduler is stopped then, with its tasks.
-    /// [`io::ErrorKind::InvalidInput`] if the name has a zero byte. [`io::ErrorKind::Deadlock`] if a step of this
-    /// scheduler calls it while another thread stops it.
+    /// What the system says when it refuses a thread; the scheduler is stopped then, with its
+    /// tasks. [`io::ErrorKind::InvalidInput`] if the name has a zero byte.
+    /// [`io::ErrorKind::Deadlock`] if a step of this scheduler calls it while another thread
+    /// stops it.
     pub fn start(&self) -> io::Result<()> {
         if self.remote.0.config.name.contains('\0') {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -121,7 +126,8 @@ impl Scheduler {
             let theirs = Arc::clone(shared);
             shared.enter(worker);
             let spawned = thread::spawn_named(name, move || {
-                // Deadlines are exact to what the system gives; the slack it adds by itself is 50 µs.
+                // Deadlines are exact to what the system gives; the slack it adds by itself is 50
+                // µs.
                 thread::set_timer_slack(1);
                 let seat = {
                     let mut crew = theirs.crew.lock();
@@ -144,16 +150,16 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Stops the workers after the steps that run, and returns all tasks: those that were ready, then those that
-    /// waited, by deadline.
+    /// Stops the workers after the steps that run, and returns all tasks: those that were ready,
+    /// then those that waited, by deadline.
     ///
-    /// Each keeps its deadline, so posting it again, here or elsewhere, continues its wait; those of
-    /// [`spawn`](Remote::spawn) are among them. A task that is dropped ends, and its joiner is told so.
-    /// The scheduler may be started again. A task whose wake-up another thread has begun may be missing: it is posted by
-    /// that thread, and runs after the next start.
+    /// Each keeps its deadline, so posting it again, here or elsewhere, continues its wait; those
+    /// of [`spawn`](Remote::spawn) are among them. A task that is dropped ends, and its joiner
+    /// is told so. The scheduler may be started again. A task whose wake-up another thread has
+    /// begun may be missing: it is posted by that thread, and runs after the next start.
     ///
-    /// Blocking, for the running steps and the threads of the user that work; returns no task if it is stopped
-    /// already and none was posted.
+    /// Blocking, for the running steps and the threads of the user that work; returns no task if it
+    /// is stopped already and none was posted.
     ///
     /// # Errors
     ///
@@ -184,11 +190,11 @@ impl Scheduler {
         Ok(tasks.into_iter().map(Task).collect())
     }
 
-    /// Waits until nothing is ready, running, posted or waiting for a deadline, or until `timeout` is over; returns
-    /// whether it came to that. Blocking, without polling.
+    /// Waits until nothing is ready, running, posted or waiting for a deadline, or until `timeout`
+    /// is over; returns whether it came to that. Blocking, without polling.
     ///
-    /// Tasks that wait to be woken do not count: nothing happens to them by itself. Not for a step of this
-    /// scheduler, which would wait for itself until the timeout.
+    /// Tasks that wait to be woken do not count: nothing happens to them by itself. Not for a step
+    /// of this scheduler, which would wait for itself until the timeout.
     pub fn wait_idle(&self, timeout: Duration) -> bool {
         let shared = &self.remote.0;
         let is_idle = || shared.is_idle();
@@ -205,8 +211,8 @@ impl Scheduler {
         }
     }
 
-    /// Waits as [`wait_idle`](Self::wait_idle), then stops as [`stop`](Self::stop): lets everything end that ends in
-    /// `timeout`, and returns the rest.
+    /// Waits as [`wait_idle`](Self::wait_idle), then stops as [`stop`](Self::stop): lets everything
+    /// end that ends in `timeout`, and returns the rest.
     ///
     /// # Errors
     ///
@@ -233,6 +239,7 @@ impl Scheduler {
         Stats {
             workers: workers.collect(),
             panics: read(&shared.panics),
+            clock_panics: read(&shared.clock_panics),
         }
     }
 
@@ -245,8 +252,11 @@ impl Scheduler {
     /// Has all workers leave, and waits for them.
     fn halt(&self, threads: &mut Vec<JoinHandle<()>>) {
         let shared = &self.remote.0;
-        shared.crew.lock().is_running = false;
+        let mut crew = shared.crew.lock();
+        crew.is_running = false;
+        // Under the lock: a step that finds the scheduler stopping is followed by no other.
         shared.idle().stop();
+        drop(crew);
         for thread in mem::take(threads) {
             let ended = thread.join();
             assert!(ended.is_ok(), "a worker contains the panics of its tasks");

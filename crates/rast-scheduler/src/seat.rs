@@ -1,6 +1,8 @@
 //! The ready queues of a worker, and its ends of those of the others.
 
 use core::fmt;
+use core::iter;
+use std::collections::VecDeque;
 use std::vec::Vec;
 
 use rast_timers::primitive::Parker;
@@ -21,15 +23,29 @@ const HAUL: usize = 64;
 const NORMAL_EVERY: u32 = 8;
 const LOW_EVERY: u32 = 32;
 
+/// The ready queues of a worker, one for each priority.
+enum Ready {
+    /// There is no other worker, so no other thread takes from them: a step that is repeated costs
+    /// no read-modify-write.
+    Private([VecDeque<Owned>; CLASSES]),
+    Stealable {
+        queues: [Producer<Owned>; CLASSES],
+        /// By worker, this one's own among them.
+        ends: Vec<[Consumer<Owned>; CLASSES]>,
+    },
+}
+
 /// What a worker has for itself; one thread sits on it at a time.
 pub(crate) struct Seat {
     pub(crate) worker: usize,
     pub(crate) parker: Parker,
-    ready: [Producer<Owned>; CLASSES],
-    /// By worker, this one's own among them.
-    ends: Vec<[Consumer<Owned>; CLASSES]>,
+    ready: Ready,
+    /// A bit per priority: set by a push, cleared when a pop finds that queue empty. Only this
+    /// worker fills its queues, so a clear bit means an empty queue; a thief may have emptied
+    /// a queue whose bit is set.
+    filled: u8,
     haul: Vec<Owned>,
-    /// Pops so far.
+    /// Pops so far from one of several queues.
     turn: u32,
     /// The worker to look at next.
     victim: usize,
@@ -38,26 +54,14 @@ pub(crate) struct Seat {
 impl Seat {
     /// Makes a seat for each parker.
     pub(crate) fn all(parkers: Vec<Parker>) -> Vec<Self> {
-        let queues: Vec<_> = parkers
-            .iter()
-            .map(|_| [(); CLASSES].map(|()| spmc::with_block_slots(SLOTS)))
-            .collect();
-        let ends: Vec<_> = parkers
-            .iter()
-            .map(|_| {
-                queues
-                    .iter()
-                    .map(|classes| classes.each_ref().map(|(_, end)| Consumer::clone(end)))
-                    .collect()
-            })
-            .collect();
-        let seats = parkers.into_iter().zip(queues).zip(ends).enumerate();
+        let readies = Ready::all(parkers.len());
+        let seats = parkers.into_iter().zip(readies).enumerate();
         seats
-            .map(|(worker, ((parker, queues), ends))| Self {
+            .map(|(worker, (parker, ready))| Self {
                 worker,
                 parker,
-                ready: queues.map(|(producer, _)| producer),
-                ends,
+                ready,
+                filled: 0,
                 haul: Vec::with_capacity(HAUL),
                 turn: 0,
                 victim: worker,
@@ -66,15 +70,23 @@ impl Seat {
     }
 
     /// Makes a task ready, behind those of its priority.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, task: Owned) {
-        self.ready[task.class() as usize].push(task);
+        let class = task.class() as usize;
+        self.filled |= 1 << class;
+        match &mut self.ready {
+            Ready::Private(queues) => queues[class].push_back(task),
+            Ready::Stealable { queues, .. } => queues[class].push(task),
+        }
     }
 
     /// How many tasks of a priority are ready here.
     #[inline]
     fn len(&self, class: usize) -> usize {
-        self.ready[class].len()
+        match &self.ready {
+            Ready::Private(queues) => queues[class].len(),
+            Ready::Stealable { queues, .. } => queues[class].len(),
+        }
     }
 
     /// Whether a task is ready here.
@@ -86,6 +98,19 @@ impl Seat {
     /// The task to run next.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Owned> {
+        // One queue alone gives no choice; it is the common case.
+        if self.filled & self.filled.wrapping_sub(1) == 0 {
+            return match self.filled {
+                0 => None,
+                only => self.pop_from(only.trailing_zeros() as usize),
+            };
+        }
+        self.pop_by_turn()
+    }
+
+    /// The task to run next, of several priorities.
+    #[cold]
+    fn pop_by_turn(&mut self) -> Option<Owned> {
         // The two turns never fall on one step.
         const { assert!(LOW_EVERY.is_multiple_of(NORMAL_EVERY)) };
         let favoured = if self.turn % NORMAL_EVERY == NORMAL_EVERY - 1 {
@@ -102,30 +127,40 @@ impl Seat {
         task
     }
 
-    #[inline]
+    #[inline(always)]
     fn pop_from(&mut self, class: usize) -> Option<Owned> {
-        if self.len(class) == 0 {
+        if self.filled >> class & 1 == 0 {
             return None;
         }
-        self.ends[self.worker][class].pop()
+        let task = match &mut self.ready {
+            Ready::Private(queues) => queues[class].pop_front(),
+            Ready::Stealable { ends, .. } => ends[self.worker][class].pop(),
+        };
+        if task.is_none() {
+            self.filled &= !(1 << class);
+        }
+        task
     }
 
-    /// Takes half of what is ready at the first worker that has something, and returns the first of it, to be run at
-    /// once: if it were made ready here, it could be taken back and forth and never run.
+    /// Takes half of what is ready at the first worker that has something, and returns the first of
+    /// it, to be run at once: if it were made ready here, it could be taken back and forth and
+    /// never run.
     pub(crate) fn steal(&mut self) -> Option<Owned> {
-        let count = self.ends.len();
-        for _ in 1..count {
-            let victim = self.next_victim();
-            for class in 0..CLASSES {
-                let theirs = self.ends[victim][class].len();
+        let Ready::Stealable { queues, ends } = &mut self.ready else {
+            return None;
+        };
+        for _ in 1..ends.len() {
+            self.victim = after(self.victim, self.worker, ends.len());
+            for (class, end) in ends[self.victim].iter_mut().enumerate() {
+                let theirs = end.len();
                 if theirs == 0 {
                     continue;
                 }
-                let wanted = theirs.div_ceil(2).min(HAUL);
-                self.ends[victim][class].pop_into(&mut self.haul, wanted);
+                end.pop_into(&mut self.haul, theirs.div_ceil(2).min(HAUL));
                 let mut haul = self.haul.drain(..);
                 if let Some(first) = haul.next() {
-                    self.ready[class].push_batch(haul);
+                    self.filled |= 1 << class;
+                    queues[class].push_batch(haul);
                     return Some(first);
                 }
             }
@@ -133,44 +168,31 @@ impl Seat {
         None
     }
 
-    /// Compares this worker's ready queues with those of one other, and takes half of the difference; returns
-    /// whether it took anything.
+    /// Compares this worker's ready queues with those of one other, and takes half of the
+    /// difference; returns whether it took anything.
     pub(crate) fn balance(&mut self) -> bool {
-        if self.ends.len() < 2 {
+        let Ready::Stealable { queues, ends } = &mut self.ready else {
             return false;
-        }
-        let victim = self.next_victim();
+        };
+        self.victim = after(self.victim, self.worker, ends.len());
         let mut took = false;
-        for class in 0..CLASSES {
-            let more = self.ends[victim][class]
-                .len()
-                .saturating_sub(self.len(class));
+        for (class, end) in ends[self.victim].iter_mut().enumerate() {
+            let more = end.len().saturating_sub(queues[class].len());
             if more >= 2 {
-                took |= self.take(victim, class, more / 2);
+                took |= end.pop_into(&mut self.haul, (more / 2).min(HAUL)) > 0;
+                self.filled |= 1 << class;
+                queues[class].push_batch(self.haul.drain(..));
             }
         }
         took
     }
 
-    /// The next worker in turn, this one left out.
-    fn next_victim(&mut self) -> usize {
-        let count = self.ends.len();
-        self.victim = (self.victim + 1) % count;
-        if self.victim == self.worker {
-            self.victim = (self.victim + 1) % count;
-        }
-        self.victim
-    }
-
-    fn take(&mut self, victim: usize, class: usize, wanted: usize) -> bool {
-        let got = self.ends[victim][class].pop_into(&mut self.haul, wanted.min(HAUL));
-        self.ready[class].push_batch(self.haul.drain(..));
-        got > 0
-    }
-
     /// Whether another worker has a task that is ready, by a look that a pop agrees with.
     pub(crate) fn others_have_ready(&self) -> bool {
-        let others = self.ends.iter().enumerate();
+        let Ready::Stealable { ends, .. } = &self.ready else {
+            return false;
+        };
+        let others = ends.iter().enumerate();
         others
             .filter(|&(worker, _)| worker != self.worker)
             .any(|(_, ends)| ends.iter().any(|end| !end.is_empty()))
@@ -179,10 +201,45 @@ impl Seat {
     /// Takes all that is ready here out, the most urgent first.
     pub(crate) fn empty(&mut self, into: &mut Vec<Owned>) {
         for class in 0..CLASSES {
-            while let Some(task) = self.ends[self.worker][class].pop() {
+            while let Some(task) = self.pop_from(class) {
                 into.push(task);
             }
         }
+    }
+}
+
+/// The worker after `victim`, that with the number `worker` left out; there are at least two.
+fn after(victim: usize, worker: usize, workers: usize) -> usize {
+    let next = (victim + 1) % workers;
+    if next == worker {
+        return (next + 1) % workers;
+    }
+    next
+}
+
+impl Ready {
+    /// Makes the ready queues of so many workers.
+    fn all(workers: usize) -> Vec<Self> {
+        if workers == 1 {
+            return iter::once(Self::Private(Default::default())).collect();
+        }
+        let halves: Vec<_> = (0..workers)
+            .map(|_| [(); CLASSES].map(|()| spmc::with_block_slots(SLOTS)))
+            .collect();
+        let ends = || {
+            let of_worker = |classes: &[(_, Consumer<Owned>); CLASSES]| {
+                classes.each_ref().map(|(_, end)| Consumer::clone(end))
+            };
+            halves.iter().map(of_worker).collect()
+        };
+        let ends: Vec<Vec<_>> = (0..workers).map(|_| ends()).collect();
+        let queues = halves
+            .into_iter()
+            .map(|classes| classes.map(|(producer, _)| producer));
+        let with_ends = queues.zip(ends);
+        with_ends
+            .map(|(queues, ends)| Self::Stealable { queues, ends })
+            .collect()
     }
 }
 

@@ -1,7 +1,10 @@
 //! What the threads of a scheduler, its handles and its waiting tasks share.
 
 use core::fmt;
+use core::panic::AssertUnwindSafe;
+use std::any::Any;
 use std::boxed::Box;
+use std::panic::catch_unwind;
 use std::string::String;
 use std::vec::Vec;
 
@@ -14,7 +17,7 @@ use rast_timers::{Clock, Nanos};
 
 use crate::idle::Idle;
 use crate::next::Priority;
-use crate::owned::Owned;
+use crate::owned::{NEVER, Owned, drop_contained};
 use crate::plan::{Plan, Round};
 use crate::seat::Seat;
 
@@ -40,7 +43,7 @@ pub(crate) struct Counts {
     pub(crate) stolen: AtomicU64,
 }
 
-/// Who works. Under its lock for instants, when a worker comes or goes.
+/// The seats and the threads on them. Locked for some instructions, when a worker comes or goes.
 pub(crate) struct Crew {
     pub(crate) seats: Vec<Option<Seat>>,
     /// By seat, the thread on it.
@@ -62,8 +65,8 @@ pub(crate) struct Shared {
     fronts: [Front; Priority::COUNT],
     idle: Idle,
     plan: Mutex<Plan>,
-    /// Beside the plan, for those who do not have it: no entry is due before `next`; a round left more to move; so
-    /// many entries have a deadline.
+    /// Copies of the plan's words, for threads without the role: no entry is due before `next`; a
+    /// round left more to move; so many entries have a deadline.
     next: CachePadded<AtomicU64>,
     more: AtomicBool,
     timed: AtomicUsize,
@@ -75,6 +78,7 @@ pub(crate) struct Shared {
     pub(crate) left: Condvar,
     pub(crate) counts: Box<[CachePadded<Counts>]>,
     pub(crate) panics: AtomicU64,
+    pub(crate) clock_panics: AtomicU64,
     pub(crate) config: Config,
 }
 
@@ -102,6 +106,7 @@ impl Shared {
             left: Condvar::new(),
             counts,
             panics: AtomicU64::new(0),
+            clock_panics: AtomicU64::new(0),
             config,
         })
     }
@@ -111,13 +116,33 @@ impl Shared {
         &self.idle
     }
 
-    /// Reads the clock.
+    /// Reads the clock; a time at which tasks without a deadline would be due counts as the one
+    /// before.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
-        self.clock.now().as_nanos()
+        self.clock.now().as_nanos().min(NEVER - 1)
     }
 
-    /// Puts a task in the front queue and wakes nobody; the task back if the scheduler is closed.
+    /// Reads the clock for a worker: `last`, its reading before, if the clock panics. So a deadline
+    /// is late then.
+    #[inline]
+    pub(crate) fn now_or(&self, last: u64) -> u64 {
+        match catch_unwind(AssertUnwindSafe(|| self.now())) {
+            Ok(now) => now,
+            Err(payload) => self.unread_slow(payload, last),
+        }
+    }
+
+    #[cold]
+    fn unread_slow(&self, payload: Box<dyn Any + Send>, last: u64) -> u64 {
+        drop_contained(payload);
+        // Relaxed: a count. [SW16]
+        self.clock_panics.fetch_add(1, Ordering::Relaxed);
+        last
+    }
+
+    /// Puts a task in the front queue and wakes no worker; the task back if the scheduler is
+    /// closed.
     #[inline]
     pub(crate) fn push(&self, task: Owned) -> Result<(), Owned> {
         let front = &self.fronts[task.class() as usize];
@@ -135,7 +160,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Puts tasks of one priority in the front queue with one exchange; those that were refused back.
+    /// Puts tasks of one priority in the front queue with one exchange; those that were refused
+    /// back.
     pub(crate) fn push_many(
         &self,
         class: Priority,
@@ -182,7 +208,8 @@ impl Shared {
     ) -> Round {
         let before = this.next_due();
         let round = plan.round(this, &this.fronts, now, ready);
-        // Relaxed: written by the role alone; the fences of the idle words order it for sleepers. [SW3]
+        // Relaxed: written by the role alone; the fences of the idle words order it for sleepers.
+        // [SW3]
         this.next.store(round.next, Ordering::Relaxed);
         // Relaxed: as SW3. [SW4]
         this.more.store(round.more, Ordering::Relaxed);

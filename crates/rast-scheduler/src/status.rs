@@ -9,12 +9,13 @@
 //! | FINISHED | the body is dropped | the end of the task | never |
 //! | the others | references: one of the [`Owned`](crate::owned::Owned), one of each handle | | |
 //!
-//! 1. While WAITING is clear, one `Owned` exists, or the task is finished. While it is set, none does.
+//! 1. While WAITING is clear, one `Owned` exists, or the task is finished. While it is set, none
+//!    does.
 //! 2. The thread that clears WAITING makes the `Owned`, and no other thread does.
 //! 3. Nothing clears FINISHED, and with it set WAITING stays clear.
 //!
-//! A wake-up or signal writes the word also where it changes nothing, so that every one continues the
-//! release sequence that the start of the next step reads from.
+//! A wake-up or signal writes the word also where it changes nothing, so that every one continues
+//! the release sequence that the start of the next step reads from.
 
 use rast_timers::primitive::sync::atomic::{AtomicUsize, Ordering, fence};
 
@@ -63,8 +64,9 @@ impl Status {
             if seen & FINISHED != 0 {
                 return Found::Finished;
             }
-            // AcqRel: the release half pairs with ST4 and ST6: the step sees what the caller did. The
-            // acquire half pairs with ST7: who takes the right sees the task as it was put to wait. [ST2]
+            // AcqRel: the release half pairs with ST4 and ST6: the step sees what the caller did.
+            // The acquire half pairs with ST7: the thread that takes the right sees the
+            // task as it was put to wait. [ST2]
             match self.0.compare_exchange_weak(
                 seen,
                 (seen | flag) & !WAITING,
@@ -93,7 +95,8 @@ impl Status {
         if !self.has(WOKEN | ABORTED) {
             return true;
         }
-        // Acquire: pairs with ST2 of each wake-up that this clears; the step sees what came before. [ST4]
+        // Acquire: pairs with ST2 of each wake-up that this clears; the step sees what came before.
+        // [ST4]
         self.0.fetch_and(!WOKEN, Ordering::Acquire) & ABORTED == 0
     }
 
@@ -149,7 +152,7 @@ impl Status {
 
     /// Sets FINISHED and keeps the references.
     pub fn finish(&self) {
-        // Release: pairs with ST5; who sees the task finished sees what it did. [ST10]
+        // Release: pairs with ST5; a thread that sees the task finished sees what it did. [ST10]
         self.0.fetch_or(FINISHED, Ordering::Release);
     }
 

@@ -43,8 +43,9 @@ where
 
 /// A task that is not posted: its owner may change it, post it, or drop it, which ends it.
 ///
-/// A task is a small state machine: each step is one call, which answers by [`Next`] what comes after it.
-/// It is allocated once, when it is made; posting, waiting and waking allocate nothing for it.
+/// A task is a small state machine: each step is one call, which answers by [`Next`] what comes
+/// after it. It is allocated once, when it is made; posting, waiting and waking allocate nothing
+/// for it.
 ///
 /// ```
 /// use rast_scheduler::{Next, Scheduler, Task};
@@ -110,10 +111,11 @@ impl Task {
         TaskHandle(self.0.reference())
     }
 
-    /// Returns the time for which [`Remote::post`](crate::Remote::post) posts the task, `None` if it waits to be woken.
+    /// Returns the time for which [`Remote::post`](crate::Remote::post) posts the task, `None` if
+    /// it waits to be woken.
     ///
-    /// It is [`Instant::ORIGIN`], at once, unless it was set. A task that [`stop`](crate::Scheduler::stop) returned
-    /// has the deadline that it waited for.
+    /// It is [`Instant::ORIGIN`], at once, unless it was set. A task that
+    /// [`stop`](crate::Scheduler::stop) returned has the deadline that it waited for.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         instant(self.0.due())
@@ -173,11 +175,12 @@ impl fmt::Debug for Task {
 
 /// A handle of a task: wakes, signals and aborts it, from any thread, at any time.
 ///
-/// It has no part in the life of the task: once that is finished, also because its scheduler was dropped, every
-/// call answers [`Finished`]. A handle keeps the task's memory, but not what its body held.
+/// It has no part in the life of the task: once that is finished, also because its scheduler was
+/// dropped, every call answers [`Finished`]. A handle keeps the task's memory, but not what its
+/// body held.
 ///
-/// All calls are lock-free, except that one that finds a sleeping worker takes that worker's parking lock for some
-/// instructions and enters the system.
+/// All calls are lock-free, except that one that finds a sleeping worker takes that worker's
+/// parking lock for some instructions and enters the system.
 ///
 /// ```
 /// use rast_scheduler::{Finished, Next, Scheduler, Task};
@@ -199,8 +202,8 @@ pub struct TaskHandle(pub(crate) Reference);
 impl TaskHandle {
     /// Wakes the task: it runs at least once after this call, without waiting for its deadline.
     ///
-    /// What the caller did before is visible to that step. A task that is not posted runs when it is.
-    /// Lock-free; one exchange, and a push if the task waits.
+    /// What the caller did before is visible to that step. A task that is not posted runs when it
+    /// is. Lock-free; one exchange, and a push if the task waits.
     ///
     /// # Errors
     ///
@@ -212,8 +215,8 @@ impl TaskHandle {
 
     /// Wakes the task, and leaves a signal that it receives by [`Cx::take_signal`].
     ///
-    /// Signals do not add up. A task with a signal that it did not receive does not wait, whatever deadline it asks for.
-    /// Lock-free; one exchange, and a push if the task waits.
+    /// Signals do not add up. A task with a signal that it did not receive does not wait, whatever
+    /// deadline it asks for. Lock-free; one exchange, and a push if the task waits.
     ///
     /// # Errors
     ///
@@ -223,7 +226,8 @@ impl TaskHandle {
         self.raise(SIGNALED)
     }
 
-    /// Ends the task before its next step: its body is dropped by the worker that would have run it.
+    /// Ends the task before its next step: its body is dropped by the worker that would have run
+    /// it.
     ///
     /// A step that is running ends first.
     ///
@@ -271,7 +275,8 @@ impl TaskHandle {
 #[inline]
 unsafe fn arrive(task: Owned) {
     let home = task.header().home();
-    // SAFETY: a task that waits has a count of its home, which passed to the caller with the right to move it.
+    // SAFETY: a task that waits has a count of its home, which passed to the caller with the right
+    // to move it.
     let home = unsafe { Arc::<Shared>::from_raw(home) };
     // A refusal ends the task: its scheduler was dropped.
     let _ = home.post(task);

@@ -17,12 +17,21 @@ use crate::status::{ABORTED, SIGNALED, WOKEN};
 /// Vain searches before a worker sleeps; it lets other threads run between them.
 const SEARCHES: u32 = 4;
 
+/// Steps after which a worker compares its ready queues with another worker's, also if no time has
+/// passed.
+const LEVEL_STEPS: usize = 1024;
+
 /// A worker at work.
 pub(crate) struct Worker<'a> {
     shared: &'a Arc<Shared>,
     seat: Seat,
     /// Steps of the next batch at most.
     limit: usize,
+    /// The clock as it was last read.
+    now: u64,
+    /// Steps since the ready queues were compared with another worker's, and when that was.
+    unlevelled: usize,
+    levelled_at: u64,
     steps: u64,
     rounds: u64,
     sleeps: u64,
@@ -35,8 +44,8 @@ enum Work<'a> {
     None { is_role_taken: bool },
     /// Something that is found without the role.
     Elsewhere,
-    /// The role is free, and has something to move at this time.
-    Role(MutexGuard<'a, Plan>, u64),
+    /// The role is free, and has something to move.
+    Role(MutexGuard<'a, Plan>),
 }
 
 /// Works on `seat` until the scheduler stops, and gives the seat back.
@@ -45,6 +54,9 @@ pub(crate) fn work(shared: &Arc<Shared>, seat: Seat) {
     let mut worker = Worker {
         shared,
         limit: 1,
+        now: 0,
+        unlevelled: 0,
+        levelled_at: 0,
         steps: read(&counts.steps),
         rounds: read(&counts.rounds),
         sleeps: read(&counts.sleeps),
@@ -59,16 +71,16 @@ pub(crate) fn work(shared: &Arc<Shared>, seat: Seat) {
 impl<'a> Worker<'a> {
     fn run(&mut self) {
         let mut vain = 0;
-        let mut then = self.shared.now();
+        self.now = self.shared.now_or(0);
         while !self.shared.idle().is_stopping() {
             let ran = self.batch();
-            let now = self.shared.now();
-            self.pace(ran, now.saturating_sub(then));
-            then = now;
-            let moved = self.round(now);
+            let then = self.now;
+            self.now = self.shared.now_or(then);
+            self.pace(ran, self.now.saturating_sub(then));
+            let moved = self.round();
             if ran > 0 || moved {
                 vain = 0;
-                self.stolen += u64::from(self.seat.balance());
+                self.level(ran);
                 self.count();
             } else if let Some(task) = self.seat.steal() {
                 vain = 0;
@@ -129,6 +141,18 @@ impl<'a> Worker<'a> {
         self.limit = fitting.clamp(1, most) as usize;
     }
 
+    /// Compares the ready queues with those of another worker, once in the time of a batch or in
+    /// many steps: the look costs a miss of the cache for each queue.
+    #[inline]
+    fn level(&mut self, ran: usize) {
+        self.unlevelled += ran;
+        let past = self.now.saturating_sub(self.levelled_at);
+        if past >= self.shared.config.batch_time.as_nanos() || self.unlevelled >= LEVEL_STEPS {
+            (self.unlevelled, self.levelled_at) = (0, self.now);
+            self.stolen += u64::from(self.seat.balance());
+        }
+    }
+
     /// Wakes a worker that sleeps if there is more than the step that comes now.
     #[cold]
     fn share(&self) {
@@ -185,24 +209,25 @@ impl<'a> Worker<'a> {
             task.set_expired(false);
             return self.seat.push(task);
         }
-        // This worker looks at the front queue before it sleeps, and wakes another before it runs a step.
-        // A scheduler is closed when its workers have left, so it takes the task.
+        // This worker looks at the front queue before it sleeps, and wakes another before it runs a
+        // step. A scheduler is closed when its workers have left, so it takes the task.
         let _ = self.shared.push(task);
     }
 
-    /// Takes the role for a round if there is something to move; returns whether something was moved.
-    fn round(&mut self, now: u64) -> bool {
-        if !self.shared.has_posted() && now < self.shared.next_due() {
+    /// Takes the role for a round if there is something to move; returns whether something was
+    /// moved.
+    fn round(&mut self) -> bool {
+        if !self.shared.has_posted() && self.now < self.shared.next_due() {
             return false;
         }
         let role = self.shared.try_role();
-        role.is_some_and(|role| self.round_by(role, now))
+        role.is_some_and(|role| self.round_by(role))
     }
 
     /// A round of the role, which this worker has.
-    fn round_by(&mut self, role: MutexGuard<'a, Plan>, now: u64) -> bool {
+    fn round_by(&mut self, role: MutexGuard<'a, Plan>) -> bool {
         let seat = &mut self.seat;
-        let round = Shared::round(self.shared, role, now, |task| seat.push(task));
+        let round = Shared::round(self.shared, role, self.now, |task| seat.push(task));
         self.rounds += 1;
         round.moved || round.more
     }
@@ -215,20 +240,23 @@ impl<'a> Worker<'a> {
         let is_sure = idle.announce(worker);
         match self.look() {
             Work::Elsewhere => idle.rise(worker),
-            Work::Role(role, now) => {
+            Work::Role(role) => {
                 idle.rise(worker);
-                self.round_by(role, now);
+                self.round_by(role);
             }
             Work::None { is_role_taken } => {
                 self.sleeps += 1;
                 self.count();
                 shared.calm.notify_all();
-                // Beside a role that is taken no deadline is kept: one that is due would end the sleep at once, again
-                // and again, until its holder goes on.
+                // Beside a role that is taken no deadline is kept: one that is due would end the
+                // sleep at once, again and again, until its holder goes on.
                 let keeps = !is_role_taken && shared.next_due() != u64::MAX && idle.keep(worker);
                 // Read after the name of the keeper is written: see `Idle::hasten`.
-                let left = || shared.next_due().saturating_sub(shared.now());
-                let limit = keeps.then(|| Duration::from_nanos(left()));
+                let limit = keeps.then(|| {
+                    let due = shared.next_due();
+                    self.now = shared.now_or(self.now);
+                    Duration::from_nanos(due.saturating_sub(self.now))
+                });
                 if limit != Some(Duration::ZERO) {
                     Idle::sleep(&self.seat.parker, limit, is_sure);
                 }
@@ -239,22 +267,22 @@ impl<'a> Worker<'a> {
 
     /// Looks for a reason to stay awake. After the announcement.
     ///
-    /// A role that is found free is kept: if it were only tried, two workers could find it taken by each other's trial,
-    /// again and again. Who has a role that is found taken looks at the queues after it let the role go, and sees
-    /// the announcement.
-    fn look(&self) -> Work<'a> {
+    /// A role that is found free is kept: if it were only tried, two workers could find it taken by
+    /// each other's trial, again and again. The holder of a role that is found taken looks at
+    /// the queues after it let the role go, and sees the announcement.
+    fn look(&mut self) -> Work<'a> {
         let shared = self.shared;
         if shared.idle().is_stopping() || self.seat.others_have_ready() {
             return Work::Elsewhere;
         }
-        let now = shared.now();
-        if !shared.has_posted() && now < shared.next_due() {
+        self.now = shared.now_or(self.now);
+        if !shared.has_posted() && self.now < shared.next_due() {
             return Work::None {
                 is_role_taken: false,
             };
         }
         match shared.try_role() {
-            Some(role) => Work::Role(role, now),
+            Some(role) => Work::Role(role),
             None => Work::None {
                 is_role_taken: true,
             },

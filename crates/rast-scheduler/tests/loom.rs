@@ -5,7 +5,7 @@ use rast_scheduler::primitive::cell::UnsafeCell;
 use rast_scheduler::primitive::model::model;
 use rast_scheduler::primitive::sync::Arc;
 use rast_scheduler::primitive::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use rast_scheduler::primitive::thread;
+use rast_scheduler::primitive::thread::{self, JoinHandle};
 use rast_scheduler::protocol::{Found, Idle, SIGNALED, Status, WAITING, WOKEN};
 
 /// A cell that only the order of events keeps from racing; loom watches it.
@@ -45,16 +45,24 @@ fn task() -> Arc<Task> {
     })
 }
 
+/// A thread that writes the task's word, then does `then`.
+fn writes<T: Send + 'static>(
+    task: &Arc<Task>,
+    then: impl FnOnce(&Status) -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let task = Arc::clone(task);
+    thread::spawn(move || {
+        task.data.write(1);
+        then(&task.status)
+    })
+}
+
 /// The step after a wake-up sees what the waker did.
 #[test]
 fn a_wake_up_publishes() {
     model(|| {
         let task = task();
-        let theirs = Arc::clone(&task);
-        let waker = thread::spawn(move || {
-            theirs.data.write(1);
-            theirs.status.raise(WOKEN)
-        });
+        let waker = writes(&task, |status| status.raise(WOKEN));
         while !task.status.has(WOKEN) {
             thread::yield_now();
         }
@@ -64,17 +72,16 @@ fn a_wake_up_publishes() {
     });
 }
 
-/// A wake-up over one that stands publishes too.
+/// A wake-up publishes also where one was not seen yet.
 #[test]
 fn a_second_wake_up_publishes() {
     model(|| {
         let task = task();
         task.status.raise(WOKEN);
-        let (theirs, is_raised) = (Arc::clone(&task), Arc::new(AtomicBool::new(false)));
+        let is_raised = Arc::new(AtomicBool::new(false));
         let tells = Arc::clone(&is_raised);
-        let waker = thread::spawn(move || {
-            theirs.data.write(1);
-            theirs.status.raise(WOKEN);
+        let waker = writes(&task, move |status| {
+            status.raise(WOKEN);
             tells.store(true, Ordering::Relaxed);
         });
         if is_raised.load(Ordering::Relaxed) {
@@ -85,15 +92,13 @@ fn a_second_wake_up_publishes() {
     });
 }
 
-/// Who receives a signal sees what its sender did.
+/// The thread that receives a signal sees what its sender did.
 #[test]
 fn a_signal_publishes() {
     model(|| {
         let task = task();
-        let theirs = Arc::clone(&task);
-        let sender = thread::spawn(move || {
-            theirs.data.write(1);
-            theirs.status.raise(SIGNALED);
+        let sender = writes(&task, |status| {
+            status.raise(SIGNALED);
         });
         while !task.status.take_signal() {
             thread::yield_now();
@@ -103,7 +108,8 @@ fn a_signal_publishes() {
     });
 }
 
-/// A task that waits is moved by one thread, which sees it as it was put to wait; a wake-up is not lost.
+/// A task that waits is moved by one thread, which sees it as it was put to wait; a wake-up is not
+/// lost.
 #[test]
 fn a_waiting_task_is_taken_once() {
     model(|| {
@@ -133,11 +139,7 @@ fn a_waiting_task_is_taken_once() {
 fn a_claim_sees_the_wait() {
     model(|| {
         let task = task();
-        let theirs = Arc::clone(&task);
-        let role = thread::spawn(move || {
-            theirs.data.write(1);
-            theirs.status.wait()
-        });
+        let role = writes(&task, Status::wait);
         while !task.status.claim() {
             thread::yield_now();
         }
@@ -146,16 +148,12 @@ fn a_claim_sees_the_wait() {
     });
 }
 
-/// Who finds the task finished sees what it did.
+/// The thread that finds the task finished sees what it did.
 #[test]
 fn the_end_publishes() {
     model(|| {
         let task = task();
-        let theirs = Arc::clone(&task);
-        let ends = thread::spawn(move || {
-            theirs.data.write(1);
-            theirs.status.finish();
-        });
+        let ends = writes(&task, Status::finish);
         if task.status.raise(WOKEN) == Found::Finished && task.status.is_finished() {
             assert_eq!(task.data.read(), 1);
         }
@@ -169,15 +167,11 @@ fn the_end_with_its_reference_publishes() {
     model(|| {
         let task = task();
         task.status.share();
-        let theirs = Arc::clone(&task);
-        let ends = thread::spawn(move || {
-            theirs.data.write(1);
-            assert!(!theirs.status.release(true));
-        });
+        let ends = writes(&task, |status| status.release(true));
         if task.status.is_finished() {
             assert_eq!(task.data.read(), 1);
         }
-        ends.join().unwrap();
+        assert!(!ends.join().unwrap());
     });
 }
 
@@ -251,7 +245,8 @@ fn no_wake_up_is_lost_without_the_barrier() {
     model(|| loses_no_wake_up(false));
 }
 
-/// Of two threads that push, one may stop between its mark and its wake-up: the other wakes the worker.
+/// Of two threads that push, one may stop between its mark and its wake-up: the other wakes the
+/// worker.
 #[test]
 fn a_second_push_wakes_too() {
     model(|| {
@@ -280,7 +275,7 @@ fn a_second_push_wakes_too() {
     });
 }
 
-/// Who sees a worker asleep sees what that worker pushed before.
+/// The thread that sees a worker asleep sees what that worker pushed before.
 #[test]
 fn a_look_sees_what_the_sleeper_pushed() {
     model(|| {
@@ -334,7 +329,7 @@ fn calm_is_not_told_while_a_worker_works() {
     });
 }
 
-/// What a worker did before it fell asleep is seen by who finds it asleep.
+/// What a worker did before it fell asleep is seen by the thread that finds it asleep.
 #[test]
 fn calm_sees_what_the_sleepers_did() {
     model(|| {

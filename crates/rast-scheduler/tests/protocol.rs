@@ -1,9 +1,10 @@
 //! The protocol of the scheduler as a model whose every state is visited.
 //!
-//! docs/algorithms/scheduler.md says what is modelled and what is checked: a task is in one place, none is forgotten,
-//! none is early, every run ends, and a step that blocks or a thread that is stopped delays no other task.
-//! `RAST_SCHEDULER_MODEL=large cargo test --release -p rast-scheduler --test protocol -- --nocapture` also runs the
-//! large programs and prints the traces of the mutants.
+//! docs/algorithms/scheduler.md says what is modelled and what is checked: a task is in one place,
+//! none is forgotten, none is early, every run ends, and a step that blocks or a thread that is
+//! stopped delays no other task. `RAST_SCHEDULER_MODEL=large cargo test --release -p rast-scheduler
+//! --test protocol -- --nocapture` also runs the large programs and prints the traces of the
+//! mutants.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 #[path = "protocol/machine.rs"]
@@ -22,7 +23,7 @@ use rast_scheduler::primitive::explore::{Limits, explore};
 
 use machine::Answer::{After, Again, At, Exit, TakeThenWait, Wait};
 use machine::Model;
-use machine::Operation::{Post, Signal, Stop, Wake};
+use machine::Operation::{Close, Post, Signal, Stop, Wake};
 use mutant::Mutant;
 use state::NEVER;
 
@@ -145,6 +146,14 @@ fn stops() -> Model {
     )
 }
 
+/// A close against a wake-up and a post.
+fn closes() -> Model {
+    Model::new(
+        &[&[Post(0, NEVER), Close], &[Wake(0), Post(1, 0)]],
+        &[&[Wait, Exit], &[Exit]],
+    )
+}
+
 fn one(model: Model) -> Model {
     Model {
         workers: 1,
@@ -162,6 +171,7 @@ fn the_protocol_holds_under_one_worker() {
     holds("earlier_deadline", &one(earlier_deadline()));
     holds("stopped_thread", &stopped_thread(1));
     holds("stops", &one(stops()));
+    holds("closes", &one(closes()));
 }
 
 /// Every schedule of one task.
@@ -196,6 +206,7 @@ fn larger_programs_hold() {
         ("earlier_deadline", earlier_deadline()),
         ("stopped_thread", stopped_thread(2)),
         ("stops", stops()),
+        ("closes", closes()),
     ] {
         holds_within(name, &model, bound);
     }
@@ -203,10 +214,6 @@ fn larger_programs_hold() {
 
 #[test]
 fn each_mutant_is_caught() {
-    let one = |model: Model| Model {
-        workers: 1,
-        ..model
-    };
     let forgotten = "was forgotten";
     is_caught(&one(posts()), Mutant::NoSecondLook, forgotten);
     is_caught(&one(posts()), Mutant::LookBeforePush, forgotten);
@@ -223,6 +230,8 @@ fn each_mutant_is_caught() {
     is_caught(&earlier_deadline(), Mutant::NoHasten, forgotten);
     is_caught(&blocked_keeper(), Mutant::NoNextKeeper, "stuck");
     is_caught(&one(stops()), Mutant::SilentStop, "does not return");
+    is_caught(&one(closes()), Mutant::CloseEarly, "stored after its end");
+    is_caught(&one(closes()), Mutant::CloseOnce, forgotten);
     is_caught(&one(signals()), Mutant::SignalsWait, "was woken and sleeps");
     is_caught(&one(wakes()), Mutant::BeginLate, "was woken and sleeps");
     is_caught(&one(deadline_and_wake()), Mutant::Early, "is early");

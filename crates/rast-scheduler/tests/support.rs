@@ -83,7 +83,7 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A scheduler whose clock stands still until it is moved.
+/// A scheduler whose clock does not move by itself.
 pub(crate) fn by_hand(workers: usize) -> (Scheduler, ManualClock) {
     let clock = ManualClock::new();
     let scheduler = Scheduler::builder()

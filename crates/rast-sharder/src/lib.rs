@@ -99,7 +99,7 @@
 //!
 //! # Features
 //!
-//! `std` (default): everything; without it the crate is empty but for the
+//! `std` (default): everything; without it the crate is empty except for the
 //! re-exports of the layers beneath.
 //! `affinity`: `Builder::pin_threads`, which puts each worker's thread on a core; brings
 //! `core_affinity`.

@@ -47,7 +47,7 @@ impl<C: Controller> Sharder<C> {
         self.members.len()
     }
 
-    /// Runs until somebody stops it; blocking. The calling thread is worker 0,
+    /// Runs until some thread stops it; blocking. The calling thread is worker 0,
     /// the others are started and joined in here.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Counters that anybody may read while the sharder runs.
 //!
-//! Each worker's counters stand on a line of their own and are written by that
+//! Each worker's counters are on a line of their own and are written by that
 //! worker alone, with plain loads and stores; the sharder's are written by
 //! leaders. A reading is a sum of moments, not one moment.
 

@@ -588,7 +588,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
     }
 
-    /// Promises when the rules allow it and somebody wants a new epoch.
+    /// Promises when the rules allow it and some thread wants a new epoch.
     fn promise_when_due(&mut self) {
         if !self.local.member.may_promise() {
             return;
@@ -628,7 +628,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         };
         let shared = self.shared;
         let slice = shared.desk.with_mut(|desk| {
-            // SAFETY: this worker leads, and nobody else reaches the desk.
+            // SAFETY: this worker leads, and nothing else reaches the desk.
             let desk = unsafe { &mut *desk };
             // SAFETY: 1. this worker's member made the leader, and desk and slots
             // are its sharder's; 2. no borrow of a measure is live.

@@ -154,7 +154,7 @@ fn the_states_come_back() {
 
 /// The test: three workers, a handler that blocks on a gate. The gate
 /// opens when the other workers' shards have had ten thousand turns each, so
-/// the test ends only if nobody waits for the blocked one.
+/// the test ends only if no thread waits for the blocked one.
 #[test]
 fn a_blocked_handler_delays_only_its_own_worker() {
     const TURNS: u64 = 10_000;

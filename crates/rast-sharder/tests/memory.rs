@@ -1,4 +1,5 @@
-//! What workers had and need no more can be given back while they sleep; alone in its process, whose allocator is RAST's.
+//! What workers had and need no more can be given back while they sleep; alone in its process,
+//! whose allocator is RAST's.
 #![cfg(all(
     feature = "std",
     target_os = "linux",

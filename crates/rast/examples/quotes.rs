@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release --example quotes -- [SECONDS]`
 //!
-//! Two threads put a few million quotes per second under 16 symbols; one consumer draws them at a pace of 20 per second
-//! and symbol. The columns show how many quotes were put and drawn, and how old the drawn one was.
+//! Two threads put a few million quotes per second under 16 symbols; one consumer draws them at a
+//! pace of 20 per second and symbol. The columns show how many quotes were put and drawn, and how
+//! old the drawn one was.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

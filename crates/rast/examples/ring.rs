@@ -25,7 +25,7 @@ fn main() {
                 backoff.reset();
             }
         }
-        // Dropping the producer closes the ring; what stands in it stays.
+        // Dropping the producer closes the ring; what is in it stays.
     });
 
     let mut sum = 0;

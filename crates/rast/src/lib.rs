@@ -50,8 +50,8 @@
 //! # When not to use it
 //!
 //! - The work is a plain data-parallel loop: a fork-join pool is simpler.
-//! - The program waits for thousands of mostly idle peers: an async runtime fits better: the
-//!   crate `executor`, whose feature `io` has sockets, or tokio.
+//! - The program waits for thousands of mostly idle peers: an async runtime fits better, such as
+//!   [`executor`] with its feature `io`.
 //! - Processors are created and wired while the program runs: the graph is fixed at compile time,
 //!   which is what lets the compiler refuse a send that no edge allows.
 //!
@@ -131,7 +131,7 @@
 //!
 //! # Features
 //!
-//! All of them but `executor` are on by default; `default-features = false` turns them off.
+//! Those of this table are on by default; `default-features = false` turns them off.
 //! Features only add.
 //!
 //! | feature | gives | costs |
@@ -144,7 +144,18 @@
 //! | `conflate` | [`conflate`] | no other crate |
 //! | `sharder` | [`sharder`] | `hashbrown` |
 //! | `msgpass` | [`msgpass`] | no other crate |
-//! | `executor` | `executor`: an async runtime on `timers` | no other crate |
+//! | `executor` | [`executor`]: an async runtime on `timers` | no other crate |
+//!
+//! Those of this table are not:
+//!
+//! | feature | gives | costs |
+//! | --- | --- | --- |
+//! | `io` | sockets of `executor` | `mio` |
+//! | `futures-io`, `tokio`, `hyper` | the traits of these crates for the sockets; hyper's executor and timer | the crate |
+//! | `async` | items of a `Queue` and values of a `Conflator` as streams | `futures-core` |
+//! | `affinity` | threads of workers on cores of their own | `core_affinity` |
+//! | `histogram` | a histogram of latencies in `timers` | `hdrhistogram` |
+//! | `hardened` | an allocator that detects misuse | no other crate |
 //!
 //! [`primitive`] is always there and brings `portable-atomic`.
 //! A crate of the tower brings those beneath it, whether or not their feature names them here.

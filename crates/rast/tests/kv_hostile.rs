@@ -360,7 +360,7 @@ fn sigterm_under_load_answers_every_parsed_frame() {
     }
 }
 
-/// The number that stands before some words.
+/// The number in front of some words.
 fn number_before(text: &str, words: &str) -> u64 {
     let before = text.split(words).next().unwrap_or_default();
     let number = before.rsplit(|c: char| !c.is_ascii_digit()).next();

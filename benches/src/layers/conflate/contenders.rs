@@ -1,7 +1,7 @@
-//! The executors under one face: ours, and baselines of std.
+//! What is measured, behind one trait: the conflator, and baselines of std.
 //!
-//! A value is 24 bytes and carries its stamp; keys are numbers below the number of keys, and each producer may keep what it
-//! looked up before.
+//! A value is 24 bytes and carries its stamp; keys are numbers below the number of keys, and each
+//! producer may keep what it looked up before.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,24 +12,78 @@ use rast::conflate::{Conflator, Consumer, KeyHandle, Marks, Producer};
 /// What travels: a stamp and two more words.
 pub(super) type Value = [u64; 3];
 
-/// One producer's way in.
+/// A producer.
 pub(super) trait Put {
     fn put(&mut self, key: u32, value: Value);
 }
 
-/// One consumer's way out: handles what it finds and returns how much that was.
+/// A consumer: handles what it finds and returns how many values that were.
 pub(super) trait Take {
     fn take(&mut self, each: &mut dyn FnMut(u32, Value)) -> u64;
 }
 
-/// An executor for so many keys.
+/// Makes producers and consumers for a number of keys.
 pub(super) trait Executor: Sync + Sized + 'static {
     fn new(keys: usize) -> Self;
     fn producer(&self) -> Box<dyn Put + Send + '_>;
     fn consumer(&self) -> Box<dyn Take + Send + '_>;
 }
 
-/// Ours, with so many cells, by the tree or the flat mask.
+/// An executor that all its producers and consumers use by reference.
+pub(super) trait Baseline: Sync + Sized + 'static {
+    fn new(keys: usize) -> Self;
+    fn put(&self, key: u32, value: Value);
+    fn take(&self, each: &mut dyn FnMut(u32, Value)) -> u64;
+}
+
+impl<B: Baseline> Executor for B {
+    fn new(keys: usize) -> Self {
+        B::new(keys)
+    }
+
+    fn producer(&self) -> Box<dyn Put + Send + '_> {
+        Box::new(self)
+    }
+
+    fn consumer(&self) -> Box<dyn Take + Send + '_> {
+        Box::new(self)
+    }
+}
+
+impl<B: Baseline> Put for &B {
+    fn put(&mut self, key: u32, value: Value) {
+        B::put(self, key, value);
+    }
+}
+
+impl<B: Baseline> Take for &B {
+    fn take(&mut self, each: &mut dyn FnMut(u32, Value)) -> u64 {
+        B::take(self, each)
+    }
+}
+
+/// A newest value per key, each under a mutex of its own.
+struct Slots(Vec<Mutex<Option<Value>>>);
+
+impl Slots {
+    fn new(keys: usize) -> Self {
+        Self((0..keys).map(|_| Mutex::new(None)).collect())
+    }
+
+    /// Replaces the value of a key; returns whether there was none.
+    fn put(&self, key: u32, value: Value) -> bool {
+        let mut slot = self.0[key as usize].lock().expect("no panic inside");
+        slot.replace(value).is_none()
+    }
+
+    /// Hands the value of a key out; returns how many there were.
+    fn take(&self, key: u32, each: &mut dyn FnMut(u32, Value)) -> u64 {
+        let taken = self.0[key as usize].lock().expect("no panic inside").take();
+        taken.map(|value| each(key, value)).is_some().into()
+    }
+}
+
+/// The conflator with a number of cells, by the tree or the flat mask.
 pub(super) struct Ours<const CELLS: usize, const FLAT: bool>(Conflator<u32, Value>);
 
 struct OursPut {
@@ -76,7 +130,7 @@ impl Take for Consumer<u32, Value> {
 /// A mutex around a map of newest values and a queue of keys.
 pub(super) struct MapAndDeque(Mutex<(HashMap<u32, Value>, VecDeque<u32>)>);
 
-impl Executor for MapAndDeque {
+impl Baseline for MapAndDeque {
     fn new(keys: usize) -> Self {
         Self(Mutex::new((
             HashMap::with_capacity(keys),
@@ -84,26 +138,14 @@ impl Executor for MapAndDeque {
         )))
     }
 
-    fn producer(&self) -> Box<dyn Put + Send + '_> {
-        Box::new(self)
-    }
-
-    fn consumer(&self) -> Box<dyn Take + Send + '_> {
-        Box::new(self)
-    }
-}
-
-impl Put for &MapAndDeque {
-    fn put(&mut self, key: u32, value: Value) {
+    fn put(&self, key: u32, value: Value) {
         let (map, queue) = &mut *self.0.lock().expect("no panic inside");
         if map.insert(key, value).is_none() {
             queue.push_back(key);
         }
     }
-}
 
-impl Take for &MapAndDeque {
-    fn take(&mut self, each: &mut dyn FnMut(u32, Value)) -> u64 {
+    fn take(&self, each: &mut dyn FnMut(u32, Value)) -> u64 {
         let taken = {
             let (map, queue) = &mut *self.0.lock().expect("no panic inside");
             queue
@@ -116,56 +158,40 @@ impl Take for &MapAndDeque {
 
 /// A mutex per key, and a queue of the indices whose value waits.
 pub(super) struct MutexPerKey {
-    cells: Vec<Mutex<Option<Value>>>,
+    slots: Slots,
     queue: rast::queue::Queue<u32>,
 }
 
-impl Executor for MutexPerKey {
+impl Baseline for MutexPerKey {
     fn new(keys: usize) -> Self {
         Self {
-            cells: (0..keys).map(|_| Mutex::new(None)).collect(),
+            slots: Slots::new(keys),
             queue: rast::queue::Queue::new(),
         }
     }
 
-    fn producer(&self) -> Box<dyn Put + Send + '_> {
-        Box::new(self)
-    }
-
-    fn consumer(&self) -> Box<dyn Take + Send + '_> {
-        Box::new(self)
-    }
-}
-
-impl Put for &MutexPerKey {
-    fn put(&mut self, key: u32, value: Value) {
-        let cell = &self.cells[key as usize];
-        let old = cell.lock().expect("no panic inside").replace(value);
-        if old.is_none() {
+    fn put(&self, key: u32, value: Value) {
+        if self.slots.put(key, value) {
             self.queue.push(key).expect("it is open");
         }
     }
-}
 
-impl Take for &MutexPerKey {
-    fn take(&mut self, each: &mut dyn FnMut(u32, Value)) -> u64 {
+    fn take(&self, each: &mut dyn FnMut(u32, Value)) -> u64 {
         let Some(key) = self.queue.pop() else {
             return 0;
         };
-        let taken = self.cells[key as usize]
-            .lock()
-            .expect("no panic inside")
-            .take();
-        taken.map(|value| each(key, value)).is_some().into()
+        self.slots.take(key, each)
     }
 }
 
-/// A ring as the Disruptor's, without conflation: producers claim by a counter and wait for room, each slot has a sequence.
+/// A ring like the Disruptor's, without conflation: producers claim by a counter and wait for room,
+/// each slot has a sequence.
 ///
 /// Consumers share the ring's work: a value is taken by one of them.
 pub(super) struct Ring {
     slots: Vec<Mutex<(u64, u32, Value)>>,
-    /// The sequence of each slot: its position when it may be written, one more when it may be read.
+    /// The sequence of each slot: its position when it may be written, one more when it may be
+    /// read.
     turns: Vec<AtomicU64>,
     next: AtomicU64,
     taken: AtomicU64,
@@ -173,7 +199,7 @@ pub(super) struct Ring {
 
 const RING: u64 = 1 << 12;
 
-impl Executor for Ring {
+impl Baseline for Ring {
     fn new(_: usize) -> Self {
         Self {
             slots: (0..RING).map(|_| Mutex::default()).collect(),
@@ -183,17 +209,7 @@ impl Executor for Ring {
         }
     }
 
-    fn producer(&self) -> Box<dyn Put + Send + '_> {
-        Box::new(self)
-    }
-
-    fn consumer(&self) -> Box<dyn Take + Send + '_> {
-        Box::new(self)
-    }
-}
-
-impl Put for &Ring {
-    fn put(&mut self, key: u32, value: Value) {
+    fn put(&self, key: u32, value: Value) {
         let at = self.next.fetch_add(1, Ordering::Relaxed);
         let turn = &self.turns[(at % RING) as usize];
         let mut patience = crate::workers::Patience::new();
@@ -204,10 +220,8 @@ impl Put for &Ring {
         *self.slots[(at % RING) as usize].lock().expect("no panic") = (at, key, value);
         turn.store(at + 1, Ordering::Release);
     }
-}
 
-impl Take for &Ring {
-    fn take(&mut self, each: &mut dyn FnMut(u32, Value)) -> u64 {
+    fn take(&self, each: &mut dyn FnMut(u32, Value)) -> u64 {
         let at = self.taken.load(Ordering::Relaxed);
         let turn = &self.turns[(at % RING) as usize];
         if turn.load(Ordering::Acquire) != at + 1 {
@@ -226,52 +240,35 @@ impl Take for &Ring {
     }
 }
 
-/// A watch channel of std's parts per key, and a list of those that changed: what a program writes that has one per key.
+/// A watch channel per key, made of std's mutex and condition variable, and a list of the keys that
+/// changed.
 pub(super) struct WatchPerKey {
-    cells: Vec<Mutex<Option<Value>>>,
+    slots: Slots,
     changed: Mutex<VecDeque<u32>>,
     is_changed: Condvar,
 }
 
-impl Executor for WatchPerKey {
+impl Baseline for WatchPerKey {
     fn new(keys: usize) -> Self {
         Self {
-            cells: (0..keys).map(|_| Mutex::new(None)).collect(),
+            slots: Slots::new(keys),
             changed: Mutex::default(),
             is_changed: Condvar::new(),
         }
     }
 
-    fn producer(&self) -> Box<dyn Put + Send + '_> {
-        Box::new(self)
-    }
-
-    fn consumer(&self) -> Box<dyn Take + Send + '_> {
-        Box::new(self)
-    }
-}
-
-impl Put for &WatchPerKey {
-    fn put(&mut self, key: u32, value: Value) {
-        let cell = &self.cells[key as usize];
-        let old = cell.lock().expect("no panic inside").replace(value);
-        if old.is_none() {
+    fn put(&self, key: u32, value: Value) {
+        if self.slots.put(key, value) {
             self.changed.lock().expect("no panic inside").push_back(key);
             self.is_changed.notify_one();
         }
     }
-}
 
-impl Take for &WatchPerKey {
-    fn take(&mut self, each: &mut dyn FnMut(u32, Value)) -> u64 {
+    fn take(&self, each: &mut dyn FnMut(u32, Value)) -> u64 {
         let key = self.changed.lock().expect("no panic inside").pop_front();
         let Some(key) = key else {
             return 0;
         };
-        let taken = self.cells[key as usize]
-            .lock()
-            .expect("no panic inside")
-            .take();
-        taken.map(|value| each(key, value)).is_some().into()
+        self.slots.take(key, each)
     }
 }

@@ -1,7 +1,8 @@
-//! Producers that put as fast as they can, and consumers that handle what they find: puts per second, and beside them how
-//! many values were handled.
+//! Producers that put as fast as they can, and consumers that handle what they find: puts per
+//! second, and beside them how many values were handled.
 //!
-//! Counting puts alone flatters a slow consumer, so both stand in the tables. Without conflation each put is handled.
+//! A slow consumer makes puts look fast, so the tables show both. Without conflation each put is
+//! handled.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

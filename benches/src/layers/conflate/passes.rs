@@ -37,7 +37,8 @@ fn pass(cells: usize, marks: Marks) -> impl FnMut(u64) -> Sample {
     }
 }
 
-/// Above capacity: every handling puts four keys again, and still each pass handles each due key once.
+/// Above capacity: every handling puts four keys again. Each pass handles each due key once, and no
+/// value that is handled is older than one handling of every key.
 fn fairness(ops: u64) -> Sample {
     const KEYS: u32 = 64;
     let conflator = Conflator::<u32, u32>::builder().mode::<InPlace>().build();
@@ -50,22 +51,29 @@ fn fairness(ops: u64) -> Sample {
         let _ = producer.put(handle, 0);
     }
     let mut last = vec![0; KEYS as usize];
+    // Values are the number of handlings before their put.
+    let (mut count, mut age_max) = (0_u32, 0);
     let sample = alone(|| {
         for number in 1..=ops as u32 {
-            let pass = consumer.pass(|key, _| {
+            let pass = consumer.pass(|key, put_at| {
+                count += 1;
+                age_max = age_max.max(count - put_at);
                 assert_eq!(last[*key as usize], number - 1, "once in each pass");
                 last[*key as usize] = number;
                 for step in 0..4 {
                     let again = (key + step * 17) % KEYS;
-                    let _ = producer.put(&handles[again as usize], number);
+                    let _ = producer.put(&handles[again as usize], count);
                 }
             });
             assert_eq!(pass.handled, u64::from(KEYS), "each key in each pass");
         }
         ops
     });
+    assert!(age_max <= KEYS, "a value waited for {age_max} handlings");
     let figures = conflator.figures();
-    sample.with("puts per handled", figures.conflation().unwrap_or(0.0))
+    sample
+        .with("puts per handled", figures.conflation().unwrap_or(0.0))
+        .with("oldest value, handlings", f64::from(age_max))
 }
 
 /// The scenarios of this file.

@@ -2,7 +2,7 @@
 
 use rast::queue::Queue;
 
-use super::contenders::{Executor, Put, Take, Value};
+use super::contenders::{Baseline, Value};
 
 /// A sharded map of newest values, and a queue of the keys whose value waits.
 pub(super) struct DashAndQueue {
@@ -10,7 +10,7 @@ pub(super) struct DashAndQueue {
     queue: Queue<u32>,
 }
 
-impl Executor for DashAndQueue {
+impl Baseline for DashAndQueue {
     fn new(keys: usize) -> Self {
         Self {
             map: dashmap::DashMap::with_capacity(keys),
@@ -18,25 +18,13 @@ impl Executor for DashAndQueue {
         }
     }
 
-    fn producer(&self) -> Box<dyn Put + Send + '_> {
-        Box::new(self)
-    }
-
-    fn consumer(&self) -> Box<dyn Take + Send + '_> {
-        Box::new(self)
-    }
-}
-
-impl Put for &DashAndQueue {
-    fn put(&mut self, key: u32, value: Value) {
+    fn put(&self, key: u32, value: Value) {
         if self.map.insert(key, value).is_none() {
             self.queue.push(key).expect("it is open");
         }
     }
-}
 
-impl Take for &DashAndQueue {
-    fn take(&mut self, each: &mut dyn FnMut(u32, Value)) -> u64 {
+    fn take(&self, each: &mut dyn FnMut(u32, Value)) -> u64 {
         let taken = self.queue.pop().and_then(|key| self.map.remove(&key));
         taken.map(|(key, value)| each(key, value)).is_some().into()
     }
@@ -48,7 +36,7 @@ pub(super) struct PapayaAndQueue {
     queue: Queue<u32>,
 }
 
-impl Executor for PapayaAndQueue {
+impl Baseline for PapayaAndQueue {
     fn new(keys: usize) -> Self {
         Self {
             map: papaya::HashMap::with_capacity(keys),
@@ -56,25 +44,13 @@ impl Executor for PapayaAndQueue {
         }
     }
 
-    fn producer(&self) -> Box<dyn Put + Send + '_> {
-        Box::new(self)
-    }
-
-    fn consumer(&self) -> Box<dyn Take + Send + '_> {
-        Box::new(self)
-    }
-}
-
-impl Put for &PapayaAndQueue {
-    fn put(&mut self, key: u32, value: Value) {
+    fn put(&self, key: u32, value: Value) {
         if self.map.pin().insert(key, value).is_none() {
             self.queue.push(key).expect("it is open");
         }
     }
-}
 
-impl Take for &PapayaAndQueue {
-    fn take(&mut self, each: &mut dyn FnMut(u32, Value)) -> u64 {
+    fn take(&self, each: &mut dyn FnMut(u32, Value)) -> u64 {
         let Some(key) = self.queue.pop() else {
             return 0;
         };
@@ -92,7 +68,7 @@ pub(super) struct TokioWatch {
     queue: Queue<u32>,
 }
 
-impl Executor for TokioWatch {
+impl Baseline for TokioWatch {
     fn new(keys: usize) -> Self {
         let cell = || (tokio::sync::watch::Sender::new([0; 3]), false.into());
         Self {
@@ -101,27 +77,15 @@ impl Executor for TokioWatch {
         }
     }
 
-    fn producer(&self) -> Box<dyn Put + Send + '_> {
-        Box::new(self)
-    }
-
-    fn consumer(&self) -> Box<dyn Take + Send + '_> {
-        Box::new(self)
-    }
-}
-
-impl Put for &TokioWatch {
-    fn put(&mut self, key: u32, value: Value) {
+    fn put(&self, key: u32, value: Value) {
         let (cell, is_queued) = &self.cells[key as usize];
         cell.send_replace(value);
         if !is_queued.swap(true, std::sync::atomic::Ordering::AcqRel) {
             self.queue.push(key).expect("it is open");
         }
     }
-}
 
-impl Take for &TokioWatch {
-    fn take(&mut self, each: &mut dyn FnMut(u32, Value)) -> u64 {
+    fn take(&self, each: &mut dyn FnMut(u32, Value)) -> u64 {
         let Some(key) = self.queue.pop() else {
             return 0;
         };
@@ -139,7 +103,7 @@ pub(super) struct TokioMpsc {
     receiver: std::sync::Mutex<tokio::sync::mpsc::UnboundedReceiver<(u32, Value)>>,
 }
 
-impl Executor for TokioMpsc {
+impl Baseline for TokioMpsc {
     fn new(_: usize) -> Self {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
         Self {
@@ -148,23 +112,11 @@ impl Executor for TokioMpsc {
         }
     }
 
-    fn producer(&self) -> Box<dyn Put + Send + '_> {
-        Box::new(self)
-    }
-
-    fn consumer(&self) -> Box<dyn Take + Send + '_> {
-        Box::new(self)
-    }
-}
-
-impl Put for &TokioMpsc {
-    fn put(&mut self, key: u32, value: Value) {
+    fn put(&self, key: u32, value: Value) {
         self.sender.send((key, value)).expect("it is open");
     }
-}
 
-impl Take for &TokioMpsc {
-    fn take(&mut self, each: &mut dyn FnMut(u32, Value)) -> u64 {
+    fn take(&self, each: &mut dyn FnMut(u32, Value)) -> u64 {
         let taken = self.receiver.lock().expect("no panic inside").try_recv();
         taken.map(|(key, value)| each(key, value)).is_ok().into()
     }

@@ -28,7 +28,8 @@ pub(super) trait Rig: Clone + Send + Sync + 'static {
     fn yield_now() -> impl Future<Output = ()> + Send;
 }
 
-/// Puts each of the two workers on a processor of its own: each gets one of two tasks that wait for each other.
+/// Puts each of the two workers on a processor of its own: each gets one of two tasks that wait for
+/// each other.
 pub(super) fn pin<R: Rig>(rig: R) -> R {
     let barrier = Arc::new(Barrier::new(3));
     for worker in 0..2 {
@@ -37,7 +38,7 @@ pub(super) fn pin<R: Rig>(rig: R) -> R {
             barrier.wait();
             let processors = processors::allowed();
             if !processors.is_empty() {
-                processors::stand_on(processors[worker % processors.len()]);
+                processors::pin_to(processors[worker % processors.len()]);
             }
         });
     }

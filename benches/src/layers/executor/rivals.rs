@@ -32,7 +32,7 @@ impl Rig for Tokio {
     fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
-            .enable_time()
+            .enable_all()
             .build();
         pin(Self(Arc::new(runtime.expect("the system gives threads"))))
     }
@@ -51,6 +51,23 @@ impl Rig for Tokio {
 
     fn yield_now() -> impl Future<Output = ()> + Send {
         tokio::task::yield_now()
+    }
+}
+
+#[cfg(unix)]
+impl super::web::Web for Tokio {
+    fn serve(&self) -> std::net::SocketAddr {
+        let bind = async { tokio::net::TcpListener::bind("127.0.0.1:0").await };
+        let listener = self.block_on(bind).expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        self.spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                stream.set_nodelay(true).expect("a socket option");
+                let stream = hyper_util::rt::TokioIo::new(stream);
+                tokio::spawn(async move { super::web::connection!(stream) });
+            }
+        });
+        address
     }
 }
 

@@ -35,7 +35,7 @@ impl Batches for Queue<u64> {
     #[inline]
     fn push_batch(&self, items: Range<u64>) {
         let pushed = Queue::push_batch(self, items);
-        assert!(pushed.is_ok(), "nobody closes it");
+        assert!(pushed.is_ok(), "no thread closes it");
     }
 
     #[inline]
@@ -122,7 +122,7 @@ mod rivals {
         }
     }
 
-    /// Single sends; `drain` takes all that stands by one lock.
+    /// Single sends; `drain` takes all queued items by one lock.
     impl Batches for Flume<u64> {
         fn new() -> Self {
             Shared::new(0)
@@ -146,7 +146,7 @@ mod rivals {
         }
     }
 
-    /// Single sends; `drain_into` takes all that stands by one lock.
+    /// Single sends; `drain_into` takes all queued items by one lock.
     impl Batches for Kanal<u64> {
         fn new() -> Self {
             Shared::new(0)

@@ -120,7 +120,8 @@ impl<Q: Shared> Handle<Q::Item> for &Q {
     }
 }
 
-/// Puts a queue under the face: how it is made for so much room, and how a reference to it pushes and pops.
+/// Puts a queue under the face: how it is made for so much room, and how a reference to it pushes
+/// and pops.
 macro_rules! shared {
     (
         $queue:ty:

@@ -97,7 +97,7 @@ by_reference!(
     Many,
     Queue<u64>,
     Queue::new(),
-    |queue, item| assert!(Queue::push(queue, item).is_ok(), "nobody closes it"),
+    |queue, item| assert!(Queue::push(queue, item).is_ok(), "no thread closes it"),
     |queue| queue.pop()
 );
 
@@ -120,7 +120,7 @@ impl Halves for Boxed {
 
     #[inline]
     fn push(producer: &mut Self::Producer, item: u64) {
-        assert!(producer.push(item).is_ok(), "nobody closes it");
+        assert!(producer.push(item).is_ok(), "no thread closes it");
     }
 
     #[inline]
@@ -130,7 +130,7 @@ impl Halves for Boxed {
 
     #[inline]
     fn push_batch(producer: &mut Self::Producer, items: std::ops::Range<u64>) {
-        assert!(producer.push_batch(items).is_ok(), "nobody closes it");
+        assert!(producer.push_batch(items).is_ok(), "no thread closes it");
     }
 
     #[inline]
@@ -172,7 +172,7 @@ impl Halves for Intrusive {
     fn push(producer: &mut Self::Producer, number: u64) {
         let link = mpsc::Link::new();
         let pushed = producer.push(Box::new(Task { link, number }));
-        assert!(pushed.is_ok(), "nobody closes it");
+        assert!(pushed.is_ok(), "no thread closes it");
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 //! The producer sends by a schedule, each item carries the time at which its push began, and the
 //! consumer spins and never yields, so that what is measured is the queue and not the system's
 //! scheduler.
-//! A run is judged by its median; the higher percentiles stand beside it and contain the machine's
+//! A run is judged by its median; the higher percentiles are beside it and contain the machine's
 //! own pauses.
 
 use std::time::Instant;
@@ -71,8 +71,8 @@ impl Schedule {
         taken
     }
 
-    /// As [`receive`](Self::receive), by batches: `pop` adds the stamps of those that it took and tells how many.
-    /// Each item of a batch counts with the batch's mean.
+    /// As [`receive`](Self::receive), by batches: `pop` adds the stamps of those that it took and
+    /// tells how many. Each item of a batch counts with the batch's mean.
     pub(super) fn receive_batches(
         &self,
         into: &mut Histogram,

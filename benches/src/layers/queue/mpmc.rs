@@ -206,7 +206,7 @@ impl<T: Payload> Work for Bursts<T> {
     }
 }
 
-/// Threads that poll a queue in which nothing stands; here a poll that finds nothing counts.
+/// Threads that poll an empty queue; here a poll that finds nothing counts.
 struct Polls<const THREADS: u64>;
 
 impl<const THREADS: u64> Work for Polls<THREADS> {

@@ -1,9 +1,10 @@
 //! How long an item takes to a consumer that sleeps whenever it finds nothing.
 //!
-//! The schedule is that of `latency`: 32 items each 100 us, each stamped when its push begins.
-//! The consumer calls what each contender documents for waiting, so that the time holds the wake-up by the system, and
-//! the pushes of a burst hold what waking costs the producer.
-//! Ours waits by `WaitStrategy::Park`, which sleeps at once; the rivals spin as long as they please before they sleep.
+//! The schedule is that of `latency`: 32 items each 100 us, each stamped when its push begins. The
+//! consumer calls what each contender documents for waiting, so that the time holds the wake-up by
+//! the system, and the pushes of a burst hold what waking costs the producer. Ours waits by
+//! `WaitStrategy::Park`, which sleeps at once; the rivals spin as long as they please before they
+//! sleep.
 
 use std::collections::VecDeque;
 use std::sync::mpsc as std_mpsc;
@@ -69,8 +70,8 @@ sleeping! {
         let queue = Arc::new(Queue::new());
         (Arc::clone(&queue), queue)
     };
-    push |queue, item| queue.push(item).expect("nobody closes it");
-    pop_wait |queue| queue.pop_wait(WaitStrategy::Park).expect("nobody closes it");
+    push |queue, item| queue.push(item).expect("no thread closes it");
+    pop_wait |queue| queue.pop_wait(WaitStrategy::Park).expect("no thread closes it");
 }
 
 sleeping! {
@@ -82,7 +83,7 @@ sleeping! {
         ((producer, Arc::clone(&signal)), (consumer, signal))
     };
     push |end, item| {
-        if end.0.push(item).expect("nobody closes it") {
+        if end.0.push(item).expect("no thread closes it") {
             end.1.send();
         }
     };

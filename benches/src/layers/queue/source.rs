@@ -2,7 +2,7 @@
 //!
 //! Pops do not wait, so a queue that is often empty answers sooner, and a call that finds nothing
 //! is far cheaper than one that takes an item.
-//! Its figure is therefore the time per call, and the hits stand beside it: compare both.
+//! Its figure is therefore the time per call, and the hits are beside it: compare both.
 
 use super::LAYER;
 use super::contenders::{Handle, Mpmc, Work, listed, nearest, ours};

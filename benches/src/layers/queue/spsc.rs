@@ -39,7 +39,7 @@ trait Ring {
 trait SliceRing: Ring {
     /// Copies as much of `items` as there is room for; returns how many.
     fn push_slice(producer: &mut Self::Producer, items: &[Self::Item]) -> usize;
-    /// Copies what stands to the front of `out`; returns how many.
+    /// Copies what is there to the front of `out`; returns how many.
     fn pop_slice(consumer: &mut Self::Consumer, out: &mut [Self::Item]) -> usize;
 }
 

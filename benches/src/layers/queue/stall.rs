@@ -5,14 +5,14 @@
 //! calls, and all of them together have to move [`QUOTA`] items.
 //! A pop that finds nothing is a completed call, and so is a producer's rest while enough items
 //! stand: a thread that is late for an item is not a thread that waits for the stopped one.
-//! Nobody yields, because a thread that yields on a busy machine is away for many turns.
+//! No thread yields, because a thread that yields on a busy machine is away for many turns.
 //! A stop counts only if it fell inside an operation.
 //!
-//! The segments of `Queue` come from [`RastAlloc`], which has no locks: the system's allocator has, and when `Queue`
-//! took its segments there, one or two stops in a thousand fell into `malloc` under that lock, and stack traces showed
-//! the others in `free`, waiting for it.
-//! Ours has to come through every stop; a control that waits for its stopped threads (a lock, and
-//! `SegQueue` among the rivals) has to be seen waiting, or the test could not tell.
+//! The segments of `Queue` come from [`RastAlloc`], which has no locks: the system's allocator has,
+//! and when `Queue` took its segments there, one or two stops in a thousand fell into `malloc`
+//! under that lock, and stack traces showed the others in `free`, waiting for it. Ours has to come
+//! through every stop; a control that waits for its stopped threads (a lock, and `SegQueue` among
+//! the rivals) has to be seen waiting, or the test could not tell.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

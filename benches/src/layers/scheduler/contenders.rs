@@ -1,9 +1,9 @@
 //! What the contenders share: workers on their processors, counts without contention, loads.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,40 +17,102 @@ use crate::processors;
 pub(super) enum Load {
     /// Adds one.
     Nano,
-    /// A hundred stores with sequential consistency, about a microsecond.
+    /// A hundred times a random truth value, stored with sequential consistency: the source's load
+    /// of this name.
     Micro,
 }
 
 impl Load {
     #[inline]
     pub(super) fn run(self) {
-        let word = AtomicU64::new(0);
         match self {
-            Self::Nano => word.store(black_box(1), Ordering::Relaxed),
-            Self::Micro => (0..100).for_each(|turn| word.store(black_box(turn), Ordering::SeqCst)),
+            Self::Nano => {
+                let word = AtomicU64::new(0);
+                word.store(black_box(1), Ordering::Relaxed);
+                black_box(&word);
+            }
+            Self::Micro => RANDOM.with_borrow_mut(|random| {
+                for _ in 0..100 {
+                    let flag = AtomicBool::new(random.next() & 1 != 0);
+                    flag.store(true, Ordering::SeqCst);
+                    black_box(&flag);
+                }
+            }),
         }
-        black_box(&word);
     }
 }
 
-type Cell = Arc<CachePadded<AtomicU64>>;
+thread_local! {
+    static RANDOM: RefCell<Twister> = RefCell::new(Twister::new(5489));
+}
 
-/// How many tasks have ended: a word per thread, so that no contender pays for a shared one.
-#[derive(Clone, Default)]
-pub(super) struct Ends(Arc<Mutex<Vec<Cell>>>);
+/// The Mersenne twister of 32 bits (Matsumoto and Nishimura, 1998), which the source draws its
+/// truth values from.
+struct Twister {
+    state: [u32; Self::N],
+    at: usize,
+}
+
+impl Twister {
+    const N: usize = 624;
+    const M: usize = 397;
+
+    fn new(seed: u32) -> Self {
+        let mut state = [seed; Self::N];
+        for index in 1..Self::N {
+            let last = state[index - 1];
+            let mixed = (last ^ last >> 30).wrapping_mul(1_812_433_253);
+            state[index] = mixed.wrapping_add(index as u32);
+        }
+        Self { state, at: Self::N }
+    }
+
+    fn next(&mut self) -> u32 {
+        if self.at == Self::N {
+            self.turn();
+        }
+        let word = self.state[self.at];
+        self.at += 1;
+        let word = word ^ word >> 11;
+        let word = word ^ word << 7 & 0x9d2c_5680;
+        let word = word ^ word << 15 & 0xefc6_0000;
+        word ^ word >> 18
+    }
+
+    fn turn(&mut self) {
+        for index in 0..Self::N {
+            let high = self.state[index] & 0x8000_0000;
+            let low = self.state[(index + 1) % Self::N] & 0x7fff_ffff;
+            let odd = if low & 1 == 0 { 0 } else { 0x9908_b0df };
+            self.state[index] = self.state[(index + Self::M) % Self::N] ^ (high | low) >> 1 ^ odd;
+        }
+        self.at = 0;
+    }
+}
+
+type Cell = CachePadded<AtomicU64>;
+
+/// How many tasks have ended: a word per thread, so that no contender pays for a shared one. The
+/// words of a run are leaked, so that a task that captures this has nothing to drop.
+#[derive(Clone, Copy)]
+pub(super) struct Ends(&'static Mutex<Vec<&'static Cell>>);
 
 thread_local! {
-    static MINE: OnceCell<(usize, Cell)> = const { OnceCell::new() };
+    static MINE: OnceCell<(usize, &'static Cell)> = const { OnceCell::new() };
 }
 
 impl Ends {
+    pub(super) fn new() -> Self {
+        Self(Box::leak(Box::default()))
+    }
+
     #[inline]
-    pub(super) fn add(&self) {
-        let run = Arc::as_ptr(&self.0) as usize;
+    pub(super) fn add(self) {
+        let run = core::ptr::from_ref(self.0) as usize;
         MINE.with(|mine| {
             let (of, cell) = mine.get_or_init(|| {
-                let cell = Cell::default();
-                self.0.lock().expect("no panic").push(Arc::clone(&cell));
+                let cell: &'static Cell = Box::leak(Box::default());
+                self.0.lock().expect("no panic").push(cell);
                 (run, cell)
             });
             debug_assert_eq!(*of, run, "workers live for one run");
@@ -59,7 +121,7 @@ impl Ends {
     }
 
     /// Waits until so many tasks have ended.
-    pub(super) fn reach(&self, wanted: u64) {
+    pub(super) fn reach(self, wanted: u64) {
         let begin = Instant::now();
         loop {
             let cells = self.0.lock().expect("no panic");
@@ -78,7 +140,7 @@ impl Ends {
     }
 }
 
-/// Our scheduler on threads that stand on their processors.
+/// Our scheduler on threads that are pinned to their processors.
 pub(super) struct Ours {
     pub(super) scheduler: Scheduler,
     threads: Vec<JoinHandle<()>>,
@@ -95,7 +157,7 @@ impl Ours {
                 let processor = (!allowed.is_empty()).then(|| allowed[worker % allowed.len()]);
                 thread::spawn(move || {
                     if let Some(processor) = processor {
-                        processors::stand_on(processor);
+                        processors::pin_to(processor);
                     }
                     rast::primitive::thread::set_timer_slack(1);
                     remote.work().expect("there is a seat for each");
@@ -124,13 +186,13 @@ impl Drop for Ours {
     }
 }
 
-/// Runs `work` on a thread that stands on the processor after those of the workers.
+/// Runs `work` on a thread that is pinned to the processor after those of the workers.
 pub(super) fn aside<R: Send>(workers: usize, work: impl FnOnce() -> R + Send) -> R {
     let allowed = processors::allowed();
     thread::scope(|scope| {
         let poster = scope.spawn(move || {
             if !allowed.is_empty() {
-                processors::stand_on(allowed[workers % allowed.len()]);
+                processors::pin_to(allowed[workers % allowed.len()]);
             }
             work()
         });

@@ -1,4 +1,5 @@
-//! tokio's multi-threaded runtime and async-executor, with the same steps as futures that yield between them.
+//! tokio's multi-threaded runtime and async-executor, with the same steps as futures that yield
+//! between them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -22,10 +23,10 @@ async fn body(load: Load, executions: u64, ends: Ends) {
 }
 
 /// Puts the calling thread on the processor of worker `worker`.
-fn stand(worker: usize) {
+fn pin(worker: usize) {
     let allowed = processors::allowed();
     if !allowed.is_empty() {
-        processors::stand_on(allowed[worker % allowed.len()]);
+        processors::pin_to(allowed[worker % allowed.len()]);
     }
 }
 
@@ -33,15 +34,15 @@ pub(super) fn tokio(load: Load, executions: u64, workers: usize, steps: u64) -> 
     let started = Arc::new(AtomicUsize::new(0));
     let runtime = ::tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers)
-        .on_thread_start(move || stand(started.fetch_add(1, Ordering::Relaxed)))
+        .on_thread_start(move || pin(started.fetch_add(1, Ordering::Relaxed)))
         .build()
         .expect("a runtime");
-    let ends = Ends::default();
+    let ends = Ends::new();
     let count = (steps / executions).max(1);
     let elapsed = aside(workers, || {
         let begin = Instant::now();
         for _ in 0..count {
-            drop(runtime.spawn(body(load, executions, ends.clone())));
+            drop(runtime.spawn(body(load, executions, ends)));
         }
         ends.reach(count);
         begin.elapsed()
@@ -51,7 +52,7 @@ pub(super) fn tokio(load: Load, executions: u64, workers: usize, steps: u64) -> 
 
 pub(super) fn async_executor(load: Load, executions: u64, workers: usize, steps: u64) -> Sample {
     let executor = Arc::new(::async_executor::Executor::new());
-    let ends = Ends::default();
+    let ends = Ends::new();
     let count = (steps / executions).max(1);
     let (stops, threads): (Vec<_>, Vec<_>) = (0..workers)
         .map(|worker| {
@@ -59,7 +60,7 @@ pub(super) fn async_executor(load: Load, executions: u64, workers: usize, steps:
             let (stop, stopped) = ::async_channel::bounded::<()>(1);
             let (ready, is_ready) = mpsc::channel();
             let thread = thread::spawn(move || {
-                stand(worker);
+                pin(worker);
                 ready.send(()).expect("it is awaited");
                 // The channel is closed to stop.
                 let _ = ::futures_lite::future::block_on(executor.run(stopped.recv()));
@@ -71,9 +72,7 @@ pub(super) fn async_executor(load: Load, executions: u64, workers: usize, steps:
     let elapsed = aside(workers, || {
         let begin = Instant::now();
         for _ in 0..count {
-            executor
-                .spawn(body(load, executions, ends.clone()))
-                .detach();
+            executor.spawn(body(load, executions, ends)).detach();
         }
         ends.reach(count);
         begin.elapsed()

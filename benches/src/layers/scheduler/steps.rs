@@ -1,5 +1,6 @@
 //! Steps per second: one thread posts tasks, each of which runs so many times.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use rast::scheduler::{Next, Task};
@@ -15,11 +16,11 @@ type Row = (&'static str, Load, u64, usize, u64);
 
 fn ours((_, load, executions, workers, _): Row, steps: u64) -> Sample {
     let ours = Ours::new(workers);
-    let ends = Ends::default();
+    let ends = Ends::new();
     let count = (steps / executions).max(1);
     let tasks: Vec<_> = (0..count)
         .map(|_| {
-            let (ends, mut left) = (ends.clone(), executions);
+            let (ends, mut left) = (ends, executions);
             Task::new(move |_| {
                 load.run();
                 left -= 1;
@@ -31,6 +32,8 @@ fn ours((_, load, executions, workers, _): Row, steps: u64) -> Sample {
             })
         })
         .collect();
+    // The handles keep the memory of the tasks.
+    let kept: Vec<_> = tasks.iter().map(Task::handle).collect();
     let elapsed = aside(workers, || {
         let begin = Instant::now();
         for task in tasks {
@@ -47,16 +50,17 @@ fn ours((_, load, executions, workers, _): Row, steps: u64) -> Sample {
         .max()
         .unwrap_or(0);
     let share = most as f64 / (count * executions) as f64;
+    drop(kept);
     Sample::new(count * executions, elapsed).with("busiest worker's share", share)
 }
 
 fn trivial((_, load, executions, workers, _): Row, steps: u64) -> Sample {
     let twin = Twin::new(workers);
-    let ends = Ends::default();
+    let ends = Ends::new();
     let count = (steps / executions).max(1);
     let tasks: Vec<_> = (0..count)
         .map(|_| {
-            let (ends, mut left) = (ends.clone(), executions);
+            let (ends, mut left) = (ends, executions);
             twin::Task::new(move || {
                 load.run();
                 left -= 1;
@@ -70,8 +74,8 @@ fn trivial((_, load, executions, workers, _): Row, steps: u64) -> Sample {
         .collect();
     let elapsed = aside(workers, || {
         let begin = Instant::now();
-        for task in tasks {
-            twin.post(task);
+        for task in &tasks {
+            twin.post(Arc::clone(task));
         }
         ends.reach(count);
         begin.elapsed()
@@ -82,11 +86,17 @@ fn trivial((_, load, executions, workers, _): Row, steps: u64) -> Sample {
 /// The scenarios of steps.
 pub(super) fn scenarios() -> Vec<Scenario> {
     const ROWS: &[Row] = &[
-        ("nano, 1 execution, 1 worker", Load::Nano, 1, 1, 500_000),
-        ("nano, 1 execution, 2 workers", Load::Nano, 1, 2, 500_000),
-        ("nano, 1 execution, 3 workers", Load::Nano, 1, 3, 500_000),
-        ("nano, 1 execution, 5 workers", Load::Nano, 1, 5, 300_000),
-        ("nano, 1 execution, 10 workers", Load::Nano, 1, 10, 300_000),
+        ("nano, 1 execution, 1 worker", Load::Nano, 1, 1, 1_000_000),
+        ("nano, 1 execution, 2 workers", Load::Nano, 1, 2, 1_000_000),
+        ("nano, 1 execution, 3 workers", Load::Nano, 1, 3, 1_000_000),
+        ("nano, 1 execution, 5 workers", Load::Nano, 1, 5, 1_000_000),
+        (
+            "nano, 1 execution, 10 workers",
+            Load::Nano,
+            1,
+            10,
+            1_000_000,
+        ),
         (
             "nano, 10 executions, 1 worker",
             Load::Nano,
@@ -102,21 +112,30 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             2_000_000,
         ),
         (
+            "nano, 10 executions, 3 workers",
+            Load::Nano,
+            10,
+            3,
+            2_000_000,
+        ),
+        (
             "nano, 10 executions, 5 workers",
             Load::Nano,
             10,
             5,
-            1_000_000,
+            2_000_000,
         ),
         (
             "nano, 10 executions, 10 workers",
             Load::Nano,
             10,
             10,
-            1_000_000,
+            2_000_000,
         ),
         ("micro, 1 execution, 1 worker", Load::Micro, 1, 1, 100_000),
         ("micro, 1 execution, 2 workers", Load::Micro, 1, 2, 100_000),
+        ("micro, 1 execution, 3 workers", Load::Micro, 1, 3, 100_000),
+        ("micro, 1 execution, 5 workers", Load::Micro, 1, 5, 100_000),
         (
             "micro, 1 execution, 10 workers",
             Load::Micro,
@@ -125,10 +144,31 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             100_000,
         ),
         (
+            "micro, 10 executions, 1 worker",
+            Load::Micro,
+            10,
+            1,
+            100_000,
+        ),
+        (
             "micro, 10 executions, 2 workers",
             Load::Micro,
             10,
             2,
+            100_000,
+        ),
+        (
+            "micro, 10 executions, 3 workers",
+            Load::Micro,
+            10,
+            3,
+            100_000,
+        ),
+        (
+            "micro, 10 executions, 5 workers",
+            Load::Micro,
+            10,
+            5,
             100_000,
         ),
         (

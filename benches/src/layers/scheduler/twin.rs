@@ -1,5 +1,5 @@
-//! The trivial twin: one list under a mutex, a condition variable that is notified only if a worker waits, and a heap of
-//! deadlines whose entries are dropped lazily.
+//! The trivial twin: one list under a mutex, a condition variable that is notified only if a worker
+//! waits, and a heap of deadlines whose entries are dropped lazily.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -69,7 +69,7 @@ impl Twin {
                 let processor = (!allowed.is_empty()).then(|| allowed[worker % allowed.len()]);
                 thread::spawn(move || {
                     if let Some(processor) = processor {
-                        processors::stand_on(processor);
+                        processors::pin_to(processor);
                     }
                     shared.work();
                 })

@@ -1,5 +1,6 @@
 //! Waiting: idle post to run, lateness, deadlines fired and woken, one-shot tasks, signals.
 
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -13,12 +14,14 @@ use super::contenders::{Ends, Ours, aside};
 use super::twin::{self, Then, Twin};
 use crate::harness::Scenario;
 use crate::histogram::Histogram;
+use crate::usage::{memory, processor_time};
 use crate::workers::Sample;
 
 /// Time between two posts to an idle scheduler.
 const PAUSE: Duration = Duration::from_micros(300);
 
-/// Judges by the median of what `post` brings about: it is given the instant of the post and a word for the delay.
+/// Judges by the median of what `post` brings about: it is given the instant of the post and a word
+/// for the delay.
 fn idle(workers: usize, ops: u64, mut post: impl FnMut(Instant, Arc<AtomicU64>) + Send) -> Sample {
     aside(workers, move || {
         let mut histogram = Histogram::new();
@@ -112,20 +115,17 @@ fn spread(number: u64, within: Duration) -> Duration {
 
 fn many_ours(by: By, count: u64) -> Sample {
     let ours = Ours::new(1);
-    let ends = Ends::default();
+    let ends = Ends::new();
     let tasks: Vec<_> = (0..count)
         .map(|_| {
-            let ends = ends.clone();
             Task::new(move |_| {
                 ends.add();
                 Next::Exit
             })
         })
         .collect();
-    let handles: Vec<TaskHandle> = match by {
-        By::Time => Vec::new(),
-        _ => tasks.iter().map(Task::handle).collect(),
-    };
+    // They also keep the memory of the tasks, as the twin's list does.
+    let handles: Vec<TaskHandle> = tasks.iter().map(Task::handle).collect();
     let elapsed = aside(1, || {
         let begin = Instant::now();
         let now = ours.scheduler.now();
@@ -145,8 +145,10 @@ fn many_ours(by: By, count: u64) -> Sample {
             };
             posted.expect("it is open");
         }
-        for handle in &handles {
-            handle.wake().expect("it waits");
+        if by != By::Time {
+            for handle in &handles {
+                handle.wake().expect("it waits");
+            }
         }
         ends.reach(count);
         begin.elapsed()
@@ -156,10 +158,9 @@ fn many_ours(by: By, count: u64) -> Sample {
 
 fn many_trivial(by: By, count: u64) -> Sample {
     let twin = Twin::new(1);
-    let ends = Ends::default();
+    let ends = Ends::new();
     let tasks: Vec<_> = (0..count)
         .map(|_| {
-            let ends = ends.clone();
             twin::Task::new(move || {
                 ends.add();
                 Then::Exit
@@ -194,11 +195,10 @@ fn many_trivial(by: By, count: u64) -> Sample {
 
 fn one_shot_ours(workers: usize, count: u64) -> Sample {
     let ours = Ours::new(workers);
-    let ends = Ends::default();
+    let ends = Ends::new();
     let elapsed = aside(workers, || {
         let begin = Instant::now();
         for _ in 0..count {
-            let ends = ends.clone();
             let task = Task::new(move |_| {
                 ends.add();
                 Next::Exit
@@ -213,11 +213,10 @@ fn one_shot_ours(workers: usize, count: u64) -> Sample {
 
 fn one_shot_trivial(workers: usize, count: u64) -> Sample {
     let twin = Twin::new(workers);
-    let ends = Ends::default();
+    let ends = Ends::new();
     let elapsed = aside(workers, || {
         let begin = Instant::now();
         for _ in 0..count {
-            let ends = ends.clone();
             twin.post(twin::Task::new(move || {
                 ends.add();
                 Then::Exit
@@ -285,10 +284,9 @@ fn signals_trivial(ops: u64) -> Sample {
             }
         }
         // A last task comes behind all others.
-        let ends = Ends::default();
-        let last = ends.clone();
+        let ends = Ends::new();
         twin.post(twin::Task::new(move || {
-            last.add();
+            ends.add();
             Then::Exit
         }));
         ends.reach(1);
@@ -297,23 +295,64 @@ fn signals_trivial(ops: u64) -> Sample {
     Sample::new(count * SIGNALS, elapsed)
 }
 
+/// A scheduler in which so many tasks wait for an hour: processor time in a second, and bytes for
+/// each task. The first scenario of a program alone tells the bytes, because memory that was freed
+/// before is used again.
+fn far_deadlines(count: u64) -> Sample {
+    let span = Duration::from_secs(if count < 1_000_000 { 1 } else { 10 });
+    let ours = Ours::new(1);
+    let before = memory();
+    for number in 0..count {
+        let state = [number; 2];
+        let task = Task::new(move |_| {
+            black_box(&state);
+            Next::Exit
+        });
+        let hour = Duration::from_secs(3600) + spread(number, Duration::from_secs(60));
+        let posted = ours.scheduler.post_after(task, hour.into());
+        posted.expect("it is open");
+    }
+    // It comes behind all others.
+    let last = ours.scheduler.spawn(|| ()).join();
+    last.expect("it runs");
+    let bytes = (memory() - before) / count as f64;
+    let begin = processor_time();
+    thread::sleep(span);
+    let used = processor_time() - begin;
+    Sample::new(1, used)
+        .judged_by(used.as_nanos() as f64 / span.as_secs_f64())
+        .with("bytes per task with a state of 16", bytes)
+        .with(
+            "per cent of a core",
+            used.as_secs_f64() / span.as_secs_f64() * 100.0,
+        )
+}
+
 /// The scenarios of waiting.
 pub(super) fn scenarios() -> Vec<Scenario> {
     let many = |name, by| {
         Scenario::new(LAYER, name, 1_000_000, 2000)
-            .at_most(5)
+            .at_most(15)
             .ours("rast Scheduler", move |count| many_ours(by, count))
             .rival("trivial twin", move |count| many_trivial(by, count))
     };
     let one_shot = |name, workers| {
         Scenario::new(LAYER, name, 1_000_000, 2000)
-            .at_most(5)
+            .at_most(15)
             .ours("rast Scheduler", move |count| one_shot_ours(workers, count))
             .rival("trivial twin", move |count| {
                 one_shot_trivial(workers, count)
             })
     };
     vec![
+        Scenario::new(
+            LAYER,
+            "a million tasks that wait for an hour",
+            1_000_000,
+            2000,
+        )
+        .at_most(1)
+        .ours("rast Scheduler", far_deadlines),
         Scenario::new(LAYER, "idle post to run p50", 1000, 20)
             .ours("rast Scheduler", idle_ours)
             .rival("trivial twin", idle_trivial),
@@ -326,7 +365,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         one_shot("one-shot tasks, 1 worker", 1),
         one_shot("one-shot tasks, 2 workers", 2),
         Scenario::new(LAYER, "signals", 5_000_000, 2000)
-            .at_most(5)
+            .at_most(15)
             .ours("rast Scheduler", signals_ours)
             .rival("trivial twin", signals_trivial),
     ]

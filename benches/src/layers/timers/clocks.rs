@@ -230,7 +230,7 @@ fn by_counter(clock: &TscClock) -> Vec<Scenario> {
     ]
 }
 
-/// A reading that somebody published.
+/// A reading that some thread published.
 fn recent() -> Scenario {
     let clock = CoarseClock::new(MonotonicClock::new());
     let scenario = Scenario::new(LAYER, "read a recent time", 50_000_000, 1000)

@@ -11,8 +11,8 @@ use super::wheels;
 use crate::harness::Scenario;
 use crate::workers::Sample;
 
-/// What of uniform timeouts a contender is judged by: one of the three, their mean, the cheapest, or the mean of what a
-/// store does that cannot cancel.
+/// What of uniform timeouts a contender is judged by: one of the three, their mean, the cheapest,
+/// or the mean of what a store does that cannot cancel.
 const ARM: usize = 0;
 const CANCEL: usize = 1;
 const FIRE: usize = 2;
@@ -66,7 +66,7 @@ fn timeouts<S: Deadlines>(store: &S, now: u64, count: usize) -> Vec<S::Time> {
         .collect()
 }
 
-/// Lets all that stands fire, 40 ms later; returns how many.
+/// Lets all queued items fire, 40 ms later; returns how many.
 #[inline(always)]
 fn let_fire<S: Deadlines>(store: &mut S, now: u64) -> u64 {
     let end = store.time(now + 40 * MILLI);
@@ -79,8 +79,8 @@ fn let_fire<S: Deadlines>(store: &mut S, now: u64) -> u64 {
     fired
 }
 
-/// Uniform timeouts, `N` at a time: in each round `arm_and_cancel` arms all that it is given and cancels half, returning
-/// how many it cancelled; then the others fire.
+/// Uniform timeouts, `N` at a time: in each round `arm_and_cancel` arms all that it is given and
+/// cancels half, returning how many it cancelled; then the others fire.
 #[inline(always)]
 fn rounds<S: Deadlines, const N: usize>(
     ops: u64,

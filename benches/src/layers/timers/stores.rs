@@ -550,8 +550,8 @@ macro_rules! firing {
     }};
 }
 
-/// The calendar's cost by how many stand, all of them in one round: elsewhere each population is a
-/// scenario of its own, taken minutes from the next.
+/// The calendar's cost by how many are queued, all of them in one round: elsewhere each population
+/// is a scenario of its own, taken minutes from the next.
 macro_rules! populations {
     ($name:literal, $($row:literal => $run:expr),+ $(,)?) => {
         Scenario::new(LAYER, $name, 2_000_000, 2_000)

@@ -1,8 +1,9 @@
 //! Values that user code merges: an exchange node that a put takes out, merges into, and puts back.
 //!
-//! A put that finds a value takes it, merges its own into it, and exchanges the result back. If another value was put
-//! meanwhile, the put goes on with that one. Each turn of the loop means that another put succeeded: lock-free.
-//! While a put merges, the key's value is with the putting thread; stopped there, it delays what it holds.
+//! A put that finds a value takes it, merges its own into it, and exchanges the result back. If
+//! another value was put meanwhile, the put goes on with that one. Each turn of the loop means that
+//! another put succeeded: lock-free. While a put merges, the key's value is with the putting
+//! thread; stopped there, it delays what it holds.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,8 +11,8 @@ use super::{Cell, NodeCell, Put, Taken};
 
 /// A value that takes in newer ones.
 ///
-/// With one producer per key the values come in the order of their puts. Several producers of one key merge in some order,
-/// each value once.
+/// With one producer per key the values come in the order of their puts. Several producers of one
+/// key merge in some order, each value once.
 ///
 /// ```
 /// use rast_conflate::Merge;
@@ -30,8 +31,8 @@ use super::{Cell, NodeCell, Put, Taken};
 pub trait Merge: Send {
     /// Takes `newer` into this value.
     ///
-    /// If it panics, `newer` is gone, this value stays the key's newest as it was left, and the panic goes to the caller
-    /// of the put.
+    /// If it panics, `newer` is gone, this value stays the key's newest as it was left, and the
+    /// panic goes to the caller of the put.
     fn merge(&mut self, newer: Self);
 }
 

@@ -1,7 +1,8 @@
 //! Value cells: where the newest value of one key waits for a consumer.
 //!
-//! Each kind of cell publishes by one exchange as its last step, so that the producer's fence after it costs nothing on
-//! x86-64, and each can be taken from by any thread at any time: a value leaves the cell exactly once.
+//! Each kind of cell publishes by one exchange as its last step, so that the producer's fence after
+//! it costs nothing on x86-64, and each can be taken from by any thread at any time: a value leaves
+//! the cell exactly once.
 //!
 //! | cell | values | producers per key | put | take |
 //! | --- | --- | --- | --- | --- |
@@ -9,7 +10,7 @@
 //! | [`NodeCell`] | any | any | wait-free | wait-free |
 //! | [`SeqCell`] | `Copy`, up to 64 bytes | one | wait-free | a bounded number of tries |
 //! | [`SumCell`] | 64-bit integers, added | any | wait-free | wait-free |
-//! | [`PeakCell`] | words, the greatest or least | any | as `fetch_max` | wait-free |
+//! | [`PeakCell`] | words, the greatest or least | any | as `fetch_max`: lock-free on x86-64 | wait-free |
 //! | [`MergedCell`] | any, merged by user code | any | lock-free | wait-free |
 
 mod merged;
@@ -33,7 +34,8 @@ pub struct Put<V> {
     pub replaced: Option<V>,
     /// How many accepted values this put made needless, itself included where it was.
     pub conflated: u64,
-    /// The panic of the user's merge function: the new value is gone, the older one is back in the cell.
+    /// The panic of the user's merge function: the new value is gone, the older one is back in the
+    /// cell.
     pub panic: Option<Box<dyn Any + Send>>,
 }
 
@@ -45,7 +47,7 @@ pub struct Taken<V> {
     pub conflated: u64,
 }
 
-/// One key's place for a value.
+/// Holds the newest value of one key.
 pub trait Cell<V>: Send + Sync + Sized {
     /// What a thread brings to an exchange and gets back from it.
     type Spare: Send;
@@ -53,7 +55,8 @@ pub trait Cell<V>: Send + Sync + Sized {
     /// Makes a cell that holds nothing and is not open.
     fn new() -> Self;
 
-    /// Gives the cell the memory that puts exchange; called by the one thread that claimed the cell.
+    /// Gives the cell the memory that puts exchange; called by the one thread that claimed the
+    /// cell.
     fn open(&self);
 
     /// Makes what a new producer or consumer brings to its exchanges.

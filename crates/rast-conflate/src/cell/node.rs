@@ -4,11 +4,13 @@
 //!   cell: pointer to a node | FULL        spare of a producer: an empty node
 //!
 //!   put:   write the value to the spare, swap(spare | FULL); what comes back is the new spare
-//!   take:  swap(empty spare); if FULL comes back, its node holds the value; the node is the new spare
+//!   take:  swap(empty spare); if FULL comes back, its node holds the value;
+//!          the node is the new spare
 //! ```
 //!
-//! Every node has one owner at any time, the cell or a spare, and changes its owner by an exchange alone. So nothing is
-//! allocated after the spares are, nothing is freed while it is in use, and there is no ABA.
+//! Every node has one owner at any time, the cell or a spare, and changes its owner by an exchange
+//! alone. So nothing is allocated after the spares are, nothing is freed while it is in use, and
+//! there is no ABA.
 
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
@@ -34,7 +36,8 @@ pub struct Spare<V>(NonNull<Node<V>>);
 /// A cell that owns a node; null until it is opened.
 pub struct NodeCell<V>(AtomicPtr<Node<V>>);
 
-// SAFETY: a spare is an empty node that is owned alone; values of `V` go in and out by exchanges that order them.
+// SAFETY: a spare is an empty node that is owned alone; values of `V` go in and out by exchanges
+// that order them.
 unsafe impl<V: Send> Send for Spare<V> {}
 // SAFETY: the cell hands each value to one thread, so values are sent and never shared.
 unsafe impl<V: Send> Sync for NodeCell<V> {}
@@ -104,7 +107,8 @@ impl<V: Send> Cell<V> for NodeCell<V> {
     }
 
     fn open(&self) {
-        // Relaxed: the thread that claimed the cell is the only one that reads or writes it now. [CN1]
+        // Relaxed: the thread that claimed the cell is the only one that reads or writes it now.
+        // [CN1]
         if self.0.load(Relaxed).is_null() {
             // Relaxed: published with the key, whose place a put finds by it. [CN2]
             self.0.store(Node::allocate().as_ptr(), Relaxed);
@@ -119,13 +123,15 @@ impl<V: Send> Cell<V> for NodeCell<V> {
     fn put(&self, spare: &mut Spare<V>, value: V) -> Put<V> {
         // SAFETY: 1: the spare owns its node.
         unsafe { Node::write(spare.0, value) };
-        // AcqRel: publishes the value to the take or put that gets the node; and the node that comes back is no longer
-        // in the hands of the thread that exchanged it, whose reads and writes are seen. [CN3]
+        // AcqRel: publishes the value to the take or put that gets the node; and the node that
+        // comes back is no longer in the hands of the thread that exchanged it, whose reads and
+        // writes are seen. [CN3]
         let old = self.0.swap(full(spare.0), AcqRel);
         let (node, was_full) = split(old);
         spare.0 = node;
         let replaced = was_full.then(|| {
-            // SAFETY: 1: the exchange made this thread the owner. 2: the bit says that it holds a value.
+            // SAFETY: 1: the exchange made this thread the owner. 2: the bit says that it holds a
+            // value.
             unsafe { Node::read(node) }
         });
         Put {
@@ -145,22 +151,24 @@ impl<V: Send> Cell<V> for NodeCell<V> {
         let (node, was_full) = split(old);
         spare.0 = node;
         was_full.then(|| {
-            // SAFETY: 1: the exchange made this thread the owner. 2: the bit says that it holds a value.
+            // SAFETY: 1: the exchange made this thread the owner. 2: the bit says that it holds a
+            // value.
             Taken::new(unsafe { Node::read(node) })
         })
     }
 
     #[inline(always)]
     fn is_full(&self) -> bool {
-        // Relaxed: what follows decides by an exchange. A consumer looks after it cleared the mark and fenced, so it
-        // sees the put of a producer that found the mark set. [CN5]
+        // Relaxed: what follows decides by an exchange. A consumer looks after it cleared the mark
+        // and fenced, so it sees the put of a producer that found the mark set. [CN5]
         self.0.load(Relaxed).addr() & FULL != 0
     }
 }
 
 impl<V> Drop for NodeCell<V> {
     fn drop(&mut self) {
-        // Relaxed: the last owner drops the table; its reference count orders all that came before. [CN6]
+        // Relaxed: the last owner drops the table; its reference count orders all that came before.
+        // [CN6]
         let word = self.0.load(Relaxed);
         if word.is_null() {
             return;
@@ -168,7 +176,8 @@ impl<V> Drop for NodeCell<V> {
         let (node, is_full) = split(word);
         let owner = Spare(node);
         if is_full {
-            // SAFETY: 1: the cell owns its node, and it is dropped. 2: the bit says that it holds a value.
+            // SAFETY: 1: the cell owns its node, and it is dropped. 2: the bit says that it holds a
+            // value.
             drop(unsafe { Node::read(owner.0) });
         }
     }

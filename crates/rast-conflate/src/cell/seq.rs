@@ -1,9 +1,9 @@
 //! A sequence lock for larger `Copy` values, where one producer per key is enforced by its handle.
 //!
-//! The sequence is odd while a put writes; half of it counts the puts. `taken` is the sequence of the value that was
-//! taken last, so that each value is taken once, by the exchange that moves `taken`.
-//! The words of the value are atomic, so a take that overlaps a put reads numbers and no torn value: it finds that the
-//! sequence changed and looks again.
+//! The sequence is odd while a put writes; half of it counts the puts. `taken` is the sequence of
+//! the value that was taken last, so that each value is taken once, by the exchange that moves
+//! `taken`. The words of the value are atomic, so a take that overlaps a put reads numbers and no
+//! torn value: it finds that the sequence changed and looks again.
 
 use core::array;
 
@@ -110,11 +110,13 @@ impl<V: Plain> Cell<V> for SeqCell {
     fn put(&self, _: &mut (), value: V) -> Put<V> {
         let mut words = [0; WORDS_MAX];
         value.write(&mut words[..V::WORDS]);
-        // Relaxed: the key's only producer writes it, and reads its own; the claim of the handle orders two. [CQ1]
+        // Relaxed: the key's only producer writes it, and reads its own; the claim of the handle
+        // orders two. [CQ1]
         let seq = self.seq.load(Relaxed);
         // Relaxed: the fence below orders it before the words. [CQ2]
         self.seq.store(seq + 1, Relaxed);
-        // Release: pairs with the fence in take; a take that read a word of this put sees the odd sequence. [CQ3]
+        // Release: pairs with the fence in take; a take that read a word of this put sees the odd
+        // sequence. [CQ3]
         fence(Release);
         for (place, word) in self.words.iter().zip(&words[..V::WORDS]) {
             // Relaxed: ordered by the fence above and the exchange below. [CQ4]
@@ -129,9 +131,11 @@ impl<V: Plain> Cell<V> for SeqCell {
     fn take(&self, _: &mut ()) -> Option<Taken<V>> {
         let mut words = [0; WORDS_MAX];
         for _ in 0..LOOKS {
-            // Relaxed: the fence below orders it before the second look at the sequence, which is then not older. [CQ6]
+            // Relaxed: the fence below orders it before the second look at the sequence, which is
+            // then not older. [CQ6]
             let taken = self.taken.load(Relaxed);
-            // Acquire: pairs with the Release in put; the words are those of this sequence or later. [CQ7]
+            // Acquire: pairs with the Release in put; the words are those of this sequence or
+            // later. [CQ7]
             let seq = self.seq.load(Acquire);
             if seq == taken || seq % 2 == 1 {
                 // The put that writes now marks the key when it is done.
@@ -141,8 +145,8 @@ impl<V: Plain> Cell<V> for SeqCell {
                 // Relaxed: ordered by the sequence before and the fence after. [CQ8]
                 *word = place.load(Relaxed);
             }
-            // Acquire: pairs with the fence in put; if a word was a later put's, the load below sees its odd
-            // sequence. [CQ9]
+            // Acquire: pairs with the fence in put; if a word was a later put's, the load below
+            // sees its odd sequence. [CQ9]
             fence(Acquire);
             // Relaxed: ordered by the fence above. [CQ10]
             if self.seq.load(Relaxed) != seq {

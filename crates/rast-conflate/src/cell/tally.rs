@@ -16,26 +16,23 @@ pub trait Integer: Copy + Send + 'static {
     fn from_bits(bits: u64) -> Self;
 }
 
-impl Integer for u64 {
-    #[inline(always)]
-    fn to_bits(self) -> u64 {
-        self
-    }
-    #[inline(always)]
-    fn from_bits(bits: u64) -> Self {
-        bits
-    }
+macro_rules! integers {
+    ($($integer:ty, $to_bits:expr, $from_bits:expr;)*) => {$(
+        impl Integer for $integer {
+            #[inline(always)]
+            fn to_bits(self) -> u64 {
+                $to_bits(self)
+            }
+            #[inline(always)]
+            fn from_bits(bits: u64) -> Self {
+                $from_bits(bits)
+            }
+        }
+    )*};
 }
-
-impl Integer for i64 {
-    #[inline(always)]
-    fn to_bits(self) -> u64 {
-        self.cast_unsigned()
-    }
-    #[inline(always)]
-    fn from_bits(bits: u64) -> Self {
-        bits.cast_signed()
-    }
+integers! {
+    u64, core::convert::identity, core::convert::identity;
+    i64, i64::cast_unsigned, u64::cast_signed;
 }
 
 /// A sum; zero is "nothing to report".
@@ -60,8 +57,8 @@ impl<V: Integer> Cell<V> for SumCell {
 
     #[inline(always)]
     fn put(&self, _: &mut (), value: V) -> Put<V> {
-        // Release: pairs with the AcqRel in take; the handler sees what the producers wrote before. An addition keeps
-        // the order that an earlier one began. [CT1]
+        // Release: pairs with the AcqRel in take; the handler sees what the producers wrote before.
+        // An addition keeps the order that an earlier one began. [CT1]
         let old = self.0.fetch_add(value.to_bits(), Release);
         let new = old.wrapping_add(value.to_bits());
         // Two values that cancel out are both needless, as is a zero on its own.
@@ -82,7 +79,8 @@ impl<V: Integer> Cell<V> for SumCell {
     }
 }
 
-/// The greatest word, or the least one where `LEAST`: then the words are negated, which turns their order around.
+/// The greatest word, or the least one where `LEAST`: then the words are negated, which turns their
+/// order around.
 pub struct PeakCell<const LEAST: bool>(AtomicU64);
 
 impl<const LEAST: bool> PeakCell<LEAST> {
@@ -105,7 +103,8 @@ impl<V: Word, const LEAST: bool> Cell<V> for PeakCell<LEAST> {
 
     #[inline(always)]
     fn put(&self, _: &mut (), value: V) -> Put<V> {
-        // Release: pairs with the AcqRel in take; the handler sees what the producers wrote before. [CT4]
+        // Release: pairs with the AcqRel in take; the handler sees what the producers wrote before.
+        // [CT4]
         let old = self.0.fetch_max(Self::turn(value.encode().get()), Release);
         Put::counted(u64::from(old != 0))
     }

@@ -10,9 +10,10 @@ use crate::primitive::sync::atomic::{
 
 /// A value that is stored as one word in place; zero stands for "no value".
 ///
-/// `decode` gives back what `encode` took. For [`Least`](crate::Least) and [`Greatest`](crate::Greatest) `encode` also
-/// keeps the order: `a < b` if and only if `a.encode() < b.encode()`. All impls here do, except those for `NonZeroI64`,
-/// arrays and tuples, whose encoding has no order to speak of.
+/// `decode` gives back what `encode` took. For [`Least`](crate::Least) and
+/// [`Greatest`](crate::Greatest) `encode` also keeps the order: `a < b` if and only if `a.encode()
+/// < b.encode()`. All impls here do, except those for `NonZeroI64`, arrays and tuples, whose
+/// encoding has no order to speak of.
 ///
 /// `u64` and `i64` use every bit and have no word left for "no value": take the `NonZero` types, or
 /// [`Newest`](crate::Newest).
@@ -205,7 +206,8 @@ impl<V: Word> Cell<V> for WordCell {
 
     #[inline(always)]
     fn put(&self, _: &mut (), value: V) -> Put<V> {
-        // Release: pairs with the AcqRel in take; the handler sees what the producer wrote before. [CW1]
+        // Release: pairs with the AcqRel in take; the handler sees what the producer wrote before.
+        // [CW1]
         let old = self.0.swap(value.encode().get(), Release);
         Put::counted(u64::from(old != 0))
     }

@@ -10,20 +10,21 @@
 //! block; then the task waits for the next edge. The tick counts edges, so that an edge between the
 //! operation and the wait is not lost.
 //!
-//! Everything here needs a [`Runtime`](crate::Runtime): a socket belongs to the runtime that runs the
-//! code that makes it, and may be awaited on any executor while that runtime lives.
+//! Everything here needs a [`Runtime`](crate::Runtime): a socket belongs to the runtime that runs
+//! the code that makes it, and may be awaited on any executor while that runtime lives.
 
 mod reactor;
+mod stream;
 mod tcp;
 mod udp;
 #[cfg(unix)]
 mod unix;
 
-#[cfg(any(feature = "futures-io", feature = "tokio"))]
+#[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
 mod traits;
 
 pub(crate) use reactor::{Reactor, Source};
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;
 #[cfg(unix)]
-pub use unix::{UnixListener, UnixStream};
+pub use unix::{UnixDatagram, UnixListener, UnixStream};

@@ -6,7 +6,6 @@ use core::time::Duration;
 use std::io;
 use std_alloc::vec::Vec;
 
-use mio::event::Event;
 use mio::{Events, Interest, Registry, Token};
 
 use crate::budget;
@@ -33,6 +32,8 @@ struct Side {
     is_ready: bool,
     /// How many edges there were.
     tick: u64,
+    /// An end or an error was reported, which the poll does not report again.
+    is_over: bool,
     waiting: Vec<Waker>,
 }
 
@@ -53,6 +54,7 @@ impl Readiness {
         let side = || Side {
             is_ready: true,
             tick: 0,
+            is_over: false,
             waiting: Vec::new(),
         };
         Self(Mutex::new(Sides {
@@ -63,21 +65,61 @@ impl Readiness {
     }
 
     /// Notes an edge; adds those that wait for it.
-    fn note(&self, reading: bool, writing: bool, wakers: &mut Vec<Waker>) {
+    fn note(&self, reading: Edge, writing: Edge, wakers: &mut Vec<Waker>) {
         let mut sides = self.0.lock();
         let sides = &mut *sides;
-        for (is_edge, side) in [(reading, &mut sides.reading), (writing, &mut sides.writing)] {
-            if is_edge {
+        for (edge, side) in [(reading, &mut sides.reading), (writing, &mut sides.writing)] {
+            if edge != Edge::None {
                 side.is_ready = true;
+                side.is_over |= edge == Edge::Last;
                 side.tick += 1;
                 wakers.append(&mut side.waiting);
             }
         }
     }
 
+    /// An operation would block: the next one waits, unless an edge came since `tick`.
+    fn block(&self, direction: Direction, tick: u64) {
+        let mut sides = self.0.lock();
+        let side = sides.side(direction);
+        if side.tick == tick {
+            side.is_ready = false;
+        }
+    }
+
+    /// As [`block`](Self::block), before an operation was refused. An end that was reported stays
+    /// ready: the operation that finds it is still to come.
+    fn block_until_edge(&self, direction: Direction, tick: u64) {
+        let mut sides = self.0.lock();
+        let side = sides.side(direction);
+        if side.tick == tick && !side.is_over {
+            side.is_ready = false;
+        }
+    }
+
     fn end(&self, wakers: &mut Vec<Waker>) {
         self.0.lock().is_gone = true;
-        self.note(true, true, wakers);
+        self.note(Edge::Last, Edge::Last, wakers);
+    }
+}
+
+/// What an event says of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edge {
+    None,
+    /// An operation may go on.
+    Ready,
+    /// The same, if only to find the end or an error.
+    Last,
+}
+
+impl Edge {
+    fn of(is_ready: bool, is_over: bool) -> Self {
+        match (is_ready, is_over) {
+            (_, true) => Self::Last,
+            (true, false) => Self::Ready,
+            (false, false) => Self::None,
+        }
     }
 }
 
@@ -178,7 +220,12 @@ impl Reactor {
         for event in &*events {
             is_interrupted |= event.token() == INTERRUPT;
             if let Some(Some(readiness)) = table.places.get(event.token().0) {
-                readiness.note(reads(event), writes(event), wakers);
+                let is_broken = event.is_error();
+                readiness.note(
+                    Edge::of(event.is_readable(), event.is_read_closed() || is_broken),
+                    Edge::of(event.is_writable(), event.is_write_closed() || is_broken),
+                    wakers,
+                );
             }
         }
         is_interrupted
@@ -232,16 +279,6 @@ impl Reactor {
     }
 }
 
-/// Whether reading may go on, if only to find the end or an error.
-fn reads(event: &Event) -> bool {
-    event.is_readable() || event.is_read_closed() || event.is_error()
-}
-
-/// Whether writing may go on.
-fn writes(event: &Event) -> bool {
-    event.is_writable() || event.is_write_closed() || event.is_error()
-}
-
 /// A socket that is registered with a reactor.
 #[derive(Debug)]
 pub(crate) struct Source<S: mio::event::Source> {
@@ -287,7 +324,19 @@ impl<S: mio::event::Source> Source<S> {
         &self,
         direction: Direction,
         cx: &mut Context<'_>,
+        operation: impl FnMut(&S) -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        self.poll_until(direction, cx, operation, |_| false)
+    }
+
+    /// As [`poll`](Self::poll). If `is_last` of the result, the next operation would block, and
+    /// waits without being tried.
+    pub(super) fn poll_until<T>(
+        &self,
+        direction: Direction,
+        cx: &mut Context<'_>,
         mut operation: impl FnMut(&S) -> io::Result<T>,
+        is_last: impl Fn(&T) -> bool,
     ) -> Poll<io::Result<T>> {
         if budget::spend(cx).is_pending() {
             return Poll::Pending;
@@ -310,14 +359,15 @@ impl<S: mio::event::Source> Source<S> {
             };
             match operation(&self.socket) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let mut sides = self.readiness.0.lock();
-                    let side = sides.side(direction);
-                    if side.tick == tick {
-                        side.is_ready = false;
-                    }
+                    self.readiness.block(direction, tick);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return Poll::Ready(result),
+                result => {
+                    if result.as_ref().is_ok_and(&is_last) {
+                        self.readiness.block_until_edge(direction, tick);
+                    }
+                    return Poll::Ready(result);
+                }
             }
         }
     }
@@ -328,13 +378,23 @@ impl<S: mio::event::Source> Source<S> {
         direction: Direction,
         mut operation: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
+        self.wait(direction, |cx| self.poll(direction, cx, &mut operation))
+            .await
+    }
+
+    /// Awaits what polls this socket in this direction.
+    pub(super) async fn wait<T>(
+        &self,
+        direction: Direction,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> T {
         let mut waits = Waits {
             readiness: &self.readiness,
             direction,
             waker: None,
         };
         core::future::poll_fn(|cx| {
-            let polled = self.poll(direction, cx, &mut operation);
+            let polled = poll(cx);
             if polled.is_ready() {
                 waits.waker = None;
             } else if !matches!(&waits.waker, Some(waker) if waker.will_wake(cx.waker())) {
@@ -347,8 +407,8 @@ impl<S: mio::event::Source> Source<S> {
     }
 }
 
-/// A future that waits: takes its waker back if it is given up, so that a socket without events does
-/// not keep the tasks that once waited for it.
+/// A future that waits: takes its waker back if it is given up, so that a socket without events
+/// does not keep the tasks that once waited for it.
 struct Waits<'a> {
     readiness: &'a Readiness,
     direction: Direction,

@@ -1,10 +1,11 @@
 //! TCP.
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 
 use super::Source;
 use super::reactor::Direction::{Reading, Writing};
+use super::stream::stream;
 
 /// Tries each address in turn; resolving a name may block, so pass addresses inside of tasks.
 pub(super) fn each<T>(
@@ -143,15 +144,6 @@ impl TcpStream {
         self.0.socket().set_nodelay(at_once)
     }
 
-    /// Closes one direction, or both.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.0.socket().shutdown(how)
-    }
-
     /// Returns the address of this end.
     ///
     /// # Errors
@@ -170,64 +162,5 @@ impl TcpStream {
         self.0.socket().peer_addr()
     }
 }
-
-/// Reading and writing of a byte stream, for each kind of it.
-macro_rules! stream {
-    ($stream:ty) => {
-        impl $stream {
-            /// Reads at least one byte; 0 means the other end has closed. A dropped future has read
-            /// nothing.
-            ///
-            /// # Errors
-            ///
-            /// What the system says.
-            pub async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-                self.0.run(Reading, |mut socket| socket.read(bytes)).await
-            }
-
-            /// Fills `bytes`. A dropped future may have read a part.
-            ///
-            /// # Errors
-            ///
-            /// `UnexpectedEof` if the other end closes first; what the system says.
-            pub async fn read_exact(&self, mut bytes: &mut [u8]) -> io::Result<()> {
-                while !bytes.is_empty() {
-                    let count = self.read(bytes).await?;
-                    if count == 0 {
-                        return Err(io::ErrorKind::UnexpectedEof.into());
-                    }
-                    bytes = &mut bytes[count..];
-                }
-                Ok(())
-            }
-
-            /// Writes at least one byte, and returns how many. A dropped future has written nothing.
-            ///
-            /// # Errors
-            ///
-            /// What the system says.
-            pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-                self.0.run(Writing, |mut socket| socket.write(bytes)).await
-            }
-
-            /// Writes all of `bytes`. A dropped future may have written a part.
-            ///
-            /// # Errors
-            ///
-            /// `WriteZero` if the system takes nothing; what it says.
-            pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
-                while !bytes.is_empty() {
-                    let count = self.write(bytes).await?;
-                    if count == 0 {
-                        return Err(io::ErrorKind::WriteZero.into());
-                    }
-                    bytes = &bytes[count..];
-                }
-                Ok(())
-            }
-        }
-    };
-}
-pub(super) use stream;
 
 stream!(TcpStream);

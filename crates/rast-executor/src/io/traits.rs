@@ -2,13 +2,45 @@
 
 use core::pin::Pin;
 use core::task::{Context, Poll};
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::Shutdown;
 
 use super::TcpStream;
 #[cfg(unix)]
 use super::UnixStream;
-use super::reactor::Direction::{Reading, Writing};
+
+/// A trait of writing. The three differ in the name of the close, and in one more method.
+macro_rules! write {
+    ($write:path, $stream:ty, $close:ident $(, $more:item)?) => {
+        impl $write for $stream {
+            fn poll_write(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                self.0.poll_write(cx, bytes)
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                slices: &[io::IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                self.0.poll_write_vectored(cx, slices)
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Poll::Ready(Ok(()))
+            }
+
+            fn $close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Poll::Ready(self.shutdown(Shutdown::Write))
+            }
+
+            $($more)?
+        }
+    };
+}
 
 macro_rules! traits {
     ($stream:ty) => {
@@ -19,37 +51,12 @@ macro_rules! traits {
                 cx: &mut Context<'_>,
                 bytes: &mut [u8],
             ) -> Poll<io::Result<usize>> {
-                self.0.poll(Reading, cx, |mut socket| socket.read(bytes))
+                self.0.poll_read(cx, bytes)
             }
         }
 
         #[cfg(feature = "futures-io")]
-        impl futures_io::AsyncWrite for $stream {
-            fn poll_write(
-                self: Pin<&mut Self>,
-                cx: &mut Context<'_>,
-                bytes: &[u8],
-            ) -> Poll<io::Result<usize>> {
-                self.0.poll(Writing, cx, |mut socket| socket.write(bytes))
-            }
-
-            fn poll_write_vectored(
-                self: Pin<&mut Self>,
-                cx: &mut Context<'_>,
-                slices: &[io::IoSlice<'_>],
-            ) -> Poll<io::Result<usize>> {
-                self.0
-                    .poll(Writing, cx, |mut socket| socket.write_vectored(slices))
-            }
-
-            fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-                Poll::Ready(Ok(()))
-            }
-
-            fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-                Poll::Ready(self.shutdown(Shutdown::Write))
-            }
-        }
+        write!(futures_io::AsyncWrite, $stream, poll_close);
 
         #[cfg(feature = "tokio")]
         impl tokio::io::AsyncRead for $stream {
@@ -58,43 +65,45 @@ macro_rules! traits {
                 cx: &mut Context<'_>,
                 buffer: &mut tokio::io::ReadBuf<'_>,
             ) -> Poll<io::Result<()>> {
-                let bytes = buffer.initialize_unfilled();
-                let polled = self.0.poll(Reading, cx, |mut socket| socket.read(bytes));
+                let polled = self.0.poll_read(cx, buffer.initialize_unfilled());
                 polled.map_ok(|count| buffer.advance(count))
             }
         }
 
         #[cfg(feature = "tokio")]
-        impl tokio::io::AsyncWrite for $stream {
-            fn poll_write(
-                self: Pin<&mut Self>,
-                cx: &mut Context<'_>,
-                bytes: &[u8],
-            ) -> Poll<io::Result<usize>> {
-                self.0.poll(Writing, cx, |mut socket| socket.write(bytes))
-            }
-
-            fn poll_write_vectored(
-                self: Pin<&mut Self>,
-                cx: &mut Context<'_>,
-                slices: &[io::IoSlice<'_>],
-            ) -> Poll<io::Result<usize>> {
-                self.0
-                    .poll(Writing, cx, |mut socket| socket.write_vectored(slices))
-            }
-
+        write!(
+            tokio::io::AsyncWrite,
+            $stream,
+            poll_shutdown,
             fn is_write_vectored(&self) -> bool {
                 true
             }
+        );
 
-            fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-                Poll::Ready(Ok(()))
-            }
-
-            fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-                Poll::Ready(self.shutdown(Shutdown::Write))
+        #[cfg(feature = "hyper")]
+        impl hyper::rt::Read for $stream {
+            fn poll_read(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                mut buffer: hyper::rt::ReadBufCursor<'_>,
+            ) -> Poll<io::Result<()>> {
+                let polled = self.0.poll_read(cx, buffer.initialize_unfilled());
+                polled.map_ok(|count| {
+                    // SAFETY: the read has filled so many bytes, and all are initialised above.
+                    unsafe { buffer.advance(count) }
+                })
             }
         }
+
+        #[cfg(feature = "hyper")]
+        write!(
+            hyper::rt::Write,
+            $stream,
+            poll_shutdown,
+            fn is_write_vectored(&self) -> bool {
+                true
+            }
+        );
     };
 }
 

@@ -14,7 +14,8 @@ use super::tcp::each;
 ///
 /// let runtime = Runtime::new().unwrap();
 /// runtime.block_on(async {
-///     let (a, b) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+///     let a = UdpSocket::bind("127.0.0.1:0").unwrap();
+///     let b = UdpSocket::bind("127.0.0.1:0").unwrap();
 ///     a.send_to(b"hello", b.local_addr().unwrap()).await.unwrap();
 ///     let mut bytes = [0; 16];
 ///     let (count, from) = b.recv_from(&mut bytes).await.unwrap();

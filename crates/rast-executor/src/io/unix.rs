@@ -1,11 +1,12 @@
 //! Sockets of the Unix domain.
 
-use std::io::{self, Read, Write};
+use std::io;
+use std::os::unix::net::SocketAddr;
 use std::path::Path;
 
 use super::Source;
 use super::reactor::Direction::{Reading, Writing};
-use super::tcp::stream;
+use super::stream::stream;
 
 /// A socket of the Unix domain that accepts connections.
 #[derive(Debug)]
@@ -84,15 +85,117 @@ impl UnixStream {
         let (one, other) = mio::net::UnixStream::pair()?;
         Ok((Self(Source::new(one)?), Self(Source::new(other)?)))
     }
+}
 
-    /// Closes one direction, or both.
+stream!(UnixStream);
+
+/// A socket for datagrams of the Unix domain.
+///
+/// ```
+/// use rast_executor::{Runtime, io::UnixDatagram};
+///
+/// let runtime = Runtime::new().unwrap();
+/// runtime.block_on(async {
+///     let (a, b) = UnixDatagram::pair().unwrap();
+///     a.send(b"hello").await.unwrap();
+///     let mut bytes = [0; 16];
+///     let count = b.recv(&mut bytes).await.unwrap();
+///     assert_eq!(&bytes[..count], b"hello");
+/// });
+/// ```
+#[derive(Debug)]
+pub struct UnixDatagram(Source<mio::net::UnixDatagram>);
+
+impl UnixDatagram {
+    /// Binds to a path, which must not exist.
     ///
     /// # Errors
     ///
     /// What the system says.
-    pub fn shutdown(&self, how: std::net::Shutdown) -> io::Result<()> {
-        self.0.socket().shutdown(how)
+    ///
+    /// # Panics
+    ///
+    /// Outside of a [`Runtime`](crate::Runtime).
+    #[track_caller]
+    pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
+        Source::new(mio::net::UnixDatagram::bind(path)?).map(Self)
+    }
+
+    /// Makes a socket without a path: it sends, and nothing can be sent to it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a [`Runtime`](crate::Runtime).
+    #[track_caller]
+    pub fn unbound() -> io::Result<Self> {
+        Source::new(mio::net::UnixDatagram::unbound()?).map(Self)
+    }
+
+    /// Makes two sockets that are connected.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a [`Runtime`](crate::Runtime).
+    #[track_caller]
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = mio::net::UnixDatagram::pair()?;
+        Ok((Self(Source::new(one)?), Self(Source::new(other)?)))
+    }
+
+    /// Sets the other end: [`send`](Self::send) goes there, and datagrams of others are dropped.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        self.0.socket().connect(path)
+    }
+
+    /// Sends a datagram to the socket at `path`; returns its length. A dropped future has sent
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub async fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
+        let path = path.as_ref();
+        self.0
+            .run(Writing, |socket| socket.send_to(bytes, path))
+            .await
+    }
+
+    /// Receives a datagram; what does not fit is cut off. A dropped future has received nothing.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub async fn recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.0.run(Reading, |socket| socket.recv_from(bytes)).await
+    }
+
+    /// As [`send_to`](Self::send_to), to the other end.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.run(Writing, |socket| socket.send(bytes)).await
+    }
+
+    /// As [`recv_from`](Self::recv_from), from the other end.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub async fn recv(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.run(Reading, |socket| socket.recv(bytes)).await
     }
 }
-
-stream!(UnixStream);

@@ -98,8 +98,8 @@ impl Builder {
     /// Sets how often a sleeping worker looks for a task that cannot run because the worker that is
     /// to run it next blocks; 250 ms by default, `None` for never.
     ///
-    /// Such a task is one that was woken last by the poll that blocks; all others are found at once.
-    /// It is taken over within two of these periods, if a worker sleeps.
+    /// Such a task is one that was woken last by the poll that blocks; all others are found at
+    /// once. It is taken over within two of these periods, if a worker sleeps.
     pub fn watch(mut self, period: Option<Duration>) -> Self {
         self.watch = period;
         self

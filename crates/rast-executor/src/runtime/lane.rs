@@ -1,7 +1,7 @@
 //! What tasks know of their runtime: the queues and a list of owned tasks.
 //!
-//! Each worker has a lane, and the threads outside share one. A task holds a reference to the lane of
-//! the worker that spawned it, so that spawning counts on a line of that worker's own.
+//! Each worker has a lane, and the threads outside share one. A task holds a reference to the lane
+//! of the worker that spawned it, so that spawning counts on a line of that worker's own.
 
 use core::fmt;
 use core::time::Duration;
@@ -22,6 +22,9 @@ use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::run_queue::RunQueue;
 use crate::runtime::Worker;
 use crate::task::{Schedule, Task, TaskRef};
+
+/// How long a worker that is not in a poll is given to return: more than it takes.
+const RETURN: Duration = Duration::from_secs(1);
 
 /// The parts of a runtime that its workers share.
 pub(crate) struct Shared {
@@ -87,6 +90,10 @@ impl Shared {
 
     /// Queues a task from a thread that is none of the workers.
     pub(crate) fn inject(&self, task: Task) {
+        let now = || self.timers.now().as_nanos();
+        if let Some(at) = self.injector.sampler.draw(now) {
+            task.note_queued(at);
+        }
         if self.injector.push(task) {
             self.notify();
         }
@@ -178,16 +185,39 @@ impl Shared {
             self.cancel_all();
             self.idle.end();
             self.cancel_all();
-            #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-            if let Some(reactor) = self.driver.reactor() {
-                reactor.close();
-            }
+            self.close_waits();
             self.lanes.lock().clear();
             running = self.running.lock();
         }
         *running -= 1;
         drop(running);
         self.ended.notify_all();
+    }
+
+    /// Ends what waits for sockets and deadlines on other threads: nothing polls any more.
+    pub(crate) fn close_waits(&self) {
+        self.timers.close();
+        #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+        if let Some(reactor) = self.driver.reactor() {
+            reactor.close();
+        }
+    }
+
+    /// Waits until all workers returned, for at most `limit`. After that a worker that stays in one
+    /// poll for `patience` is not waited for; the others are on their way, for at most `RETURN`.
+    pub(crate) fn wait_for_workers(&self, limit: Duration, patience: Duration) -> bool {
+        if self.wait(Some(limit), |running| running == 0) {
+            return true;
+        }
+        let steps = || self.counters.iter().map(|counters| counters.steps());
+        let before: Vec<u64> = steps().collect();
+        if self.wait(Some(patience), |running| running == 0) {
+            return true;
+        }
+        let is_stuck = |(now, before): &(u64, u64)| now == before && now % 2 == 1;
+        let stuck = steps().zip(before).filter(is_stuck).count();
+        self.wait(Some(RETURN), |running| running <= stuck);
+        self.running() == 0
     }
 
     /// Waits until `is_done`, which a leaving worker or a completed task may make true, for at most

@@ -20,6 +20,7 @@ pub use shutdown::{Shutdown, Unfinished};
 pub(crate) use worker::Worker;
 
 use core::fmt;
+#[cfg(all(feature = "hyper", not(any(rast_loom, rast_shuttle))))]
 use core::time::Duration;
 use std::io;
 use std_alloc::boxed::Box;
@@ -27,6 +28,7 @@ use std_alloc::vec::Vec;
 
 use crate::block_on::wait;
 use crate::context::{self, Context, OUTSIDE, Place, refuse_nested};
+use crate::latency::ScheduleLatency;
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::primitive::sync::Arc;
 use crate::priority::Priority;
@@ -34,7 +36,8 @@ use crate::task::{FUTURE_MAX, JoinHandle, Setup, make, unmake};
 
 /// A runtime: worker threads that run tasks, share them evenly, and sleep when there are none.
 ///
-/// Dropping it is [`shutdown`](Self::shutdown) without a grace. A [`Handle`] spawns from anywhere.
+/// Dropping it is [`shutdown`](Self::shutdown) without a grace, which waits for a poll at hand for
+/// up to a second. A [`Handle`] spawns from anywhere.
 ///
 /// # Examples
 ///
@@ -57,7 +60,8 @@ pub struct Runtime {
     handle: Handle,
 }
 
-/// Spawns on a [`Runtime`] from any thread; clones are cheap, and stay valid after the runtime ended.
+/// Spawns on a [`Runtime`] from any thread; clones are cheap, and stay valid after the runtime
+/// ended.
 #[derive(Clone)]
 pub struct Handle {
     /// The lane of the threads outside.
@@ -131,8 +135,8 @@ impl Runtime {
         self.handle.block_on(future)
     }
 
-    /// Returns the figures of this moment. Reads a few words per worker, and takes the locks of the
-    /// lists of tasks.
+    /// Returns the figures of this moment. Reads some 160 words per worker, and takes the locks of
+    /// the lists of tasks.
     ///
     /// ```
     /// use rast_executor::Runtime;
@@ -151,8 +155,13 @@ impl Runtime {
         };
         let workers: Vec<WorkerMetrics> = shared.counters.iter().enumerate().map(worker).collect();
         let (active, searching) = shared.idle.counts();
+        let mut schedule_latency = ScheduleLatency::default();
+        for counters in &shared.counters {
+            schedule_latency.add(&counters.latencies);
+        }
         Metrics {
             workers,
+            schedule_latency,
             active,
             searching,
             tasks: shared.tasks(),
@@ -166,9 +175,9 @@ impl Handle {
     /// Spawns a task, which begins at once on one of the workers.
     ///
     /// A future of at most 2 KiB lies in its task, which is one allocation; a longer one is boxed
-    /// apart. On a runtime that is shut down the future is dropped, and the handle returns an error.
-    /// Cost from a worker: an allocation, and some ten read-modify-writes on lines of that worker;
-    /// from another thread one more, on a line that all share.
+    /// apart. On a runtime that is shut down the future is dropped, and the handle returns an
+    /// error. Cost from a worker: an allocation, and some ten read-modify-writes on lines of that
+    /// worker; from another thread one more, on a line that all share.
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -279,15 +288,15 @@ impl Handle {
     /// Runs `call` on a thread for calls that block, and returns what it returns.
     ///
     /// Threads start as they are needed, up to the number that the builder sets, and end when they
-    /// had nothing to do for ten seconds. An abort prevents a call that has not begun; one that runs
-    /// runs on.
+    /// had nothing to do for ten seconds. An abort prevents a call that has not begun; one that
+    /// runs runs on.
     ///
     /// ```
     /// use rast_executor::Runtime;
     ///
     /// let runtime = Runtime::new().unwrap();
-    /// let lines = runtime.spawn_blocking(|| std::fs::read_to_string("Cargo.toml").map(|t| t.len()));
-    /// assert!(runtime.block_on(lines).unwrap().unwrap() > 0);
+    /// let text = runtime.spawn_blocking(|| std::fs::read_to_string("Cargo.toml"));
+    /// assert!(!runtime.block_on(text).unwrap().unwrap().is_empty());
     /// ```
     pub fn spawn_blocking<T, F>(&self, call: F) -> JoinHandle<T>
     where
@@ -311,9 +320,15 @@ impl Handle {
         context::enter(&context, || wait(future))
     }
 
+    /// A sleep by the clock of this runtime, made outside of it.
+    #[cfg(all(feature = "hyper", not(any(rast_loom, rast_shuttle))))]
+    pub(crate) fn sleep_for(&self, span: Duration) -> crate::sleep::Sleep {
+        crate::sleep::Sleep::after(Arc::clone(&self.lane.shared.timers), span)
+    }
+
     /// Has the workers look at their clock again: for a runtime whose clock is moved by hand.
     pub fn clock_moved(&self) {
-        self.lane.shared.driver.interrupt();
+        self.lane.shared.timers.clock_moved();
     }
 }
 
@@ -422,6 +437,6 @@ impl Handle {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        let _ = self.end(Duration::ZERO);
+        self.end_now();
     }
 }

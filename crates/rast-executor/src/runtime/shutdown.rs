@@ -2,9 +2,10 @@
 //!
 //! 1. The lists of tasks are closed: no task is spawned any more.
 //! 2. Until the deadline tasks may end by themselves.
-//! 3. The workers are told to return. A worker that is inside of a poll is waited for a little.
+//! 3. At the deadline the workers are told to return. A worker that stays in one poll after it is
+//!    reported, and not waited for.
 //! 4. The last worker that returns cancels all tasks that are left. If one does not return, the
-//!    caller cancels those that no worker polls.
+//!    caller cancels those that no worker polls, and ends the waits for sockets and deadlines.
 
 use core::time::Duration;
 use std_alloc::string::String;
@@ -13,8 +14,11 @@ use std_alloc::vec::Vec;
 use super::Runtime;
 use crate::context;
 
-/// How long workers inside of a poll are waited for once the deadline has passed.
-const RETURN: Duration = Duration::from_secs(1);
+/// How long one poll may go on after the deadline before its worker counts as blocked: a poll takes
+/// microseconds, and the system may take its processor away for some milliseconds.
+const PATIENCE: Duration = Duration::from_millis(10);
+/// The same where a runtime is dropped, which has no deadline.
+const PATIENCE_OF_DROP: Duration = Duration::from_secs(1);
 
 /// A task that did not end by itself before its runtime was shut down.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,10 +50,15 @@ impl Shutdown {
 }
 
 impl Runtime {
-    /// Ends the runtime: refuses new tasks, gives those that are there `grace` to end by themselves,
-    /// cancels the others, and returns what did not end. Blocking, for at most `grace` and one second.
+    /// Ends the runtime: refuses new tasks, gives those that are there `grace` to end by
+    /// themselves, cancels the others, and returns what did not end. Blocking until then.
     ///
-    /// Handles and wakers stay valid: what is spawned later is refused, and a wake-up does nothing.
+    /// The grace decides how long polls are waited for too: a worker that stays in one poll for ten
+    /// milliseconds after it counts as blocked, and is reported. Destructors of cancelled tasks run
+    /// before this returns, unless a worker is blocked; they are not interrupted.
+    ///
+    /// Handles and wakers stay valid: what is spawned later is refused, a wake-up does nothing, a
+    /// socket returns an error, and a sleep that other threads await panics with a message.
     /// Inside of a task of this runtime there is no wait.
     ///
     /// ```
@@ -63,7 +72,7 @@ impl Runtime {
     /// assert!(rast_executor::block_on(task).unwrap_err().is_cancelled());
     /// ```
     pub fn shutdown(self, grace: Duration) -> Shutdown {
-        let ended = self.end(grace);
+        let ended = self.end(grace, PATIENCE);
         // Its drop would do the same again.
         let lane = crate::primitive::sync::Arc::clone(&self.handle.lane);
         core::mem::forget(self);
@@ -71,14 +80,15 @@ impl Runtime {
         ended
     }
 
-    pub(super) fn end(&self, grace: Duration) -> Shutdown {
+    /// Ends the runtime, as it is dropped.
+    pub(super) fn end_now(&self) {
+        let _ = self.end(Duration::ZERO, PATIENCE_OF_DROP);
+    }
+
+    fn end(&self, grace: Duration, patience: Duration) -> Shutdown {
         let shared = &*self.handle.lane.shared;
         let is_inside = context::with(|context| self.handle.lane.worker(context).is_some());
-        let (grace, rest) = if is_inside {
-            (Duration::ZERO, Duration::ZERO)
-        } else {
-            (grace, RETURN)
-        };
+        let grace = if is_inside { Duration::ZERO } else { grace };
         let start = std::time::Instant::now();
         shared.close();
         shared.wait(Some(grace), |_| shared.tasks() == 0);
@@ -86,9 +96,10 @@ impl Runtime {
         let unfinished = shared.all();
         shared.stop();
         shared.pool.close();
-        let all_returned = shared.wait(Some(left.saturating_add(rest)), |running| running == 0);
+        let all_returned = !is_inside && shared.wait_for_workers(left, patience);
         if !all_returned {
             shared.cancel_all();
+            shared.close_waits();
         }
         let unfinished = unfinished
             .iter()

@@ -118,13 +118,18 @@ impl Worker {
         if self.is_searching.get() {
             self.found();
         }
-        self.counters().add_poll();
+        if let Some(at) = task.take_queued() {
+            let now = self.shared.timers.now().as_nanos();
+            self.counters().latencies.record(now.saturating_sub(at));
+        }
+        self.counters().begin_poll();
         context.task.set(task.address());
         context.budget.set(self.shared.budget);
         let poller = Poller {
             yielded: &context.yielded,
         };
         let ran = task.run(poller);
+        self.counters().end_poll();
         context.task.set(core::ptr::null());
         context.budget.set(u32::MAX);
         match ran {
@@ -167,6 +172,10 @@ impl Worker {
     /// Queues a task from this worker's own thread.
     #[inline]
     pub(crate) fn push(&self, task: Task) {
+        let now = || self.shared.timers.now().as_nanos();
+        if let Some(at) = self.counters().sampler.draw(now) {
+            task.note_queued(at);
+        }
         let queue = &*self.shared.queues[self.index];
         let is_newest = task.header().priority == Priority::Normal
             && !self.is_searching.get()
@@ -293,12 +302,13 @@ impl Worker {
         self.wakers.replace(wakers);
     }
 
-    /// Takes the newest task of a worker that is still in the poll in which it was at the last look.
+    /// Takes the newest task of a worker that is still in the poll in which it was at the last
+    /// look.
     fn watch(&self) -> Option<Task> {
         let mut taken = None;
         for (victim, queue) in self.shared.queues.iter().enumerate() {
-            let polls = self.shared.counters[victim].polls();
-            let is_stuck = self.watched[victim].replace(polls) == polls;
+            let steps = self.shared.counters[victim].steps();
+            let is_stuck = self.watched[victim].replace(steps) == steps;
             if is_stuck && victim != self.index && taken.is_none() && queue.has_newest() {
                 taken = queue.take_newest();
                 self.counters().add_rescued();

@@ -92,6 +92,7 @@ where
             join_waker: UnsafeCell::new(None),
             name: setup.name.map(Box::new),
             priority: setup.priority,
+            queued: UnsafeCell::new([0; 7]),
         },
         stage: UnsafeCell::new(Stage {
             future: ManuallyDrop::new(future),
@@ -264,7 +265,7 @@ impl<F: Future, S: Schedule> Types<F, S> {
         // SAFETY: the right is not used for anything else meanwhile.
         let task = ManuallyDrop::new(unsafe { Task::from_raw(raw) });
         if !header.state.load().has_interest() {
-            // Nobody asks for the result, and interest does not come back.
+            // No thread asks for the result, and interest does not come back.
             quietly(|| drop(result));
             Self::scheduler(raw).forget(&task);
             if header.state.complete_and_release() {

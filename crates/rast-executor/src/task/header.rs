@@ -4,9 +4,9 @@
 //!   NonNull<Header>                               80 bytes, then the stage
 //!        │
 //!        ▼
-//!  ┌───────┬────────┬──────┬───────────┬───────────┬────────────┬──────┬──────────┬───────────────┐
-//!  │ state │ vtable │ next │ prev next │ scheduler │ join waker │ name │ priority │ future/output │
-//!  └───────┴────────┴──────┴───────────┴───────────┴────────────┴──────┴──────────┴───────────────┘
+//!  ┌───────┬────────┬──────┬───────────┬───────────┬────────────┬──────┬──────────┬────────┬───────────────┐
+//!  │ state │ vtable │ next │ prev next │ scheduler │ join waker │ name │ priority │ queued │ future/output │
+//!  └───────┴────────┴──────┴───────────┴───────────┴────────────┴──────┴──────────┴────────┴───────────────┘
 //! ```
 //!
 //! | field | written by | read by |
@@ -14,6 +14,7 @@
 //! | state | all, see `state.rs` | all |
 //! | vtable, scheduler, name, priority | spawn | all |
 //! | next | the thread that has the right to run, while it queues | that holds the queue |
+//! | queued | the thread that has the right to run, before it queues | the runner |
 //! | prev, next of the owned list | under the lock of the list | the same |
 //! | join waker | by rules 4 and 5 of the state | the same |
 //! | stage | the runner; after completion the handle | the same |
@@ -79,6 +80,9 @@ pub(crate) struct Header {
     /// A thin pointer: names are seldom.
     pub(super) name: Option<Box<Box<str>>>,
     pub(crate) priority: Priority,
+    /// When the task was queued, in nanoseconds of the executor's clock, if that wait is measured;
+    /// else 0. The lower 56 bits, which are two years.
+    pub(super) queued: UnsafeCell<[u8; 7]>,
 }
 
 #[cfg(all(target_pointer_width = "64", not(any(rast_loom, rast_shuttle))))]
@@ -119,6 +123,29 @@ impl Task {
     /// The address, which tells this task from all others that are alive.
     pub(crate) fn address(&self) -> *const () {
         self.0.as_ptr().cast_const().cast()
+    }
+
+    /// Notes when the task is queued: its wait until the poll is measured.
+    pub(crate) fn note_queued(&self, at_ns: u64) {
+        let [bytes @ .., _] = at_ns.max(1).to_le_bytes();
+        self.header().queued.with_mut(|queued| {
+            // SAFETY: the right to run makes this the one access.
+            unsafe { *queued = bytes }
+        });
+    }
+
+    /// Takes that time back, if there is one.
+    #[inline]
+    pub(crate) fn take_queued(&self) -> Option<u64> {
+        self.header().queued.with_mut(|queued| {
+            // SAFETY: the right to run makes this the one access.
+            let queued = unsafe { &mut *queued };
+            if *queued == [0; 7] {
+                return None;
+            }
+            let [a, b, c, d, e, f, g] = core::mem::take(queued);
+            Some(u64::from_le_bytes([a, b, c, d, e, f, g, 0]))
+        })
     }
 
     /// Runs the task once.

@@ -30,8 +30,9 @@
 //! 5. The join waker belongs to the handle while W and C are clear. It belongs to the runner once C
 //!    is set while W is set. So the handle reads W and C again, by the exchange, before it writes.
 //!
-//! The source keeps the flags and the count of references in two words and re-polls a task that woke
-//! itself in place, which starves the others. The counted wake-ups are those of nexosim's task.
+//! The source keeps the flags and the count of references in two words and re-polls a task that
+//! woke itself in place, which starves the others. The counted wake-ups are those of nexosim's
+//! task.
 
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 

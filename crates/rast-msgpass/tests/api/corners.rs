@@ -57,7 +57,7 @@ fn a_hook_that_panics_costs_its_message_alone() {
         .unwrap();
     let mut out = app.egress::<Fine, u64>(0);
     let into = app.ingress::<Fine, u64>();
-    // Nobody receives, so the lane fills up, then the door.
+    // No thread receives, so the lane fills up, then the door.
     let mut accepted = 0_u64;
     while accepted < 512 {
         match into.try_send(1) {
@@ -190,7 +190,7 @@ mod owing {
     graph! {
         pub(super) graph Owing {
             processors {
-                /// Documentation may stand above every entry.
+                /// Documentation may be above every entry.
                 front: Front,
                 back: Back,
             }

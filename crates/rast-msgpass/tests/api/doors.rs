@@ -86,7 +86,7 @@ fn a_full_door_says_so_and_a_closed_one_too() {
     let app = Store::builder(parts()).workers(1).start().unwrap();
     let into = app.ingress::<Part, Put>();
     let put = |number| Put { client: 0, number };
-    // Nobody takes the lane: ring, batch and door fill up.
+    // No thread takes the lane: ring, batch and door fill up.
     let mut accepted = 0;
     let back = loop {
         match into.at(1).send_timeout(put(1), Duration::from_millis(300)) {
@@ -109,7 +109,7 @@ fn a_full_door_says_so_and_a_closed_one_too() {
         let waiting = scope.spawn(|| into.at(1).send(put(1)));
         let error = app.drain(Duration::from_millis(20)).unwrap_err();
         assert_eq!(waiting.join().unwrap().unwrap_err().into_inner(), put(1));
-        // Eight in the door, four in the lane that nobody can take any more.
+        // Eight in the door, four in the lane that no thread can take any more.
         assert_eq!(error.report.undelivered_total(), 12);
         assert!(error.to_string().contains("12 messages"));
     });

@@ -79,7 +79,7 @@ impl Receive<Calls, Client, Ask> for Server {
 }
 impl Receive<Calls, Ingress, Answer> for Server {
     fn receive(&mut self, answer: Answer, cx: &mut Cx<'_, Calls, Self>) {
-        // An answer that nobody asked for, while nothing is owed.
+        // An answer that no thread asked for, while nothing is owed.
         if self.held.is_empty() {
             cx.to::<Client>().at(1).send(answer);
         }

@@ -6,7 +6,8 @@ use rast_scheduler::{Next, Priority, Scheduler, Task};
 
 use crate::support::{Count, Gate, LONG};
 
-/// Runs tasks that note their number at each step, all ready before the first runs; returns the steps in order.
+/// Runs tasks that note their number at each step, all ready before the first runs; returns the
+/// steps in order.
 fn steps_of(tasks: Vec<(Priority, usize)>) -> Vec<usize> {
     let scheduler = Scheduler::builder().workers(1).build();
     let log = Arc::new(Mutex::new(Vec::new()));
@@ -35,7 +36,8 @@ fn tasks_start_in_the_order_of_their_posts() {
     assert_eq!(steps, (0..1000).collect::<Vec<_>>());
 }
 
-/// A task that posts itself again goes behind what is ready: between two of its steps every other one runs.
+/// A task that posts itself again goes behind what is ready: between two of its steps every other
+/// one runs.
 #[test]
 fn no_task_runs_twice_before_a_ready_one() {
     let steps = steps_of(vec![(Priority::Normal, 50); 200]);

@@ -8,9 +8,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 use rast_scheduler::timers::{Instant, Nanos};
-use rast_scheduler::{Scheduler, yield_now};
+use rast_scheduler::{AsyncCx, Finished, JoinError, Scheduler, yield_now};
 
-use crate::support::{LONG, advance, by_hand};
+use crate::support::{Count, LONG, advance, by_hand, until};
 
 #[test]
 fn a_yield_lets_others_run() {
@@ -168,18 +168,16 @@ fn a_sleep_may_be_polled_on_another_thread() {
 
 #[test]
 fn a_task_hops_between_schedulers() {
-    let one = Scheduler::builder().workers(1).name("one").start().unwrap();
-    let two = Scheduler::builder().workers(1).name("two").start().unwrap();
+    let [one, two] = one_and_two();
     let (first, second) = (one.remote(), two.remote());
     let task = one.spawn_async(move |cx| async move {
-        let name = || thread::current().name().unwrap_or("").to_string();
-        let mut names = vec![name()];
+        let mut names = vec![here()];
         cx.hop(&second).await.unwrap();
-        names.push(name());
+        names.push(here());
         cx.sleep(Nanos::from_micros(10)).await;
-        names.push(name());
+        names.push(here());
         cx.hop(&first).await.unwrap();
-        names.push(name());
+        names.push(here());
         names
     });
     assert_eq!(task.join().unwrap(), ["one-0", "two-0", "two-0", "one-0"]);
@@ -187,6 +185,215 @@ fn a_task_hops_between_schedulers() {
     drop(two);
     let task = one.spawn_async(move |cx| async move { cx.hop(&gone).await.is_err() });
     assert!(task.join().unwrap());
+}
+
+/// The name of the worker.
+fn here() -> String {
+    thread::current().name().unwrap_or("").to_string()
+}
+
+/// Two schedulers of one worker each, called one and two.
+fn one_and_two() -> [Scheduler; 2] {
+    ["one", "two"].map(|name| Scheduler::builder().workers(1).name(name).start().unwrap())
+}
+
+/// Runs a future on a scheduler of its own; its end, or its panic, must come.
+fn ends<F>(future: F) -> Result<F::Output, JoinError>
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    let scheduler = Scheduler::new(1).unwrap();
+    let task = scheduler.spawn_future(future);
+    until("the end of a future", || task.is_finished());
+    task.join()
+}
+
+#[test]
+fn a_hop_wakes_the_waker_that_it_was_polled_with() {
+    let [one, two] = one_and_two();
+    let second = two.remote();
+    let task = one.spawn_async(move |cx| async move {
+        Wrapped::new(cx.hop(&second)).await.unwrap();
+        here()
+    });
+    until("the hop", || task.is_finished());
+    assert_eq!(task.join().unwrap(), "two-0");
+}
+
+#[test]
+fn a_hop_that_is_dropped_in_its_step_does_not_take_place() {
+    let [one, two] = one_and_two();
+    let second = two.remote();
+    let task = one.spawn_async(move |cx| async move {
+        {
+            let mut hop = std::pin::pin!(cx.hop(&second));
+            poll_fn(|cx| {
+                assert!(hop.as_mut().poll(cx).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+        }
+        cx.yield_now().await;
+        let stayed = here();
+        cx.hop(&second).await.unwrap();
+        (stayed, here())
+    });
+    let names = task.join().unwrap();
+    assert_eq!(names, ("one-0".to_string(), "two-0".to_string()));
+}
+
+/// The task that a hop was made for goes, whichever task polls the hop.
+#[test]
+fn a_hop_may_be_polled_by_another_task() {
+    let [one, two] = one_and_two();
+    let (sender, receiver) = mpsc::channel();
+    let second = two.remote();
+    let task = one.spawn_async(move |cx| async move {
+        sender.send(cx.hop(&second)).unwrap();
+        cx.signal().await;
+        here()
+    });
+    let hop = receiver.recv_timeout(LONG).unwrap();
+    ends(hop).unwrap().unwrap();
+    task.handle().signal().unwrap();
+    assert_eq!(task.join().unwrap(), "two-0");
+}
+
+/// Each of several hops takes place, in the order of their first polls.
+#[test]
+fn hops_at_once_are_taken_in_turn() {
+    let [one, two] = one_and_two();
+    let (first, second) = (one.remote(), two.remote());
+    let task = one.spawn_async(move |cx| async move {
+        let mut there = Wrapped::new(cx.hop(&second));
+        let mut back = Wrapped::new(cx.hop(&first));
+        let (mut went, mut came) = (None, None);
+        poll_fn(|cx| {
+            if went.is_none()
+                && let Poll::Ready(result) = Pin::new(&mut there).poll(cx)
+            {
+                result.unwrap();
+                went = Some(here());
+            }
+            if came.is_none()
+                && let Poll::Ready(result) = Pin::new(&mut back).poll(cx)
+            {
+                result.unwrap();
+                came = Some(here());
+            }
+            match (&went, &came) {
+                (Some(went), Some(came)) => Poll::Ready((went.clone(), came.clone())),
+                _ => Poll::Pending,
+            }
+        })
+        .await
+    });
+    until("both hops", || task.is_finished());
+    let names = task.join().unwrap();
+    assert_eq!(names, ("two-0".to_string(), "one-0".to_string()));
+}
+
+/// What waits by a context of a task that ended is woken, and says that there is no task.
+#[test]
+fn a_context_that_outlives_its_task_says_so() {
+    let scheduler = Scheduler::new(1).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let task = scheduler.spawn_async(|cx| async move {
+        sender.send(cx.clone()).unwrap();
+        cx.signal().await;
+    });
+    let cx = receiver.recv_timeout(LONG).unwrap();
+    let other = Scheduler::new(1).unwrap();
+    let polled = Count::new();
+    let (polls, mut sleep) = (polled.clone(), Box::pin(cx.sleep(Nanos::from_secs(3600))));
+    let sleeper = other.spawn_future(poll_fn(move |cx| {
+        let polled = sleep.as_mut().poll(cx);
+        polls.add();
+        polled
+    }));
+    until("a poll", || polled.get() > 0);
+    task.handle().signal().unwrap();
+    task.join().unwrap();
+    until("the end of the sleep", || sleeper.is_finished());
+    assert!(sleeper.join().unwrap_err().is_panic());
+
+    assert_eq!(cx.handle().wake(), Err(Finished));
+    ends(cx.sleep(Nanos::ZERO)).unwrap();
+    assert!(
+        ends(cx.sleep(Nanos::from_secs(3600)))
+            .unwrap_err()
+            .is_panic()
+    );
+    assert!(ends(cx.signal()).unwrap_err().is_panic());
+    assert!(ends(cx.hop(&other.remote())).unwrap_err().is_panic());
+}
+
+/// A waker of the user that panics ends no task but its own.
+#[test]
+fn a_waker_that_panics_ends_no_other_task() {
+    struct Refuses;
+    impl Wake for Refuses {
+        fn wake(self: Arc<Self>) {
+            panic!("this waker refuses");
+        }
+    }
+    let (scheduler, clock) = by_hand(1);
+    let task = scheduler.spawn_async(|cx| async move {
+        let mut sleep = Box::pin(cx.sleep(Nanos::from_nanos(10)));
+        let waker = Waker::from(Arc::new(Refuses));
+        assert!(
+            sleep
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        cx.sleep(Nanos::from_nanos(10)).await;
+        cx.now()
+    });
+    scheduler.spawn(|| ()).join().unwrap();
+    advance(&scheduler, &clock, Nanos::from_nanos(10));
+    assert_eq!(task.join().unwrap(), Instant::from_nanos(10));
+}
+
+/// The source's nested coroutines: five deep, and an abort drops the innermost first.
+#[test]
+fn nested_bodies_end_from_the_inside() {
+    struct Told(mpsc::Sender<u32>, u32);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.0.send(self.1).unwrap();
+        }
+    }
+    fn nest(
+        cx: AsyncCx,
+        log: mpsc::Sender<u32>,
+        depth: u32,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            let told = Told(log.clone(), depth);
+            if depth < 5 {
+                nest(cx.clone(), log, depth + 1).await;
+            } else {
+                cx.signal().await;
+            }
+            cx.yield_now().await;
+            drop(told);
+        })
+    }
+    for is_aborted in [false, true] {
+        let scheduler = Scheduler::new(1).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let task = scheduler.spawn_async(|cx| nest(cx, sender, 1));
+        assert!(scheduler.wait_idle(LONG));
+        if is_aborted {
+            task.abort();
+        } else {
+            task.handle().signal().unwrap();
+        }
+        assert_eq!(task.join().is_ok(), !is_aborted);
+        assert_eq!(receiver.iter().collect::<Vec<_>>(), [5, 4, 3, 2, 1]);
+    }
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn a_cancelled_task_says_so_and_drops_what_it_holds() {
 }
 
 #[test]
-fn a_result_that_nobody_takes_is_dropped() {
+fn a_result_that_is_not_taken_is_dropped() {
     let scheduler = Scheduler::new(1).unwrap();
     let held = Arc::new(());
     let holds = Arc::clone(&held);

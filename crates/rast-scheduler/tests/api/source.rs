@@ -1,12 +1,12 @@
 //! The tests of the source's scheduler, re-created: what they check is the same, the code is ours.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 
 use rast_scheduler::timers::{Clock, Instant, MonotonicClock, Nanos};
-use rast_scheduler::{Next, Scheduler, Task, TaskHandle};
+use rast_scheduler::{Finished, Next, Scheduler, Task, TaskHandle};
 
-use crate::support::{Count, LONG, advance, by_hand};
+use crate::support::{Count, LONG, advance, by_hand, until};
 
 #[test]
 fn basic_reposts_three_times() {
@@ -145,7 +145,8 @@ fn expiration() {
     }
 }
 
-/// A task goes back and forth between two schedulers, woken and signalled while it is posted nowhere.
+/// A task goes back and forth between two schedulers, woken and signalled while it is posted
+/// nowhere.
 #[test]
 fn reschedule() {
     let (one, two) = (Scheduler::new(1).unwrap(), Scheduler::new(1).unwrap());
@@ -211,7 +212,7 @@ fn a_ring_of_signals() {
     let first = tasks[0].handle();
     scheduler.post_many(tasks).unwrap();
     first.signal().unwrap();
-    crate::support::until("the ring to end", || left.load(Ordering::Acquire) == 0);
+    until("the ring to end", || left.load(Ordering::Acquire) == 0);
     ring.lock().unwrap().clear();
 }
 
@@ -242,7 +243,8 @@ fn timeouts_that_are_all_woken() {
     assert_eq!(ran.get(), 5000);
 }
 
-/// Tasks each receive so many signals from several threads; every signal that finds the flag clear is received.
+/// Tasks each receive so many signals from several threads; every signal that finds the flag clear
+/// is received.
 #[test]
 fn a_stress_of_signals() {
     let scheduler = Scheduler::new(3).unwrap();
@@ -271,4 +273,110 @@ fn a_stress_of_signals() {
     assert!(scheduler.wait_idle(LONG));
     assert!(handles.iter().all(|handle| !handle.is_signaled()));
     assert_eq!(scheduler.stop().unwrap().len(), 200);
+}
+
+/// Many steps of many tasks over five workers: posts, delays, and wake-ups and signals to tasks at
+/// random.
+#[test]
+fn a_heavy_batch() {
+    const TASKS: usize = 300;
+    const STEPS: usize = 60;
+    let scheduler = Scheduler::new(5).unwrap();
+    let handles: Arc<OnceLock<Vec<TaskHandle>>> = Arc::default();
+    let ended = Count::new();
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|number| {
+            let (handles, ended) = (Arc::clone(&handles), ended.clone());
+            let (mut step, mut random) = (0, number as u64 + 1);
+            Task::new(move |cx| {
+                cx.take_signal();
+                step += 1;
+                if step == STEPS {
+                    ended.add();
+                    return Next::Exit;
+                }
+                if step % 10 == 0 {
+                    for turn in 0..4 {
+                        random = random
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1);
+                        let other = &handles.get().unwrap()[(random >> 33) as usize % TASKS];
+                        // One that is finished needs no wake-up.
+                        let _ = if turn % 2 == 0 {
+                            other.wake()
+                        } else {
+                            other.signal()
+                        };
+                    }
+                }
+                match step % 6 {
+                    0 | 3 => cx.after(Nanos::from_micros(200)),
+                    2 | 4 => cx.after(Nanos::from_micros(100)),
+                    _ => Next::Again,
+                }
+            })
+        })
+        .collect();
+    assert!(
+        handles
+            .set(tasks.iter().map(Task::handle).collect())
+            .is_ok()
+    );
+    scheduler.post_many(tasks).unwrap();
+    ended.reaches(TASKS);
+    assert!(scheduler.wait_idle(LONG));
+    let steps: u64 = scheduler
+        .stats()
+        .workers
+        .iter()
+        .map(|worker| worker.steps)
+        .sum();
+    assert_eq!(steps, (TASKS * STEPS) as u64);
+    for handle in handles.get().unwrap() {
+        assert_eq!(handle.wake(), Err(Finished));
+    }
+}
+
+/// One-shot tasks in portions, five workers: each portion ends before the next begins.
+#[test]
+fn portions_of_one_shots() {
+    let scheduler = Scheduler::new(5).unwrap();
+    let ran = Count::new();
+    for portion in 1..=20 {
+        for _ in 0..500 {
+            let ran = ran.clone();
+            drop(scheduler.spawn(move || ran.add()));
+        }
+        assert!(scheduler.wait_idle(LONG));
+        assert_eq!(ran.get(), portion * 500);
+    }
+}
+
+/// The ring of signals once more, as `async` bodies.
+#[test]
+fn a_ring_of_signals_between_bodies() {
+    const TASKS: usize = 200;
+    const ROUNDS: usize = 10;
+    let scheduler = Scheduler::new(5).unwrap();
+    let ring: Arc<OnceLock<Vec<TaskHandle>>> = Arc::default();
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|number| {
+            let ring = Arc::clone(&ring);
+            scheduler.spawn_async(move |cx| async move {
+                for _ in 0..ROUNDS {
+                    cx.signal().await;
+                    // The last signal of the round may find its task finished.
+                    let _ = ring.get().unwrap()[(number + 1) % TASKS].signal();
+                }
+            })
+        })
+        .collect();
+    let handles: Vec<_> = tasks.iter().map(|task| task.handle()).collect();
+    let first = handles[0].clone();
+    assert!(ring.set(handles).is_ok());
+    first.signal().unwrap();
+    for task in tasks {
+        until("the ring to end", || task.is_finished());
+        task.join().unwrap();
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rast_scheduler::timers::{Instant, Nanos};
 use rast_scheduler::{Finished, JoinError, Next, OnWorker, Scheduler, Task};
 
-use crate::support::{Count, Gate, LONG};
+use crate::support::{Count, Gate, LONG, until};
 
 #[test]
 fn a_stop_returns_what_is_left_and_a_start_goes_on() {
@@ -54,29 +54,28 @@ fn a_stop_returns_what_is_left_and_a_start_goes_on() {
 
 #[test]
 fn a_stop_returns_ready_tasks_too() {
-    let scheduler = Scheduler::new(1).unwrap();
+    let scheduler = Arc::new(Scheduler::new(1).unwrap());
     let (gate, go) = (Gate::new(), Gate::new());
-    let (at, on) = (gate.clone(), go.clone());
+    let (at, on, inside) = (gate.clone(), go.clone(), Arc::clone(&scheduler));
+    // The only worker blocks until the stop has begun.
     let blocker = scheduler.spawn(move || {
         at.open();
         on.pass();
+        until("the stop", || inside.start().is_err());
     });
     gate.pass();
     let queued: Vec<_> = (0..500)
         .map(|number| scheduler.spawn(move || number))
         .collect();
-    let scheduler = Arc::new(scheduler);
     let stopper = {
         let scheduler = Arc::clone(&scheduler);
         thread::spawn(move || scheduler.stop().unwrap())
     };
-    // The stop waits for the step that runs.
-    while scheduler.remote().work().is_ok() {}
     go.open();
     let tasks = stopper.join().unwrap();
     blocker.join().unwrap();
-    let missing = 500 - tasks.len();
-    assert!(missing <= 500);
+    assert_eq!(tasks.len(), 500);
+    assert!(queued.iter().all(|task| !task.is_finished()));
     scheduler.post_many(tasks).unwrap();
     scheduler.start().unwrap();
     for (number, task) in queued.into_iter().enumerate() {
@@ -158,8 +157,8 @@ fn a_step_may_drop_the_scheduler() {
         assert!(scheduler.wait_idle(LONG));
         let dropped = remote.spawn(move || drop(scheduler));
         dropped.join().unwrap();
-        crate::support::until("the close", || handle.wake() == Err(Finished));
-        crate::support::until("a refusal", || {
+        until("the close", || handle.wake() == Err(Finished));
+        until("a refusal", || {
             remote.post(Task::new(|_| Next::Exit)).is_err()
         });
     }
@@ -216,7 +215,8 @@ fn idle_is_told_when_it_is_true_and_not_before() {
     assert!(!busy.wait_idle(Duration::from_millis(1)));
 }
 
-/// A task whose wake-up is refused ends while the store is emptied; its memory may be another task's then.
+/// A task whose wake-up is refused ends while the store is emptied; its memory may be another
+/// task's then.
 #[test]
 fn a_drop_while_waking_touches_no_task_that_ended() {
     const TASKS: usize = 20_000;

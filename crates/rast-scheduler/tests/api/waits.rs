@@ -1,8 +1,9 @@
 //! Deadlines, wake-ups and signals.
 
-use rast_scheduler::timers::{Clock, Instant, MonotonicClock, Nanos};
+use rast_scheduler::timers::{Clock, Instant, ManualClock, MonotonicClock, Nanos};
 use rast_scheduler::{Next, Scheduler, Task};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 
 use crate::support::{Count, Gate, LONG, advance, by_hand};
 
@@ -156,20 +157,18 @@ fn an_unreceived_signal_overrides_every_wait() {
 fn what_the_signaller_did_is_seen() {
     let scheduler = Scheduler::new(2).unwrap();
     let (sender, receiver) = mpsc::channel();
-    let data = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let data = Arc::new(AtomicU64::new(0));
     let seen = data.clone();
     let task = Task::new(move |cx| {
         if cx.take_signal() {
-            sender
-                .send(seen.load(std::sync::atomic::Ordering::Relaxed))
-                .unwrap();
+            sender.send(seen.load(Ordering::Relaxed)).unwrap();
         }
         Next::Wait
     });
     let handle = task.handle();
     scheduler.post_wait(task).unwrap();
     for round in 1..=1000 {
-        data.store(round, std::sync::atomic::Ordering::Relaxed);
+        data.store(round, Ordering::Relaxed);
         handle.signal().unwrap();
         assert_eq!(receiver.recv_timeout(LONG).unwrap(), round);
     }
@@ -210,4 +209,80 @@ fn a_deadline_is_only_adjusted_to_be_earlier() {
     assert_eq!(task.deadline(), None, "never is a wait");
     task.clear_deadline();
     assert_eq!(task.deadline(), Some(Instant::ORIGIN));
+}
+
+/// A task without a deadline is never due, whatever the clock says; the last deadline that counts
+/// is the one before.
+#[test]
+fn a_clock_at_its_end_fires_no_wait() {
+    for end in [u64::MAX - 1, u64::MAX] {
+        let (scheduler, clock) = by_hand(1);
+        let wait = Task::new(|_| Next::Exit);
+        let handle = wait.handle();
+        scheduler.post_wait(wait).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let last = Task::new(move |_| {
+            sender.send(()).unwrap();
+            Next::Exit
+        });
+        let at = Instant::from_nanos(u64::MAX - 2);
+        scheduler.post_at(last, at).unwrap();
+        advance(&scheduler, &clock, Nanos::from_nanos(end));
+        receiver.recv_timeout(LONG).unwrap();
+        scheduler.spawn(|| ()).join().unwrap();
+        assert!(!handle.is_finished());
+        handle.wake().unwrap();
+        assert!(scheduler.wait_idle(LONG));
+        assert!(handle.is_finished());
+    }
+}
+
+/// A clock that fails while a test says so.
+#[derive(Clone)]
+struct Faulty {
+    clock: ManualClock,
+    fails: Arc<AtomicBool>,
+}
+
+impl Clock for Faulty {
+    fn now(&self) -> Instant {
+        assert!(!self.fails.load(Ordering::Acquire), "the clock has stopped");
+        self.clock.now()
+    }
+}
+
+#[test]
+fn a_clock_that_panics_kills_no_worker() {
+    let (clock, fails) = (ManualClock::new(), Arc::new(AtomicBool::new(false)));
+    let faulty = Faulty {
+        clock: clock.clone(),
+        fails: Arc::clone(&fails),
+    };
+    let scheduler = Scheduler::builder().workers(2).clock(faulty).start();
+    let scheduler = scheduler.unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let due = Task::new(move |_| {
+        sender.send(()).unwrap();
+        Next::Exit
+    });
+    scheduler.post_at(due, Instant::from_nanos(100)).unwrap();
+    fails.store(true, Ordering::Release);
+    let ran = Count::new();
+    for number in 1..200 {
+        let ran_here = ran.clone();
+        let task = Task::new(move |_| {
+            ran_here.add();
+            Next::Exit
+        });
+        scheduler.post(task).unwrap();
+        ran.reaches(number);
+    }
+    assert!(scheduler.stats().clock_panics > 0);
+    assert!(receiver.try_recv().is_err());
+    clock.advance(Nanos::from_nanos(100));
+    fails.store(false, Ordering::Release);
+    scheduler.look();
+    receiver.recv_timeout(LONG).unwrap();
+    assert!(scheduler.wait_idle(LONG));
+    assert_eq!(scheduler.stats().panics, 0);
 }

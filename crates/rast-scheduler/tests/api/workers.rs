@@ -171,7 +171,8 @@ fn idle_workers_sleep() {
             .map(|worker| worker.sleeps)
             .sum::<u64>()
     };
-    // Until the counts stand still for as many looks as a worker that polled would need to move them.
+    // Until the counts do not change for as many looks as a worker that polled would need to move
+    // them.
     let (mut last, mut same) = (sleeps(), 0);
     crate::support::until("the workers to sleep", || {
         let now = sleeps();
@@ -181,7 +182,7 @@ fn idle_workers_sleep() {
     });
 }
 
-/// A clock that stands still makes every batch look as if it took no time.
+/// A clock that does not move makes every batch look as if it took no time.
 #[test]
 fn a_batch_may_be_as_long_as_numbers_go() {
     let scheduler = Scheduler::builder()

@@ -1,7 +1,8 @@
 //! The protocol as a machine: one call, one thread, one access to what is shared.
 //!
-//! Threads are numbered: the workers, the threads of the user, the clock, and one that stops the first thread of the
-//! user for ever at some step. There is one priority, and a round takes all that was posted.
+//! Threads are numbered: the workers, the threads of the user, the clock, and one that stops the
+//! first thread of the user for ever at some step. There is one priority, and a round takes all
+//! that was posted.
 
 use rast_scheduler::primitive::explore::Machine;
 
@@ -18,6 +19,8 @@ pub(crate) enum Operation {
     Wake(u8),
     Signal(u8),
     Stop,
+    /// Stops, ends all tasks, and refuses new ones.
+    Close,
 }
 
 /// What a step answers.
@@ -41,7 +44,8 @@ pub(crate) struct Model {
     pub(crate) tasks: &'static [&'static [Answer]],
     /// The last time.
     pub(crate) clock: u8,
-    /// Whether the first thread of the user may be stopped; only the tasks above the first count then.
+    /// Whether the first thread of the user may be stopped; only the tasks above the first count
+    /// then.
     pub(crate) freezes: bool,
     pub(crate) mutant: Mutant,
 }
@@ -124,8 +128,7 @@ impl Machine for Model {
                     .chain(state.front.iter())
                     .filter(|&other| other == task)
                     .count()
-                + usize::from(it.status & WAITING != 0)
-                + usize::from(it.is_returned);
+                + it.places();
             let wanted = usize::from(it.is_posted && it.status & FINISHED == 0);
             // A task that was put to wait is in the role's hand until it is stored.
             let storing = state
@@ -137,6 +140,9 @@ impl Machine for Model {
             }
             if it.is_stored && (in_rings > 0 || it.is_running) {
                 return Err(format!("task {task} is stored and ready"));
+            }
+            if it.is_stored && it.status & FINISHED != 0 {
+                return Err(format!("task {task} is stored after its end"));
             }
         }
         Ok(())
@@ -160,10 +166,10 @@ impl Machine for Model {
         }
         for (task, it) in state.tasks.iter().enumerate() {
             let rests = it.status & WAITING != 0 && it.is_stored && it.due > state.clock;
-            let is_left =
-                it.is_returned || state.front.iter().any(|other| usize::from(other) == task);
-            if it.is_posted && it.status & FINISHED == 0 && !(rests || state.is_stopping && is_left)
-            {
+            let in_front = state.front.iter().any(|other| usize::from(other) == task);
+            let is_left = it.is_returned || in_front && !state.is_closed;
+            let may_rest = rests && !state.is_closed || state.is_stopping && is_left;
+            if it.is_posted && it.status & FINISHED == 0 && !may_rest {
                 return Err(format!("task {task} was forgotten"));
             }
             if rests && (it.is_owed || it.status & (WOKEN | SIGNALED) != 0) {
@@ -374,14 +380,17 @@ impl Step<'_> {
                 }
                 Operation::Wake(task) => self.raise(task, WOKEN),
                 Operation::Signal(task) => self.raise(task, SIGNALED),
-                Operation::Stop => {
+                Operation::Stop | Operation::Close => {
                     self.s.is_stopping = true;
                     self.go(At::StopUnpark)
                 }
             },
             At::Push => {
-                self.s.front.push(local.task)?;
                 self.t().task = NONE;
+                if self.s.is_closed {
+                    return self.refuse(local.task);
+                }
+                self.s.front.push(local.task)?;
                 self.go(At::Look)
             }
             At::Look => {
@@ -401,6 +410,15 @@ impl Step<'_> {
                 }
                 self.go(At::StopWait)
             }
+            At::StopWait if self.closes() => {
+                for ring in &mut self.s.rings {
+                    while let Some(task) = ring.pop() {
+                        self.s.tasks[usize::from(task)].collect();
+                    }
+                }
+                self.go(At::CloseTake)
+            }
+            At::CloseTake | At::CloseStore | At::CloseFront | At::CloseEnd => self.close(),
             At::StopWait => {
                 for ring in &mut self.s.rings {
                     while let Some(task) = ring.pop() {
@@ -422,6 +440,68 @@ impl Step<'_> {
             }
             _ => self.notify_step(),
         }
+    }
+
+    /// Whether the operation at hand is a close.
+    fn closes(&self) -> bool {
+        let user = self.thread - self.model.workers;
+        let operation = self.s.users[user].operation;
+        let operation = self.model.users[user].get(usize::from(operation));
+        matches!(operation, Some(Operation::Close))
+    }
+
+    /// A step of the close, after the workers have left.
+    fn close(&mut self) -> Outcome {
+        let early = self.is(Mutant::CloseEarly);
+        match self.t().at {
+            At::CloseTake => {
+                self.s.is_closed |= early;
+                self.collect_posted();
+                self.go(At::CloseStore)
+            }
+            At::CloseStore => {
+                let Some(it) = self.s.tasks.iter_mut().find(|it| it.is_stored) else {
+                    return self.go(At::CloseFront);
+                };
+                it.is_stored = false;
+                if it.status & WAITING != 0 {
+                    it.status &= !WAITING;
+                    it.collect();
+                }
+                Ok(())
+            }
+            At::CloseFront => {
+                self.s.is_closed = true;
+                if !self.is(Mutant::CloseOnce) {
+                    self.collect_posted();
+                }
+                self.go(At::CloseEnd)
+            }
+            _ => {
+                let ended = self.s.tasks.iter_mut().any(|it| it.end_collected());
+                if ended { Ok(()) } else { self.end_operation() }
+            }
+        }
+    }
+
+    fn collect_posted(&mut self) {
+        while let Some(task) = self.s.front.pop() {
+            self.s.tasks[usize::from(task)].collect();
+        }
+    }
+
+    /// What becomes of a push that a closed queue refuses: a post gives the task back, a wake-up
+    /// ends it.
+    fn refuse(&mut self, task: u8) -> Outcome {
+        let user = self.thread - self.model.workers;
+        let operation = usize::from(self.s.users[user].operation);
+        let it = &mut self.s.tasks[usize::from(task)];
+        if matches!(self.model.users[user][operation], Operation::Post(..)) {
+            it.is_returned = true;
+        } else {
+            it.status |= FINISHED;
+        }
+        self.end_operation()
     }
 
     fn raise(&mut self, task: u8, flag: u8) -> Outcome {
@@ -633,7 +713,7 @@ impl Step<'_> {
             }),
             At::LookRole => {
                 if self.s.role != NONE {
-                    // Who has the role looks at the sleepers after it, and sees what is due.
+                    // The holder of the role looks at the sleepers after it, and sees what is due.
                     if self.is(Mutant::KeepBesideRole) {
                         return self.go(At::SleepNext);
                     }

@@ -38,4 +38,8 @@ pub(crate) enum Mutant {
     KeepBesideRole,
     /// A worker that finds the role free lets it go, and takes it when it is awake.
     TryRoleTwice,
+    /// The close refuses posts before it has emptied the store.
+    CloseEarly,
+    /// The close does not take what was posted while it emptied the store.
+    CloseOnce,
 }

@@ -1,4 +1,5 @@
-//! What a state of the model holds: the scheduler's words and queues, and each thread's place and locals.
+//! What a state of the model holds: the scheduler's words and queues, and each thread's place and
+//! locals.
 
 /// Tasks, workers and threads of the user that a state has room for, and places of a queue.
 pub(crate) const TASKS: usize = 3;
@@ -66,6 +67,32 @@ pub(crate) struct Task {
     pub(crate) is_owed: bool,
     pub(crate) is_running: bool,
     pub(crate) is_returned: bool,
+    /// The thread that closes the scheduler has it.
+    is_collected: bool,
+}
+
+impl Task {
+    /// Puts a task in the hands of the thread that closes the scheduler.
+    pub(crate) fn collect(&mut self) {
+        (self.is_collected, self.is_stored) = (true, false);
+    }
+
+    /// Ends a task that is in those hands; returns whether it was.
+    pub(crate) fn end_collected(&mut self) -> bool {
+        let was = self.is_collected;
+        self.is_collected = false;
+        if was {
+            self.status |= FINISHED;
+        }
+        was
+    }
+
+    /// In how many places it is beside queues and threads.
+    pub(crate) fn places(&self) -> usize {
+        usize::from(self.status & WAITING != 0)
+            + usize::from(self.is_returned)
+            + usize::from(self.is_collected)
+    }
 }
 
 /// Where a thread is: the access that it makes next.
@@ -83,6 +110,12 @@ pub(crate) enum At {
     Unpark,
     StopUnpark,
     StopWait,
+    /// The close, after a stop: what was posted, what is stored, the front queue, and the end of
+    /// all tasks.
+    CloseTake,
+    CloseStore,
+    CloseFront,
+    CloseEnd,
     /// A worker's batch.
     BatchLook,
     Pop,
@@ -163,6 +196,8 @@ pub(crate) struct State {
     pub(crate) tokens: u8,
     pub(crate) keeper: u8,
     pub(crate) is_stopping: bool,
+    /// The front queue refuses.
+    pub(crate) is_closed: bool,
     pub(crate) clock: u8,
     /// The first thread of the user was stopped by the system, for ever.
     pub(crate) is_frozen: bool,
@@ -192,6 +227,7 @@ impl State {
             tokens: 0,
             keeper: NONE,
             is_stopping: false,
+            is_closed: false,
             clock: 0,
             is_frozen: false,
             workers: [worker; WORKERS],

@@ -60,7 +60,7 @@ pub struct Baton {
 }
 
 // SAFETY: the cells in it are the pages. A page is written by the leader alone,
-// while nobody reads it (rule 4: all have promised in the epoch of the other
+// while no thread reads it (rule 4: all have promised in the epoch of the other
 // page, so all have left the page's own), and read by members of its epoch
 // alone, after the Acquire load that showed them the epoch. All other fields
 // are Sync by themselves.

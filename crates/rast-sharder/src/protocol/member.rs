@@ -429,7 +429,7 @@ impl Member {
         self.phase == Phase::Open && self.wanted.is_empty()
     }
 
-    /// Tells whether somebody wants a new epoch: another has promised, or a
+    /// Tells whether some thread wants a new epoch: another has promised, or a
     /// request stands.
     #[inline]
     pub fn is_wanted(&self) -> bool {
@@ -469,7 +469,7 @@ impl Member {
         self.phase = Phase::Promised;
         if old.promised() + 1 == old.members() {
             self.phase = Phase::Leading;
-            // Relaxed: whoever promised because of a request saw it before its
+            // Relaxed: the thread that promised because of a request saw it before its
             // promise, so this load sees it as well. [SO9]
             let served = self.baton.requests.load(Ordering::Relaxed);
             return Promise::Lead(Leader { served });
@@ -483,7 +483,7 @@ impl Member {
     /// Shows the assignment of this member's epoch.
     pub fn with_assignment<R>(&self, f: impl FnOnce(&Assignment) -> R) -> R {
         self.baton.pages[page_of(self.epoch)].with(|page| {
-            // SAFETY: this member is in the epoch of the page. Nobody writes the
+            // SAFETY: this member is in the epoch of the page. No thread writes the
             // page until a further epoch is led, which needs this member to
             // promise in the next one, and so to have left this one.
             let page = unsafe { &*page };
@@ -516,7 +516,7 @@ impl Member {
             });
         });
         self.phase = Phase::Promised;
-        // A store is enough: all have promised, so nobody else writes the word.
+        // A store is enough: all have promised, so nothing else writes the word.
         //
         // Release: pairs with the Acquire in look; publishes the page, and that
         // the leader has done with the figures. [SH3]
@@ -559,8 +559,8 @@ impl Member {
 
     /// Whether the protocol has something to do for this worker.
     fn has_news(&mut self) -> bool {
-        // Acquire: pairs with the Release in notify_all; see there. Ordered by the fence in
-        // park as well, which makes this load, or the notifier's look at the seat, the later. [SO20]
+        // Acquire: pairs with the Release in notify_all; see there. Ordered by the fence in park as
+        // well, which makes this load, or the notifier's look at the seat, the later. [SO20]
         let notices = self.baton.notices.load(Ordering::Acquire);
         if core::mem::replace(&mut self.notices_seen, notices) != notices {
             return true;

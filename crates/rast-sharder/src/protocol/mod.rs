@@ -15,8 +15,8 @@
 //! | field | written by | read by |
 //! | --- | --- | --- |
 //! | word | each member once per epoch (promise), the leader (publish) | all members, each turn |
-//! | page of the epoch | nobody | members of that epoch |
-//! | other page | the leader, once all have promised | nobody |
+//! | page of the epoch | no thread | members of that epoch |
+//! | other page | the leader, once all have promised | no thread |
 //! | holder | the worker that the page names; its holder, to free it | that worker; who wakes the shard |
 //! | seat | its worker; who wakes it | who wakes it |
 //! | inbox | who wakes a shard | its worker |
@@ -32,11 +32,11 @@
 //!    page names for it. From then on it updates no figures.
 //! 4. The worker whose promise is the last leads. It alone reads figures,
 //!    writes the other page and publishes the next epoch, with one store.
-//! 5. Nobody waits in here. A worker that cannot take a shard yet goes on with
+//! 5. No thread waits in here. A worker that cannot take a shard yet goes on with
 //!    those that it has.
 //! 6. A worker looks at `stop` in every turn.
 //!
-//! The argument stands in `docs/algorithms/sharder.md`. This module knows no
+//! The argument is in `docs/algorithms/sharder.md`. This module knows no
 //! threads and no time, so that loom can drive it: `tests/loom.rs`.
 
 mod baton;

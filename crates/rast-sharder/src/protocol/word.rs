@@ -2,7 +2,7 @@
 //! another.
 //!
 //! Epoch and promises share a word so that one store both opens an epoch and
-//! takes the promises of the old one back; the count of members stands between
+//! takes the promises of the old one back; the count of members is between
 //! them for the day that workers join and leave.
 
 use crate::ids::WorkerId;
@@ -52,7 +52,7 @@ impl Word {
     }
 }
 
-/// The holder word of a shard that nobody holds.
+/// The holder word of a shard that no thread holds.
 pub const FREE: u32 = 0;
 
 /// Reserved: set while the holder runs the shard, so that an idle worker may

@@ -17,7 +17,7 @@ fn next(seed: &mut u64) -> u64 {
     *seed
 }
 
-/// Stops after so many events, whoever counts them.
+/// Stops after so many events, no matter which thread counts them.
 #[derive(Clone)]
 struct Fuse {
     left: Arc<AtomicU64>,

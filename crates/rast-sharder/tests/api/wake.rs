@@ -58,7 +58,7 @@ impl Controller for Shared {
             }
         } else {
             let taken = self.0.taken.lock().unwrap();
-            taken.send(shard).expect("somebody listens");
+            taken.send(shard).expect("another thread listens");
         }
         Progress::Again
     }

@@ -197,7 +197,7 @@ fn client_list(frame: &[Argument]) -> Result<Command, Refusal> {
 }
 
 fn client_kill(frame: &[Argument]) -> Result<Command, Refusal> {
-    if let [_, _, address] = &*frame {
+    if let [_, _, address] = frame {
         let filter = Filter {
             address: Some(address.to_vec()),
             ..Filter::default()

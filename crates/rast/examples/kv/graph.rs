@@ -220,7 +220,7 @@ impl Running {
         };
         let report = match handle.drain(span) {
             Ok(report) => report,
-            // Out of time: the connections were cut off, and nobody waits any more.
+            // Out of time: the connections were cut off, and no thread waits any more.
             Err(error) => *error.report,
         };
         let panics = report.panics.iter().map(ToString::to_string);

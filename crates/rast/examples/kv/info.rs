@@ -226,7 +226,7 @@ fn cpu(rows: &mut Rows<'_>) {
         Some((_, rest)) => rest.split(' ').collect(),
         None => return,
     };
-    // Fields 14 to 17 of proc(5), of which two stand before the parenthesis' end.
+    // Fields 14 to 17 of proc(5), of which two come before the parenthesis' end.
     for (name, at) in [
         ("used_cpu_sys", 12),
         ("used_cpu_user", 11),

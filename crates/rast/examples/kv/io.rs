@@ -344,7 +344,7 @@ impl Io {
     }
 
     /// Serves those that wait for room, then the others. Who got no room keeps its place
-    /// before those that did, so that one that always asks for more holds nobody up.
+    /// before those that did, so that one that always asks for more delays no other.
     fn serve_due(&mut self, door: &mut dyn Door) {
         let parked = std::mem::take(&mut self.parked);
         let mut due = std::mem::replace(&mut self.due, std::mem::take(&mut self.spare));

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Reading order: `graph` (what runs where), `message`, `key`, `value`, `store`, `route`; then the
-//! way of a byte: `io`, `poller`, `listen`, `peer`, `conn`, `resp`, `command`, `admin`, `gather`, `local`,
-//! `ring`, `encode`; then `server`, `shared`, `clients`, `info`, `args`; last `demo`,
+//! way of a byte: `io`, `poller`, `listen`, `peer`, `conn`, `resp`, `command`, `admin`, `gather`,
+//! `local`, `ring`, `encode`; then `server`, `shared`, `clients`, `info`, `args`; last `demo`,
 //! `load`, `histogram`.
 
 mod admin;
@@ -123,7 +123,7 @@ fn serve(server: Server, signals: &Signals) -> ExitCode {
     }
 }
 
-/// Prints a line. Whoever reads the output may have gone; that ends nothing.
+/// Prints a line. The thread that reads the output may have gone; that ends nothing.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

@@ -1,7 +1,7 @@
 //! Which partition owns a key.
 //!
 //! The hash must be well mixed, since partitions take its remainder, and seeded
-//! per process, so that nobody can aim all keys at one partition. It is not the
+//! per process, so that no thread can aim all keys at one partition. It is not the
 //! hash of the partition's own map, whose seed differs: keys that share a partition
 //! would otherwise share bits of their place in the map too.
 

@@ -182,7 +182,7 @@ impl Shared {
     /// Whether the last purge was long enough ago; says so to one thread only.
     fn may_purge(&self) -> bool {
         let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        // Relaxed: as above, but for the exchange, which one thread wins.
+        // Relaxed: as above, except for the exchange, which one thread wins.
         let last = self.purged.load(Ordering::Relaxed);
         now.saturating_sub(last) >= PURGED_EACH
             && self

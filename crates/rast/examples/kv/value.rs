@@ -11,7 +11,7 @@ use crate::key::Key;
 use crate::memory::block;
 use crate::resp;
 
-/// What stands under a key.
+/// What is under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     /// Bytes that are the canonical form of a number.

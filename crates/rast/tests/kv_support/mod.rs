@@ -1,86 +1,39 @@
 //! Starts the `kv` example as a process and talks to it over sockets.
-//!
-//! `cargo test` builds examples beside the test programs. Where only one test
-//! program is asked for (`--test kv_server`) it does not; a missing example is
-//! built here then, and one that is there is taken as it is.
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
 use std::cell::RefCell;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus};
+use std::time::Instant;
 
-/// Far more than anything here takes: a guard against hanging, not a measurement.
-pub(crate) const GUARD: Duration = Duration::from_secs(120);
+#[path = "../program/mod.rs"]
+mod program;
+
+pub(crate) use program::GUARD;
+use program::Program;
 
 /// A running `kv`.
 pub(crate) struct Kv {
-    child: Child,
-    lines: Receiver<String>,
+    program: Program,
     /// The connection that asks for figures, once one was asked for.
     asking: RefCell<Option<Raw>>,
     pub(crate) address: SocketAddr,
 }
 
-fn program() -> PathBuf {
-    let test = std::env::current_exe().expect("this program has a path");
-    let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/test");
-    let program = profile
-        .join("examples")
-        .join(format!("kv{}", std::env::consts::EXE_SUFFIX));
-    if !program.exists() {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "-p", "rast", "--example", "kv", "--target-dir"]);
-        build.arg(profile.parent().expect("a target directory"));
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        let status = build.status().expect("cargo runs");
-        assert!(
-            status.success() && program.exists(),
-            "the example was not built"
-        );
-    }
-    program
-}
-
 /// `kv` with arguments, not started.
 pub(crate) fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(program());
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
+    program::command("kv", arguments)
 }
 
 impl Kv {
     /// Starts `kv` on a free port.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut command = command(&["--port", "0"]);
-        command.args(arguments).stderr(Stdio::inherit());
-        let mut child = command.spawn().expect("kv starts");
-        let stdout = child.stdout.take().expect("stdout is piped");
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let first = lines.recv_timeout(GUARD).expect("kv says where it listens");
-        let address = first.split_whitespace().find_map(|word| word.parse().ok());
-        let address = address.unwrap_or_else(|| panic!("no address in: {first}"));
+        let program = Program::start("kv", &[&["--port", "0"], arguments].concat());
+        let address = program.address;
         Self {
-            child,
-            lines,
+            program,
             asking: RefCell::new(None),
             address,
         }
@@ -93,7 +46,7 @@ impl Kv {
 
     /// The process.
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.program.child.id()
     }
 
     /// A raw connection.
@@ -135,25 +88,7 @@ impl Kv {
 
     /// Waits for the end; returns its status and what it printed since the start.
     pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
-        let mut lines = Vec::new();
-        loop {
-            match self.lines.recv_timeout(GUARD) {
-                Ok(line) => lines.push(line),
-                // The output ends with the process.
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => panic!("kv does not end"),
-            }
-        }
-        let status = self.child.wait().expect("kv can be waited for");
-        (status, lines.join("\n"))
-    }
-}
-
-impl Drop for Kv {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.program.wait()
     }
 }
 

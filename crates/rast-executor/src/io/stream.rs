@@ -1,0 +1,140 @@
+//! Reading and writing of byte streams, the same for each kind of socket.
+
+use core::task::{Context, Poll};
+use std::io::{self, Read, Write};
+
+use super::Source;
+use super::reactor::Direction::{self, Reading, Writing};
+
+/// Whether the poll reports an edge whenever bytes arrive or room appears, also if no operation has
+/// been refused since the last edge. Where mio emulates edges it does not.
+const EDGES: bool = cfg!(any(target_os = "linux", target_os = "android"));
+
+impl<S: mio::event::Source> Source<S>
+where
+    for<'a> &'a S: Read + Write,
+{
+    /// Reads into `bytes`, or waits for bytes.
+    pub(super) fn poll_read(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Polled {
+        let len = bytes.len();
+        self.poll_part(Reading, cx, len, |mut socket| socket.read(bytes))
+    }
+
+    /// Writes a part of `bytes`, or waits for room.
+    pub(super) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Polled {
+        self.poll_part(Writing, cx, bytes.len(), |mut socket| socket.write(bytes))
+    }
+
+    /// As [`poll_write`](Self::poll_write), from several places.
+    #[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
+    pub(super) fn poll_write_vectored(
+        &self,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Polled {
+        let len = slices.iter().map(|slice| slice.len()).sum();
+        self.poll_part(Writing, cx, len, |mut socket| socket.write_vectored(slices))
+    }
+
+    /// An operation that took fewer bytes than it was given has emptied or filled the system's
+    /// buffer. The next one waits for the edge then, and makes no call that would be refused.
+    fn poll_part(
+        &self,
+        direction: Direction,
+        cx: &mut Context<'_>,
+        len: usize,
+        operation: impl FnMut(&S) -> io::Result<usize>,
+    ) -> Polled {
+        self.poll_until(direction, cx, operation, |&count| {
+            EDGES && count > 0 && count < len
+        })
+    }
+
+    pub(super) async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.wait(Reading, |cx| self.poll_read(cx, bytes)).await
+    }
+
+    pub(super) async fn read_exact(&self, mut bytes: &mut [u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let count = self.read(bytes).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            bytes = &mut bytes[count..];
+        }
+        Ok(())
+    }
+
+    pub(super) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.wait(Writing, |cx| self.poll_write(cx, bytes)).await
+    }
+
+    pub(super) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let count = self.write(bytes).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+}
+
+/// How many bytes an operation took.
+type Polled = Poll<io::Result<usize>>;
+
+/// The methods of a stream.
+macro_rules! stream {
+    ($stream:ty) => {
+        impl $stream {
+            /// Reads at least one byte; 0 means the other end has closed. A dropped future has read
+            /// nothing.
+            ///
+            /// # Errors
+            ///
+            /// What the system says.
+            pub async fn read(&self, bytes: &mut [u8]) -> std::io::Result<usize> {
+                self.0.read(bytes).await
+            }
+
+            /// Fills `bytes`. A dropped future may have read a part.
+            ///
+            /// # Errors
+            ///
+            /// `UnexpectedEof` if the other end closes first; what the system says.
+            pub async fn read_exact(&self, bytes: &mut [u8]) -> std::io::Result<()> {
+                self.0.read_exact(bytes).await
+            }
+
+            /// Writes at least one byte, and returns how many. A dropped future has written
+            /// nothing.
+            ///
+            /// # Errors
+            ///
+            /// What the system says.
+            pub async fn write(&self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.write(bytes).await
+            }
+
+            /// Writes all of `bytes`. A dropped future may have written a part.
+            ///
+            /// # Errors
+            ///
+            /// `WriteZero` if the system takes nothing; what it says.
+            pub async fn write_all(&self, bytes: &[u8]) -> std::io::Result<()> {
+                self.0.write_all(bytes).await
+            }
+
+            /// Closes one direction, or both.
+            ///
+            /// # Errors
+            ///
+            /// What the system says.
+            pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
+                self.0.socket().shutdown(how)
+            }
+        }
+    };
+}
+pub(super) use stream;

@@ -1,0 +1,81 @@
+//! Counts allocations over all threads: posting, waiting, waking, stepping and hopping take none.
+#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle, rast_global_alloc))))]
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rast_scheduler::timers::Nanos;
+use rast_scheduler::{Next, Scheduler, Task, TaskHandle};
+
+use support::LONG;
+
+/// The system's allocator, and how often it was asked for memory.
+struct Counting;
+
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: the memory is the system allocator's, handed through unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's obligations are the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's obligations are the same.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Tasks that own their node are posted, run, waited for, woken and signalled without an
+/// allocation, once the wait store and the ready queues are as large as they get.
+#[test]
+fn a_task_is_allocated_once() {
+    const TASKS: usize = 100;
+    let (one, two) = (Scheduler::new(1).unwrap(), Scheduler::new(1).unwrap());
+    let mut of_passes = Vec::new();
+    for _ in 0..4 {
+        let tasks: Vec<Task> = (0..TASKS)
+            .map(|_| {
+                let (mut step, other) = (0, two.remote());
+                Task::new(move |cx| {
+                    step += 1;
+                    if step == 5 {
+                        cx.take_signal();
+                    }
+                    match step {
+                        1 | 2 => Next::Again,
+                        3 => Next::Wait,
+                        4 => cx.after(Nanos::from_secs(3600)),
+                        5 => Next::Hop(other.clone()),
+                        6 => cx.after(Nanos::from_micros(50)),
+                        _ => Next::Exit,
+                    }
+                })
+            })
+            .collect();
+        let handles: Vec<TaskHandle> = tasks.iter().map(Task::handle).collect();
+        let before = COUNT.load(Ordering::Relaxed);
+        for task in tasks {
+            one.post(task).unwrap();
+        }
+        assert!(one.wait_idle(LONG));
+        for handle in &handles {
+            handle.wake().unwrap();
+        }
+        // Each waits for an hour, or is about to.
+        for handle in &handles {
+            handle.signal().unwrap();
+        }
+        assert!(one.wait_idle(LONG) && two.wait_idle(LONG));
+        of_passes.push(COUNT.load(Ordering::Relaxed) - before);
+        assert!(handles.iter().all(TaskHandle::is_finished));
+    }
+    assert_eq!(of_passes[1..], [0; 3], "allocations by pass: {of_passes:?}");
+}
