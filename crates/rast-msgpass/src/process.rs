@@ -38,9 +38,10 @@ pub enum Next {
 pub trait Process<G: Graph>: Sized + Send + 'static {
     /// Works without input: reads a source, looks at the time.
     ///
-    /// Called when the graph starts, then when the returned [`Next`] asks for
-    /// it, or [`Cx::wake_at`](crate::Cx::wake_at); not while there is no room in the edges that leave the processor, and not
-    /// any more once the graph drains. It should return soon: everything else on the worker waits.
+    /// Called when the graph starts, then when the returned [`Next`] asks for it, or
+    /// [`Cx::wake_at`](crate::Cx::wake_at); not while there is no room in the edges that leave the
+    /// processor, and not any more once the graph drains. It should return soon: everything else on
+    /// the worker waits.
     fn ping(&mut self, cx: &mut Cx<'_, G, Self>) -> Next {
         let _ = cx;
         Next::Idle
