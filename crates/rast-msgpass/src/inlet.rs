@@ -11,7 +11,7 @@
 use core::marker::PhantomData;
 
 use crate::cx::{Core, Cx};
-use crate::graph::Graph;
+use crate::graph::{Edge, Graph};
 use crate::ingress::Door;
 use crate::load::Input;
 use crate::outlet::ROOM;
@@ -20,6 +20,7 @@ use crate::primitive::sync::Arc;
 use crate::process::Receive;
 use crate::queue::mpsc::bounded;
 use crate::queue::spsc::Consumer;
+use crate::sends::is_restricted;
 use crate::sharder::{ShardId, WorkerCx};
 use crate::waiting::{Pace, Waiting};
 
@@ -91,7 +92,8 @@ pub(crate) struct Place {
     pub(crate) answering: Option<usize>,
     /// The senders that wait for room.
     pub(crate) waiting: Arc<Waiting>,
-    /// The number of this receiver among those of the edge.
+    /// The list in which senders wait for this receiver: its number among those of the edge, 0
+    /// where room at any of them is enough.
     pub(crate) receiver: usize,
     /// The first shard of the sender.
     pub(crate) first: usize,
@@ -239,7 +241,7 @@ type Taken<M> = Option<Option<M>>;
 impl<G, F, M, P> Inlet<G, P> for In<G, F, M>
 where
     G: Graph,
-    M: Send + 'static,
+    M: Edge<G, F, P>,
     P: Receive<G, F, M>,
 {
     fn inputs(&self) -> usize {
@@ -274,6 +276,9 @@ where
         mut load: Option<&mut Input>,
     ) -> Delivered {
         let mut all = Delivered::default();
+        if const { is_restricted(G::EDGES, M::INFO.to) } {
+            core.handling = Some((self.place.index, self.place.edge));
+        }
         while all.taken < max && !core.is_paused() {
             let batch = || {
                 if let Source::Rings(rings) = &mut self.source {
@@ -341,6 +346,9 @@ where
                     core.note_all();
                 }
             }
+        }
+        if const { is_restricted(G::EDGES, M::INFO.to) } {
+            core.handling = None;
         }
         if let Source::Rings(_) = &self.source {
             all.handled = all.taken;

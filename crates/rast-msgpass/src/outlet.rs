@@ -113,6 +113,8 @@ pub(crate) struct Out<M> {
     is_bounded: bool,
     /// It is bounded, and no answers are expected.
     is_plain: bool,
+    /// Room at one target is enough.
+    any: bool,
     /// It was reported as written since the last flush.
     is_noted: bool,
     burst: usize,
@@ -159,6 +161,7 @@ impl<M: Send + 'static> Out<M> {
             way,
             is_bounded: matches!(info.kind, EdgeKind::Bounded),
             is_plain: matches!(info.kind, EdgeKind::Bounded) && parts.credit.is_none(),
+            any: info.any,
             is_noted: false,
             burst: info.burst,
             invocation: 0,
@@ -192,7 +195,7 @@ impl<M: Send + 'static> Out<M> {
     pub(crate) fn any(&mut self) -> usize {
         let count = self.targets();
         let start = self.cursor;
-        let has_room = |index: usize| match &self.way {
+        let has_room = |&index: &usize| match &self.way {
             Way::Rings(rings) => rings.has_room(index),
             Way::Inboxes(outbox) => outbox.room(index) > 0,
             Way::AnswerRings(_) | Way::AnswerInboxes(_) => true,
@@ -201,20 +204,28 @@ impl<M: Send + 'static> Out<M> {
             index if index < count => index,
             index => index - count,
         };
-        let found = (0..count)
-            .map(turn)
-            .find(|&index| has_room(index))
-            .unwrap_or(start);
+        let mut turns = (0..count).map(turn);
+        let found = match &self.credit {
+            None => turns.find(has_room),
+            Some(credit) => turns
+                .clone()
+                .find(|index| credit.left(*index) > 0 && has_room(index))
+                // In the handling of an answer.
+                .or_else(|| turns.find(|index| credit.slots(*index) > 0 && has_room(index))),
+        };
+        let found = found.unwrap_or(start);
         self.cursor = if found + 1 == count { 0 } else { found + 1 };
         found
     }
 
     /// Returns how many messages `try_send` would take for a target now.
-    pub(crate) fn room(&self, index: usize, invocation: u64) -> usize {
+    /// `promised`: the handler found room for its burst.
+    pub(crate) fn room(&self, index: usize, invocation: u64, promised: bool) -> usize {
         match self.info.kind {
             EdgeKind::Unbounded => usize::MAX,
             EdgeKind::Reply { .. } => self.owed(index),
-            EdgeKind::Bounded => self.queue_room(index).max(self.unused(invocation)),
+            EdgeKind::Bounded if promised => self.queue_room(index).max(self.unused(invocation)),
+            EdgeKind::Bounded => self.queue_room(index),
         }
     }
 
@@ -291,15 +302,16 @@ impl<M: Send + 'static> Out<M> {
         index: usize,
         message: M,
         invocation: u64,
+        promised: bool,
     ) -> Result<News, Full<M>> {
         assert!(index < self.targets(), "there is no such replica or lane");
         if !self.is_bounded {
-            return match self.room(index, invocation) {
+            return match self.room(index, invocation, promised) {
                 0 => Err(Full(message)),
                 _ => Ok(self.put(index, message)),
             };
         }
-        if self.unused(invocation) == 0 {
+        if !promised || self.unused(invocation) == 0 {
             if self.queue_room(index) == 0 {
                 return Err(Full(message));
             }
@@ -310,12 +322,16 @@ impl<M: Send + 'static> Out<M> {
                     self.shared.stats[self.shard].sent[self.index].add(u64::MAX);
                     return Err(Full(message));
                 }
-                self.count_burst(invocation);
+                if promised {
+                    self.count_burst(invocation);
+                }
                 self.spend(index);
                 return Ok(self.news());
             }
         }
-        self.count_burst(invocation);
+        if promised {
+            self.count_burst(invocation);
+        }
         Ok(self.put(index, message))
     }
 
@@ -388,9 +404,24 @@ impl<M: Send + 'static> Out<M> {
             (true, true) => GATES,
             (true, false) => KEEPS,
             (false, _) => match &self.credit {
-                Some(credit) if credit.is_low() => GATES,
+                Some(credit) if credit.is_low() && self.all_lack(credit) => GATES,
                 _ => 0,
             },
+        }
+    }
+
+    /// Returns whether credit that is low somewhere gates: where one target is enough, while each
+    /// lacks room or credit.
+    fn all_lack(&self, credit: &Credit) -> bool {
+        !self.any
+            || (0..self.targets()).all(|index| credit.is_low_at(index) || self.is_target_low(index))
+    }
+
+    fn is_target_low(&self, index: usize) -> bool {
+        match &self.way {
+            Way::Rings(rings) => rings.is_target_low(index),
+            Way::Inboxes(outbox) => outbox.is_stuck(),
+            Way::AnswerRings(_) | Way::AnswerInboxes(_) => false,
         }
     }
 
@@ -408,6 +439,19 @@ impl<M: Send + 'static> Out<M> {
             Way::AnswerRings(rings) => rings.first_low(),
             Way::AnswerInboxes(outbox) => outbox.first_stuck(),
         }
+    }
+
+    /// Returns in which list of senders this one has to wait, if in any: there is one for all
+    /// targets where one is enough.
+    fn list(&self) -> Option<usize> {
+        if !self.any {
+            return self.first_lacking();
+        }
+        let some_low = match &self.way {
+            Way::Rings(rings) => rings.is_some_low(),
+            _ => self.first_lacking().is_some(),
+        };
+        (some_low && self.state() & GATES != 0).then_some(0)
     }
 
     #[cold]
@@ -460,8 +504,17 @@ impl<M: Send + 'static> Outlet for Out<M> {
     }
 
     fn is_other_at_limit(&self, target: Option<usize>) -> bool {
-        let credit = self.credit.as_ref();
-        credit.is_some_and(|credit| credit.is_other_at_limit(target))
+        let Some(credit) = &self.credit else {
+            return false;
+        };
+        if !self.any {
+            return credit.is_other_at_limit(target);
+        }
+        // One is enough, and `target` has a slot when its answer is handled.
+        !(0..self.targets()).any(|index| {
+            let has_slot = target == Some(index) || credit.slots(index) > 0;
+            has_slot && !self.is_target_low(index)
+        })
     }
 
     fn look(&mut self) -> News {
@@ -485,7 +538,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
     }
 
     fn wait(&mut self, cx: &mut WorkerCx<'_>) {
-        let Some(target) = self.first_lacking() else {
+        let Some(target) = self.list() else {
             return;
         };
         if self.waiting.is_waiting(self.sender) && self.waits_at != target {
@@ -504,7 +557,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
     }
 
     fn waits_elsewhere(&self) -> bool {
-        let lacking = self.first_lacking();
+        let lacking = self.list();
         lacking.is_some_and(|target| target != self.waits_at)
     }
 

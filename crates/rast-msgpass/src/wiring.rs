@@ -30,6 +30,7 @@ use crate::primitive::sync::Arc;
 use crate::process::{Process, Receive};
 use crate::queue::{mpsc::bounded, spsc};
 use crate::rings::Rings;
+use crate::sends::{Waits, answers_to};
 use crate::sharder::ShardId;
 use crate::shared::Shared;
 use crate::waiting::{Pace, Waiting};
@@ -42,6 +43,8 @@ pub(crate) struct Parts {
     pub(crate) ins: Vec<Box<dyn Any + Send>>,
     /// Per input: who sends into it.
     pub(crate) routes: Vec<Route>,
+    /// Per inlet: what it waits for.
+    pub(crate) waits: Vec<Waits>,
 }
 
 /// Per edge to egress, per lane: its `LaneParts<M>`, until it is handed out.
@@ -65,12 +68,6 @@ pub struct Wiring {
     /// Per shard.
     pub(crate) parts: Vec<Parts>,
     pub(crate) outside: Outside,
-}
-
-/// Returns the edge that answers the requests of `edge`, if one does.
-fn answering_edge(shared: &Shared, edge: usize) -> Option<usize> {
-    let answers = EdgeKind::Reply { request: edge };
-    shared.edges.iter().position(|other| other.kind == answers)
 }
 
 fn before(shared: &Shared, edge: usize) -> usize {
@@ -126,7 +123,7 @@ impl Wiring {
         let is_answer = matches!(info.kind, EdgeKind::Reply { .. });
         let (ways, sources) = match (is_answer, info.by_pair) {
             (false, true) => {
-                let make = |rings, burst| Way::Rings(Rings::new(rings, burst));
+                let make = |rings, burst| Way::Rings(Rings::new(rings, burst, info.any));
                 let (ways, rings) = by_pair(senders.len(), receivers.len(), info.capacity);
                 let burst = match info.kind {
                     EdgeKind::Bounded => info.burst,
@@ -144,7 +141,7 @@ impl Wiring {
             }
             (false, false) => {
                 let (outboxes, inboxes) =
-                    by_receiver(senders.len(), receivers.len(), info.capacity);
+                    by_receiver(senders.len(), receivers.len(), info.capacity, info.any);
                 (
                     outboxes.into_iter().map(Way::Inboxes).collect(),
                     inboxes
@@ -156,7 +153,7 @@ impl Wiring {
             (true, true) => {
                 let capacity = answers_held(info.capacity);
                 let (ways, rings) = by_pair(senders.len(), receivers.len(), capacity);
-                let way = |rings| Way::AnswerRings(Rings::new(rings, 0));
+                let way = |rings| Way::AnswerRings(Rings::new(rings, 0, false));
                 (
                     ways.into_iter().map(way).collect(),
                     rings
@@ -167,7 +164,8 @@ impl Wiring {
             }
             (true, false) => {
                 let capacity = answers_held(info.capacity);
-                let (outboxes, inboxes) = by_receiver(senders.len(), receivers.len(), capacity);
+                let (outboxes, inboxes) =
+                    by_receiver(senders.len(), receivers.len(), capacity, false);
                 (
                     outboxes
                         .into_iter()
@@ -180,7 +178,9 @@ impl Wiring {
                 )
             }
         };
-        let waiting = Arc::new(Waiting::new(senders.len(), receivers.len()));
+        // A sender that needs room at one of them waits in one list for all.
+        let lists = if info.any { 1 } else { receivers.len() };
+        let waiting = Arc::new(Waiting::new(senders.len(), lists));
         self.add_ins::<G, F, T, M>(id, to, sources, &senders, &waiting);
         let base = self.first_input(id);
         for (sender, way) in ways.into_iter().enumerate() {
@@ -219,7 +219,7 @@ impl Wiring {
         T: Receive<G, F, M> + 'static,
     {
         let info = &self.shared.edges[id];
-        let requests = answering_edge(&self.shared, id).map(|edge| before(&self.shared, edge));
+        let requests = answers_to(self.shared.edges, id).map(|edge| before(&self.shared, edge));
         let answering = match info.kind {
             EdgeKind::Reply { request } => Some(before(&self.shared, request)),
             EdgeKind::Bounded | EdgeKind::Unbounded => None,
@@ -227,6 +227,7 @@ impl Wiring {
         let shards = self.shared.shards_of(to);
         for ((receiver, shard), source) in shards.enumerate().zip(sources) {
             let parts = &mut self.parts[shard];
+            parts.waits.push(Waits::of(self.shared.edges, id));
             match &source {
                 Source::Door(..) => parts.routes.push(Route::Outside),
                 Source::Rings(_) | Source::AnswerRings(_) => {
@@ -244,7 +245,7 @@ impl Wiring {
                 requests,
                 answering,
                 waiting: Arc::clone(waiting),
-                receiver,
+                receiver: if info.any { 0 } else { receiver },
                 first: senders.start,
                 outlet: before(&self.shared, id),
             };
@@ -269,7 +270,7 @@ impl Wiring {
             End::Processor(to) => self.shared.shards_of(to).len(),
             End::Ingress | End::Egress => 0,
         };
-        let credit = answering_edge(&self.shared, id).map(|answers| {
+        let credit = answers_to(self.shared.edges, id).map(|answers| {
             let answers = &self.shared.edges[answers];
             Credit::new(targets, !answers.by_pair, answers.capacity, info.burst)
         });
@@ -347,7 +348,7 @@ impl Wiring {
                 lanes: lanes.clone(),
                 slot,
             };
-            let way = Way::Rings(Rings::new(rings, burst));
+            let way = Way::Rings(Rings::new(rings, burst, false));
             self.add_out(id, senders.start + slot, slot, way, receivers, &waiting);
         }
         self.outside.lanes[id] = lanes;
@@ -380,11 +381,12 @@ fn by_receiver<T>(
     senders: usize,
     receivers: usize,
     capacity: usize,
+    any: bool,
 ) -> (Vec<Outbox<T>>, Vec<(bounded::Consumer<T>, Pace)>) {
     let (producers, consumers): (Vec<_>, Vec<_>) =
         (0..receivers).map(|_| bounded::queue(capacity)).unzip();
     let producers = Arc::new(producers.into_boxed_slice());
-    let outbox = |sender| Outbox::new(Arc::clone(&producers), sender);
+    let outbox = |sender| Outbox::new(Arc::clone(&producers), sender, any);
     let with_pace = |inbox: bounded::Consumer<T>| {
         let pace = Pace::new(inbox.capacity(), 1);
         (inbox, pace)
@@ -435,6 +437,7 @@ impl<G: Graph, P: Process<G>> Node<G> for Instances<P> {
             let ins = ins.collect();
             core.written = Vec::with_capacity(parts.outs.len());
             core.outs = parts.outs;
+            core.waits = parts.waits.into();
             instances.push(Box::new(Instance::<G, P>::new(
                 processor, ins, core, settings,
             )));
@@ -492,6 +495,8 @@ impl<G: Graph> Given<G> {
                 sender: 0,
                 is_gated: false,
                 keeps: false,
+                waits: Box::default(),
+                handling: None,
                 stop: false,
                 retired: false,
             });

@@ -11,6 +11,8 @@ mod doors;
 mod ending;
 #[path = "api/fairness.rs"]
 mod fairness;
+#[path = "api/flow.rs"]
+mod flow;
 #[path = "api/inboxes.rs"]
 mod inboxes;
 #[path = "api/moves.rs"]
