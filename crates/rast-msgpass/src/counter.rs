@@ -79,6 +79,12 @@ impl Counter {
         self.0.store(value.wrapping_add(amount), Ordering::Relaxed);
     }
 
+    /// Sets a figure whose value orders nothing. For the owner alone.
+    #[inline]
+    pub fn set(&self, value: u64) {
+        self.add(value.wrapping_sub(self.get()));
+    }
+
     /// Adds, so that who reads the new value by [`get_after`](Self::get_after)
     /// sees everything that the owner did before. For the owner alone.
     #[inline]

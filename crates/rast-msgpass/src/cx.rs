@@ -14,6 +14,7 @@ use crate::outlet::{FIRST, GATES, KEEPS, News, Out, Outlet, REMOTE};
 use crate::panics;
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
+use crate::reply::{ReplyTo, Ticket};
 use crate::report::PanicRecord;
 use crate::sends::{Sends, Waits, is_restricted};
 use crate::sharder::WorkerCx;
@@ -52,6 +53,10 @@ pub(crate) struct Core {
     /// The inlet whose message is handled, and its edge, where some inlet does not wait for
     /// all outlets.
     pub(crate) handling: Option<(usize, usize)>,
+    /// The invocation that handles a request, and its edge.
+    pub(crate) request: (u64, usize),
+    /// The worker's time when the batch of requests began.
+    pub(crate) now: Instant,
     pub(crate) stop: bool,
     pub(crate) retired: bool,
 }
@@ -167,6 +172,24 @@ impl Core {
     fn is_promised(&self, out: usize) -> bool {
         let handling = self.handling;
         handling.is_none_or(|(inlet, _)| self.waits[inlet].has(out))
+    }
+
+    /// Waives the requests whose tokens were dropped.
+    #[cold]
+    pub(crate) fn waive_dropped(&mut self) {
+        for out in 0..self.outs.len() {
+            let news = self.outs[out].waive_dropped();
+            self.note(out, news);
+        }
+    }
+
+    #[cold]
+    fn request_fault(&self, edge: &EdgeInfo) -> ! {
+        panic!(
+            "graph `{}`, edge {edge}: `reply_to` in a handler that has no request of this edge \
+             in hand, or took its `ReplyTo` before",
+            self.shared.graph,
+        )
     }
 
     #[cold]
@@ -320,6 +343,35 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
     #[must_use]
     pub fn sender(&self) -> usize {
         self.core.sender
+    }
+
+    /// Takes the right to answer the request in hand, which `F` sent: to be kept, or used at
+    /// once. Once it is taken, [`Port::send`] does not answer this request.
+    ///
+    /// The types are known from where it is kept; otherwise name them:
+    /// `cx.reply_to::<Client, Ask>()`. Wait-free; it allocates when more tokens are kept than ever
+    /// before.
+    ///
+    /// # Panics
+    ///
+    /// When the message in hand is no request `M` of `F`, or its token was taken before.
+    pub fn reply_to<F, M>(&mut self) -> ReplyTo<G, F, P, M>
+    where
+        M: Edge<G, F, P>,
+    {
+        let core = &mut *self.core;
+        if core.request != (core.invocation, M::ID) {
+            core.request_fault(M::INFO);
+        }
+        let (sender, now) = (core.sender, core.now);
+        let ticket = core.outs[ReplyTo::<G, F, P, M>::OUT].keep(sender, now);
+        core.request.0 = 0;
+        ReplyTo::new(ticket)
+    }
+
+    pub(crate) fn answer<F, A: Edge<G, P, F>>(&mut self, ticket: Ticket, answer: A) {
+        let news = self.core.out::<A>(A::OUT).answer(ticket, answer);
+        self.core.note(A::OUT, news);
     }
 
     /// Reads the clock.

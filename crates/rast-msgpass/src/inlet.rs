@@ -294,10 +294,12 @@ where
                             ring.release();
                             place.wake_sender(input, pace.release(), cx);
                         }
+                        core.invocation += 1;
                         if let Some(out) = place.requests {
                             *debt = core.outs[out].owe(input);
+                            core.request = (core.invocation, place.edge);
+                            core.now = cx.now();
                         }
-                        core.invocation += 1;
                         processor.receive(message, &mut Cx::new(core));
                         if core.is_paused() {
                             break;
@@ -317,10 +319,12 @@ where
                         continue;
                     };
                     all.handled += 1;
+                    core.invocation += 1;
                     if let Some(out) = self.place.requests {
                         self.debt = core.outs[out].owe(core.sender);
+                        core.request = (core.invocation, self.place.edge);
+                        core.now = cx.now();
                     }
-                    core.invocation += 1;
                     processor.receive(message, &mut Cx::new(core));
                     if core.is_paused() {
                         break;

@@ -211,6 +211,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     #[cold]
     fn look_at_all(&mut self) {
         self.is_new = false;
+        // A token that was dropped wakes the shard without a note.
+        self.core.waive_dropped();
         for input in 0..self.inputs.len() as u32 {
             let Input { inlet, at, .. } = self.inputs[input as usize];
             if self.ins[inlet as usize].has_any(at as usize) {
@@ -419,6 +421,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 let news = self.core.outs[out].waive(client);
                 self.core.note(out, news);
             }
+            let news = self.core.outs[out].waive_kept();
+            self.core.note(out, news);
         }
         self.end(cx);
         self.wait(cx)

@@ -84,6 +84,8 @@
 //!   `unbounded`, or a `reply`: its room is reserved by the request, and each
 //!   request is answered or [waived](Port::waive) once. Or a handler of it
 //!   declares that it sends on no other.
+//! - A request can be answered later: [`Cx::reply_to`] takes its [`ReplyTo`], to
+//!   be kept in the processor's state. Dropped, it waives.
 //! - [`IngressSender`] is the way in for any thread, [`EgressReceiver`] the way
 //!   out. Both are bounded, and both can wait.
 //!
@@ -165,6 +167,8 @@ mod picture;
 #[cfg(feature = "std")]
 mod process;
 #[cfg(feature = "std")]
+mod reply;
+#[cfg(feature = "std")]
 mod report;
 #[cfg(feature = "std")]
 mod rings;
@@ -200,6 +204,8 @@ pub use ingress::{IngressPort, IngressSender, TrySendError};
 pub use process::{Next, Process, Receive};
 #[cfg(feature = "std")]
 pub use queue::{Closed, Full};
+#[cfg(feature = "std")]
+pub use reply::ReplyTo;
 #[cfg(feature = "std")]
 pub use report::{
     DrainError, EdgeMetrics, InstanceMetrics, Metrics, PanicRecord, Report, Undelivered,

@@ -32,9 +32,11 @@ use crate::outbox::Outbox;
 use crate::panics::contain;
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
+use crate::reply::{Kept, Ticket};
 use crate::rings::Rings;
 use crate::sharder::{ShardId, WorkerCx};
 use crate::shared::Shared;
+use crate::timers::Instant;
 use crate::waiting::Waiting;
 
 /// In the note to a shard: an outlet, by its index, may have room again. Without
@@ -86,6 +88,12 @@ pub(crate) trait Outlet: Send {
     fn waive(&mut self, target: usize) -> News;
     /// Returns a target that an answer is owed.
     fn any_owed(&self) -> Option<usize>;
+    /// Takes a request of a target out of the debts, to be answered by its ticket.
+    fn keep(&mut self, target: usize, since: Instant) -> Ticket;
+    /// Waives the requests whose tickets were dropped.
+    fn waive_dropped(&mut self) -> News;
+    /// Waives all requests that are kept; their tickets are void.
+    fn waive_kept(&mut self) -> News;
     /// Gives up what found no room, at the end.
     fn abandon(&mut self);
 }
@@ -126,6 +134,8 @@ pub(crate) struct Out<M> {
     credit: Option<Credit>,
     /// On an edge of answers.
     owed: Option<Owed>,
+    /// On an edge of answers: the requests that have tickets.
+    kept: Option<Kept>,
     info: &'static EdgeInfo,
     edge: usize,
     /// The index among the outlets of the processor.
@@ -152,6 +162,7 @@ pub(crate) struct Parts {
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) credit: Option<Credit>,
     pub(crate) owed: Option<Owed>,
+    pub(crate) kept: Option<Kept>,
 }
 
 impl<M: Send + 'static> Out<M> {
@@ -169,6 +180,7 @@ impl<M: Send + 'static> Out<M> {
             uncounted: 0,
             credit: parts.credit,
             owed: parts.owed,
+            kept: parts.kept,
             info,
             edge: parts.edge,
             index: parts.index,
@@ -224,8 +236,23 @@ impl<M: Send + 'static> Out<M> {
         match self.info.kind {
             EdgeKind::Unbounded => usize::MAX,
             EdgeKind::Reply { .. } => self.owed(index),
-            EdgeKind::Bounded if promised => self.queue_room(index).max(self.unused(invocation)),
-            EdgeKind::Bounded => self.queue_room(index),
+            EdgeKind::Bounded => {
+                let promise = self.promise(index, invocation, promised);
+                self.queue_room(index).max(promise)
+            }
+        }
+    }
+
+    /// Returns what is left of the burst. The handling of an answer may have no slots for the
+    /// answers to a whole burst of requests.
+    fn promise(&self, index: usize, invocation: u64, promised: bool) -> usize {
+        let unused = match promised {
+            true => self.unused(invocation),
+            false => 0,
+        };
+        match &self.credit {
+            Some(credit) => unused.min(credit.slots(index)),
+            None => unused,
         }
     }
 
@@ -311,7 +338,7 @@ impl<M: Send + 'static> Out<M> {
                 _ => Ok(self.put(index, message)),
             };
         }
-        if !promised || self.unused(invocation) == 0 {
+        if self.promise(index, invocation, promised) == 0 {
             if self.queue_room(index) == 0 {
                 return Err(Full(message));
             }
@@ -371,6 +398,37 @@ impl<M: Send + 'static> Out<M> {
         {
             self.debt_fault();
         }
+        self.put_paid(index, message)
+    }
+
+    /// Answers a request that has a ticket.
+    pub(crate) fn answer(&mut self, ticket: Ticket, message: M) -> News {
+        let kept = self
+            .kept
+            .as_mut()
+            .expect("an edge of answers keeps requests");
+        if !kept.is_own(&ticket) {
+            self.ticket_fault();
+        }
+        match kept.take(ticket.into_slot()) {
+            Some(client) => {
+                self.note_oldest();
+                self.put_paid(client, message)
+            }
+            // A retired processor has waived it; its handlers do not run any more.
+            None => 0,
+        }
+    }
+
+    /// Publishes since when the oldest request is kept.
+    fn note_oldest(&self) {
+        let oldest = self.kept.as_ref().and_then(Kept::oldest);
+        let since = &self.shared.stats[self.shard].since[self.index];
+        since.set(oldest.map_or(0, |oldest| oldest.as_nanos() + 1));
+    }
+
+    #[inline]
+    fn put_paid(&mut self, index: usize, message: M) -> News {
         // An outbox may publish at once, so it is counted before.
         self.shared.stats[self.shard].sent[self.index].add(1);
         match &mut self.way {
@@ -392,7 +450,7 @@ impl<M: Send + 'static> Out<M> {
         first | self.state()
     }
 
-    #[inline]
+    #[inline(always)]
     fn state(&self) -> News {
         let lacks = match &self.way {
             Way::Rings(rings) => rings.is_low(),
@@ -412,6 +470,8 @@ impl<M: Send + 'static> Out<M> {
 
     /// Returns whether credit that is low somewhere gates: where one target is enough, while each
     /// lacks room or credit.
+    #[cold]
+    #[inline(never)]
     fn all_lack(&self, credit: &Credit) -> bool {
         !self.any
             || (0..self.targets()).all(|index| credit.is_low_at(index) || self.is_target_low(index))
@@ -473,6 +533,29 @@ impl<M: Send + 'static> Out<M> {
              each request is answered, or waived, once",
             self.shared.graph, self.info,
         )
+    }
+
+    #[cold]
+    fn ticket_fault(&self) -> ! {
+        panic!(
+            "graph `{}`, edge {}: a `ReplyTo` of another instance; the instance that received \
+             the request answers it",
+            self.shared.graph, self.info,
+        )
+    }
+
+    /// Gives back the credit of one request of a target, which is no debt any more.
+    fn waive_paid(&mut self, target: usize) -> News {
+        self.shared.stats[self.shard].waived[self.index].add(1);
+        match &mut self.way {
+            Way::AnswerRings(rings) => {
+                let kept = rings.put(target, None);
+                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
+            }
+            Way::AnswerInboxes(outbox) => outbox.put(target, None),
+            Way::Rings(_) | Way::Inboxes(_) => unreachable!("answers have a way of their own"),
+        }
+        self.news()
     }
 
     #[cold]
@@ -626,15 +709,35 @@ impl<M: Send + 'static> Outlet for Out<M> {
         if !owed.pay(target) {
             self.debt_fault();
         }
-        match &mut self.way {
-            Way::AnswerRings(rings) => {
-                let kept = rings.put(target, None);
-                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
-            }
-            Way::AnswerInboxes(outbox) => outbox.put(target, None),
-            Way::Rings(_) | Way::Inboxes(_) => unreachable!("answers have a way of their own"),
+        self.waive_paid(target)
+    }
+
+    fn keep(&mut self, target: usize, since: Instant) -> Ticket {
+        let is_owed = self.owed.as_mut().is_some_and(|owed| owed.pay(target));
+        let (true, Some(kept)) = (is_owed, &mut self.kept) else {
+            self.debt_fault();
+        };
+        let ticket = kept.keep(target, since);
+        self.note_oldest();
+        ticket
+    }
+
+    fn waive_dropped(&mut self) -> News {
+        let mut news = 0;
+        while let Some(client) = self.kept.as_mut().and_then(Kept::take_dropped) {
+            self.note_oldest();
+            news |= self.waive_paid(client);
         }
-        self.news()
+        news
+    }
+
+    fn waive_kept(&mut self) -> News {
+        let mut news = 0;
+        while let Some(client) = self.kept.as_mut().and_then(Kept::void_oldest) {
+            self.note_oldest();
+            news |= self.waive_paid(client);
+        }
+        news
     }
 
     fn any_owed(&self) -> Option<usize> {

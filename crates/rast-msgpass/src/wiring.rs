@@ -29,10 +29,12 @@ use crate::outlet::{self, Out, Receivers, Way};
 use crate::primitive::sync::Arc;
 use crate::process::{Process, Receive};
 use crate::queue::{mpsc::bounded, spsc};
+use crate::reply::Kept;
 use crate::rings::Rings;
 use crate::sends::{Waits, answers_to};
 use crate::sharder::ShardId;
 use crate::shared::Shared;
+use crate::timers::Instant;
 use crate::waiting::{Pace, Waiting};
 
 /// What is made for one instance before its processor joins it.
@@ -288,6 +290,10 @@ impl Wiring {
             receivers,
             waiting: Arc::clone(waiting),
             credit,
+            kept: owed.as_ref().map(|_| {
+                let wakes = Arc::clone(&self.shared.wakes);
+                Kept::new(ShardId::from_index(shard), wakes)
+            }),
             owed,
         };
         let outs = &mut self.parts[shard].outs;
@@ -497,6 +503,8 @@ impl<G: Graph> Given<G> {
                 keeps: false,
                 waits: Box::default(),
                 handling: None,
+                request: (0, 0),
+                now: Instant::ORIGIN,
                 stop: false,
                 retired: false,
             });

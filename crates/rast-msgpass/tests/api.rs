@@ -29,6 +29,8 @@ mod replies;
 mod routing;
 #[path = "api/tables.rs"]
 mod tables;
+#[path = "api/tokens.rs"]
+mod tokens;
 #[path = "api/waiting.rs"]
 mod waiting;
 #[path = "api/woken.rs"]
