@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::drain::{Drain, DrainCause, DrainError};
 use crate::egress::{EgressReceiver, LaneParts};
 use crate::ending::{EndedBy, Ending};
-use crate::graph::{Edge, Egress, End, Graph, Ingress, Node};
+use crate::graph::{Edge, EdgeKind, Egress, End, Graph, Ingress, Node};
 use crate::ingress::{AnyDoor, Doors, IngressSender};
 use crate::panics::{contain, text};
 use crate::primitive::Parker;
@@ -18,11 +18,12 @@ use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::thread::{self, JoinHandle};
 use crate::report::{EdgeMetrics, InstanceMetrics, Metrics, Report, Undelivered};
 use crate::runtime::Runtime;
+use crate::sends::answers_to;
 use crate::sharder::{self, Outcome, ShardId, Sharder};
 use crate::shared::Shared;
 use crate::stages::stages;
 use crate::states::States;
-use crate::timers::Nanos;
+use crate::timers::{self, Clock, Nanos};
 use crate::wiring::{Lanes, Outside};
 
 /// What the thread of a graph found at its end, beside the shared counts.
@@ -93,6 +94,7 @@ impl Run {
         outside: Outside,
     ) -> io::Result<Handle<G>> {
         let handle = sharder.handle();
+        *shared.wakes.0.lock() = Some(handle.clone());
         let closers: Vec<Box<dyn AnyDoor>> = outside
             .closers
             .iter()
@@ -104,6 +106,8 @@ impl Run {
         let thread = thread::spawn_named(format!("rast-{}", G::NAME), move || {
             own.enter_thread();
             let (mut found, outcome) = run(sharder);
+            // Tokens that are dropped from here on wake nothing.
+            own.wakes.0.lock().take();
             // A runtime that failed ended without a cause so far.
             own.ending.stop(EndedBy::Fault);
             // From here on a sender gets its message back.
@@ -190,8 +194,13 @@ impl Run {
                 sent: 0,
                 received: 0,
                 depth: 0,
+                unanswered: 0,
+                oldest: Nanos::ZERO,
             })
             .collect();
+        let now = shared.clock.now();
+        // Per edge of requests: those that were answered or waived.
+        let mut ended = vec![0; shared.edges.len()];
         let mut instances = Vec::with_capacity(shared.stats.len());
         for (shard, counts) in shared.stats.iter().enumerate() {
             let (node, replica) = shared.instance(shard);
@@ -210,6 +219,13 @@ impl Run {
                 let sent = counts.sent[index].get();
                 total_sent += sent;
                 edges[edge].sent += sent;
+                if let EdgeKind::Reply { request } = shared.edges[edge].kind {
+                    ended[request] += sent + counts.waived[index].get();
+                    if let Some(since) = counts.since[index].get().checked_sub(1) {
+                        let age = now.saturating_since(timers::Instant::from_nanos(since));
+                        edges[request].oldest = edges[request].oldest.max(age);
+                    }
+                }
             }
             instances.push(InstanceMetrics {
                 processor: node,
@@ -244,6 +260,9 @@ impl Run {
             };
             let gone = counts.received + lost;
             counts.depth = counts.sent.saturating_sub(gone) + doors;
+            if answers_to(shared.edges, edge).is_some() {
+                counts.unanswered = counts.sent.saturating_sub(ended[edge]);
+            }
         }
         Metrics {
             instances,

@@ -10,8 +10,8 @@
 //!          makes room wakes the shard        publish what was sent, wake receivers
 //! ```
 //!
-//! 1. A handler is called only when no bounded edge that leaves gates the
-//!    instance: each has room for its burst at each target.
+//! 1. A handler is called only when no bounded edge that it sends on gates: each
+//!    has room for its burst at each target. Without `sends` these are all that leave.
 //! 2. A turn touches the inputs that got a note, and the outlets that were
 //!    written. It looks at all of them only when the shard has changed hands,
 //!    or was woken by a thread that is no worker.
@@ -236,6 +236,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     fn look_at_all(&mut self) {
         self.is_new = false;
         self.flushes.0 = self.core.stats.flushes_asked.get_after();
+        // A token that was dropped wakes the shard without a note.
+        self.core.waive_dropped();
         for input in 0..self.inputs.len() as u32 {
             let Input { inlet, at, .. } = self.inputs[input as usize];
             if self.ins[inlet as usize].inlet.has_any(at as usize) {
@@ -354,6 +356,16 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
+    /// Returns how many messages of an input may be handled while an outlet gates.
+    #[cold]
+    fn admitted(&self, input: u32) -> u32 {
+        let Input { inlet, at, .. } = self.inputs[input as usize];
+        let answering = self.ins[inlet as usize].inlet.answering();
+        let target = at as usize;
+        let answering = answering.map(|out| Answering { out, target });
+        self.core.admits(inlet as usize, answering)
+    }
+
     /// Has messages of one input handled.
     fn run_input(
         &mut self,
@@ -372,13 +384,11 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             max = max.min(self.rhythm.left);
             let was_gated = self.core.is_gated;
             if was_gated {
-                let answering = self.ins[inlet].inlet.answering();
-                let answering = answering.map(|out| Answering { out, target: at });
-                if !answering.is_some_and(|answering| self.core.may_answer(answering)) {
+                let admitted = self.admitted(input);
+                if admitted == 0 {
                     return left;
                 }
-                // One, and a new look.
-                max = 1;
+                max = max.min(admitted);
                 self.core.is_gated = false;
             }
             let load = load.as_mut().map(|load| &mut load.inputs[input as usize]);
@@ -559,6 +569,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 let news = self.core.outs[out].waive(client);
                 self.core.note(out, news);
             }
+            let news = self.core.outs[out].waive_kept();
+            self.core.note(out, news);
         }
         self.end(cx);
         self.cancel_timers();
@@ -590,6 +602,10 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// Has the instance woken when there is room, and looks once more.
     #[cold]
     fn wait(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
+        if self.may_run() {
+            // It looks in its next turn.
+            return Progress::Again;
+        }
         self.core.wait(cx);
         self.core.look();
         self.flush(cx);
@@ -611,19 +627,16 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 _ => Progress::Idle,
             };
         }
-        // An answer that may be handled was handled, unless it used the turn up.
-        let may_run = self.ready.iter().any(|&input| {
-            let Input { inlet, at, .. } = self.inputs[input as usize];
-            let answering = self.ins[inlet as usize].inlet.answering();
-            answering.is_some_and(|out| {
-                let target = at as usize;
-                self.core.may_answer(Answering { out, target })
-            })
-        });
-        match may_run {
+        match self.may_run() {
             true => Progress::Again,
             false => Progress::Idle,
         }
+    }
+
+    /// Returns whether an input that is ready does not wait for what gates. It had its turn,
+    /// unless that was used up.
+    fn may_run(&self) -> bool {
+        self.ready.iter().any(|&input| self.admitted(input) > 0)
     }
 }
 

@@ -68,14 +68,24 @@
 //!
 //! # Sending and room
 //!
-//! - A handler runs only while every bounded edge that leaves its processor has
-//!   room for the edge's burst at each receiver, so [`Port::send`] never waits
-//!   and never fails within the burst (1 unless declared). Past it `send`
-//!   panics and says what to declare; [`Port::try_send`] goes on while there is
-//!   room and then gives the message back.
-//! - A cycle of bounded edges could fill up and stand still, so it does not
-//!   compile. One edge of it is `unbounded`, or a `reply`: its room is reserved
-//!   by the request, and each request is answered or [waived](Port::waive) once.
+//! - A handler runs only while every bounded edge that it sends on has room for
+//!   the edge's burst at each receiver, so [`Port::send`] never waits and never
+//!   fails within the burst (1 unless declared). Past it `send` panics and says
+//!   what to declare; [`Port::try_send`] goes on while there is room and then
+//!   gives the message back.
+//! - A handler sends on all edges that leave its processor, unless the edge that
+//!   it handles declares `sends = (Job, Line)`: the others may be full then, and
+//!   with `sends = ()` it never waits. `send` on an edge that is not listed
+//!   panics, and `try_send` takes the room that there is.
+//! - An edge with `route = any` needs room at one receiver, and
+//!   [`any`](Port::any) finds one with room.
+//! - A cycle of bounded edges, each sent on by the handlers of the one before,
+//!   could fill up and block for ever, so it does not compile. One edge of it is
+//!   `unbounded`, or a `reply`: its room is reserved by the request, and each
+//!   request is answered or [waived](Port::waive) once. Or a handler of it
+//!   declares that it sends on no other.
+//! - A request can be answered later: [`Cx::reply_to`] takes its [`ReplyTo`], to
+//!   be kept in the processor's state. Dropped, it waives.
 //! - [`IngressSender`] is the way in for any thread, [`EgressReceiver`] the way
 //!   out. Both are bounded, and both can wait.
 //!
@@ -172,11 +182,15 @@ mod picture;
 #[cfg(feature = "std")]
 mod process;
 #[cfg(feature = "std")]
+mod reply;
+#[cfg(feature = "std")]
 mod report;
 #[cfg(feature = "std")]
 mod rings;
 #[cfg(feature = "std")]
 mod runtime;
+#[cfg(feature = "std")]
+mod sends;
 #[cfg(feature = "std")]
 mod shared;
 mod stack;
@@ -221,7 +235,11 @@ pub use process::{Next, Process, Receive};
 #[cfg(feature = "std")]
 pub use queue::Full;
 #[cfg(feature = "std")]
+pub use reply::ReplyTo;
+#[cfg(feature = "std")]
 pub use report::{EdgeMetrics, InstanceMetrics, Metrics, PanicRecord, Report, Undelivered};
+#[cfg(feature = "std")]
+pub use sends::{Sends, SendsTo};
 #[cfg(feature = "std")]
 pub use sharder::WorkerStats;
 #[cfg(feature = "std")]
@@ -248,6 +266,7 @@ pub mod __private {
     pub use crate::graph::{At, connecting, incoming, outgoing};
     pub use crate::ingress::Door;
     pub use crate::picture::{dot, mermaid};
+    pub use crate::sends::SendsTo;
     pub use crate::waiting::{Pace, Waiting};
     pub use crate::wiring::{Given, Wiring};
 }

@@ -32,9 +32,11 @@ use crate::outbox::Outbox;
 use crate::panics::contain;
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
+use crate::reply::{Kept, Ticket};
 use crate::rings::Rings;
 use crate::sharder::{ShardId, WorkerCx};
 use crate::shared::{Shared, Stats};
+use crate::timers::Instant;
 use crate::waiting::Waiting;
 
 /// In the note to a shard: an outlet, by its index, may have room again. Without
@@ -86,6 +88,12 @@ pub(crate) trait Outlet: Send {
     fn waive(&mut self, target: usize) -> News;
     /// Returns a target that an answer is owed.
     fn any_owed(&self) -> Option<usize>;
+    /// Takes a request of a target out of the debts, to be answered by its ticket.
+    fn keep(&mut self, target: usize, since: Instant) -> Ticket;
+    /// Waives the requests whose tickets were dropped.
+    fn waive_dropped(&mut self) -> News;
+    /// Waives all requests that are kept; their tickets are void.
+    fn waive_kept(&mut self) -> News;
     /// Gives up what found no room, at the end.
     fn abandon(&mut self);
 }
@@ -113,6 +121,8 @@ pub(crate) struct Out<M> {
     is_bounded: bool,
     /// It has rings, and neither carries nor expects answers.
     is_plain: bool,
+    /// Room at one target is enough.
+    any: bool,
     /// It was reported as written since the last flush.
     is_noted: bool,
     /// The most messages of an invocation; no bound on an edge that has none.
@@ -125,6 +135,8 @@ pub(crate) struct Out<M> {
     credit: Option<Credit>,
     /// On an edge of answers.
     owed: Option<Owed>,
+    /// On an edge of answers: the requests that have tickets.
+    kept: Option<Kept>,
     info: &'static EdgeInfo,
     edge: usize,
     /// The index among the outlets of the processor.
@@ -137,7 +149,7 @@ pub(crate) struct Out<M> {
     /// The number of this sender among those of the edge.
     sender: usize,
     /// On an edge to egress: messages that found no room, as counted.
-    kept: usize,
+    spilled: usize,
     /// The target at which it entered the list last.
     waits_at: usize,
     cursor: usize,
@@ -154,6 +166,7 @@ pub(crate) struct Parts {
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) credit: Option<Credit>,
     pub(crate) owed: Option<Owed>,
+    pub(crate) kept: Option<Kept>,
 }
 
 impl<M: Send + 'static> Out<M> {
@@ -162,6 +175,7 @@ impl<M: Send + 'static> Out<M> {
         Self {
             is_bounded: matches!(info.kind, EdgeKind::Bounded),
             is_plain: matches!(way, Way::Rings(_)) && parts.credit.is_none(),
+            any: info.any,
             is_noted: false,
             burst: match info.kind {
                 EdgeKind::Bounded => info.burst,
@@ -172,6 +186,7 @@ impl<M: Send + 'static> Out<M> {
             uncounted: 0,
             credit: parts.credit,
             owed: parts.owed,
+            kept: parts.kept,
             info,
             edge: parts.edge,
             index: parts.index,
@@ -181,7 +196,7 @@ impl<M: Send + 'static> Out<M> {
             receivers: parts.receivers,
             waiting: parts.waiting,
             sender: parts.sender,
-            kept: 0,
+            spilled: 0,
             waits_at: 0,
             cursor: 0,
             way,
@@ -201,7 +216,7 @@ impl<M: Send + 'static> Out<M> {
     pub(crate) fn any(&mut self) -> usize {
         let count = self.targets();
         let start = self.cursor;
-        let has_room = |index: usize| match &self.way {
+        let has_room = |&index: &usize| match &self.way {
             Way::Rings(rings) => rings.has_room(index, 1),
             Way::Inboxes(outbox) => outbox.room(index) > 0,
             Way::AnswerRings(_) | Way::AnswerInboxes(_) => true,
@@ -210,31 +225,61 @@ impl<M: Send + 'static> Out<M> {
             index if index < count => index,
             index => index - count,
         };
-        let found = (0..count)
-            .map(turn)
-            .find(|&index| has_room(index))
-            .unwrap_or(start);
+        let mut turns = (0..count).map(turn);
+        let found = match &self.credit {
+            None => turns.find(has_room),
+            Some(credit) => turns
+                .clone()
+                .find(|index| credit.left(*index) > 0 && has_room(index))
+                // In the handling of an answer.
+                .or_else(|| turns.find(|index| credit.slots(*index) > 0 && has_room(index))),
+        };
+        let found = found.unwrap_or(start);
         self.cursor = if found + 1 == count { 0 } else { found + 1 };
         found
     }
 
     /// Returns how many messages `try_send` would take for a target now.
-    pub(crate) fn room(&self, index: usize, invocation: u64) -> usize {
+    /// `promised`: the handler found room for its burst.
+    pub(crate) fn room(&self, index: usize, invocation: u64, promised: bool) -> usize {
         match self.info.kind {
             EdgeKind::Unbounded => usize::MAX,
             EdgeKind::Reply { .. } => self.owed(index),
-            EdgeKind::Bounded => self.queue_room(index).max(self.unused(invocation)),
+            EdgeKind::Bounded => {
+                let promise = self.promise(index, invocation, promised);
+                self.queue_room(index).max(promise)
+            }
+        }
+    }
+
+    /// Returns what is left of the burst. The handling of an answer may have no slots for the
+    /// answers to a whole burst of requests.
+    fn promise(&self, index: usize, invocation: u64, promised: bool) -> usize {
+        let unused = match promised {
+            true => self.unused(invocation),
+            false => 0,
+        };
+        match &self.credit {
+            Some(credit) => unused.min(credit.slots(index)),
+            None => unused,
         }
     }
 
     /// Returns whether `try_send` would take so many messages for a target now.
     #[inline]
-    pub(crate) fn has_room(&self, index: usize, count: usize, invocation: u64) -> bool {
+    pub(crate) fn has_room(
+        &self,
+        index: usize,
+        count: usize,
+        invocation: u64,
+        promised: bool,
+    ) -> bool {
         match &self.way {
             Way::Rings(_) if self.is_bounded => {
-                self.queue_has_room(index, count) || self.unused(invocation) >= count
+                self.queue_has_room(index, count)
+                    || self.promise(index, invocation, promised) >= count
             }
-            _ => self.room(index, invocation) >= count,
+            _ => self.room(index, invocation, promised) >= count,
         }
     }
 
@@ -330,6 +375,7 @@ impl<M: Send + 'static> Out<M> {
         index: usize,
         message: M,
         invocation: u64,
+        promised: bool,
     ) -> Result<News, Full<M>> {
         if self.is_bounded
             && let Way::Rings(rings) = &mut self.way
@@ -340,21 +386,23 @@ impl<M: Send + 'static> Out<M> {
                 .is_none_or(|credit| credit.left(index) > 0)
         {
             if let Err(message) = rings.put_fast(index, message) {
-                return self.try_send_slow(index, message, invocation);
+                return self.try_send_slow(index, message, invocation, promised);
             }
             self.uncounted += 1;
-            self.count_burst(invocation);
+            if promised {
+                self.count_burst(invocation);
+            }
             self.spend(index);
             let first = match core::mem::replace(&mut self.is_noted, true) {
                 true => 0,
                 false => FIRST,
             };
             return match &self.credit {
-                Some(credit) if credit.is_low() => Ok(first | GATES),
+                Some(credit) if credit.is_low() && self.all_lack(credit) => Ok(first | GATES),
                 _ => Ok(first),
             };
         }
-        self.try_send_slow(index, message, invocation)
+        self.try_send_slow(index, message, invocation, promised)
     }
 
     #[inline(never)]
@@ -363,15 +411,16 @@ impl<M: Send + 'static> Out<M> {
         index: usize,
         message: M,
         invocation: u64,
+        promised: bool,
     ) -> Result<News, Full<M>> {
         assert!(index < self.targets(), "there is no such replica or lane");
         if !self.is_bounded {
-            return match self.room(index, invocation) {
+            return match self.room(index, invocation, promised) {
                 0 => Err(Full(message)),
                 _ => Ok(self.put(index, message)),
             };
         }
-        if self.unused(invocation) == 0 {
+        if self.promise(index, invocation, promised) == 0 {
             if !self.queue_has_room(index, 1) {
                 return Err(Full(message));
             }
@@ -382,12 +431,16 @@ impl<M: Send + 'static> Out<M> {
                     self.stats.sent[self.index].add(u64::MAX);
                     return Err(Full(message));
                 }
-                self.count_burst(invocation);
+                if promised {
+                    self.count_burst(invocation);
+                }
                 self.spend(index);
                 return Ok(self.news());
             }
         }
-        self.count_burst(invocation);
+        if promised {
+            self.count_burst(invocation);
+        }
         Ok(self.put(index, message))
     }
 
@@ -427,6 +480,37 @@ impl<M: Send + 'static> Out<M> {
         {
             self.debt_fault();
         }
+        self.put_paid(index, message)
+    }
+
+    /// Answers a request that has a ticket.
+    pub(crate) fn answer(&mut self, ticket: Ticket, message: M) -> News {
+        let kept = self
+            .kept
+            .as_mut()
+            .expect("an edge of answers keeps requests");
+        if !kept.is_own(&ticket) {
+            self.ticket_fault();
+        }
+        match kept.take(ticket.into_slot()) {
+            Some(client) => {
+                self.note_oldest();
+                self.put_paid(client, message)
+            }
+            // A retired processor has waived it; its handlers do not run any more.
+            None => 0,
+        }
+    }
+
+    /// Publishes since when the oldest request is kept.
+    fn note_oldest(&self) {
+        let oldest = self.kept.as_ref().and_then(Kept::oldest);
+        let since = &self.stats.since[self.index];
+        since.set(oldest.map_or(0, |oldest| oldest.as_nanos() + 1));
+    }
+
+    #[inline]
+    fn put_paid(&mut self, index: usize, message: M) -> News {
         if let Way::AnswerRings(rings) = &mut self.way {
             self.uncounted += 1;
             if let Err(message) = rings.put_fast(index, Some(message)) {
@@ -487,7 +571,7 @@ impl<M: Send + 'static> Out<M> {
         first | self.state()
     }
 
-    #[inline]
+    #[inline(always)]
     fn state(&self) -> News {
         let lacks = match &self.way {
             Way::Rings(rings) => rings.is_low(),
@@ -504,9 +588,26 @@ impl<M: Send + 'static> Out<M> {
             (true, true) => GATES,
             (true, false) => KEEPS,
             (false, _) => match &self.credit {
-                Some(credit) if credit.is_low() => GATES,
+                Some(credit) if credit.is_low() && self.all_lack(credit) => GATES,
                 _ => 0,
             },
+        }
+    }
+
+    /// Returns whether credit that is low somewhere gates: where one target is enough, while each
+    /// lacks room or credit.
+    #[cold]
+    #[inline(never)]
+    fn all_lack(&self, credit: &Credit) -> bool {
+        !self.any
+            || (0..self.targets()).all(|index| credit.is_low_at(index) || self.is_target_low(index))
+    }
+
+    fn is_target_low(&self, index: usize) -> bool {
+        match &self.way {
+            Way::Rings(rings) => rings.is_target_low(index),
+            Way::Inboxes(outbox) => outbox.is_stuck(),
+            Way::AnswerRings(_) | Way::AnswerInboxes(_) => false,
         }
     }
 
@@ -522,10 +623,10 @@ impl<M: Send + 'static> Out<M> {
     fn count_kept(&mut self) {
         if let (Receivers::Lanes { .. }, Way::Rings(rings)) = (&self.receivers, &self.way) {
             let kept = rings.kept();
-            if kept != self.kept {
-                let change = (kept as u64).wrapping_sub(self.kept as u64);
+            if kept != self.spilled {
+                let change = (kept as u64).wrapping_sub(self.spilled as u64);
                 self.stats.kept.add(change);
-                self.kept = kept;
+                self.spilled = kept;
             }
         }
     }
@@ -537,6 +638,19 @@ impl<M: Send + 'static> Out<M> {
             Way::AnswerRings(rings) => rings.first_low(),
             Way::AnswerInboxes(outbox) => outbox.first_stuck(),
         }
+    }
+
+    /// Returns in which list of senders this one has to wait, if in any: there is one for all
+    /// targets where one is enough.
+    fn list(&self) -> Option<usize> {
+        if !self.any {
+            return self.first_lacking();
+        }
+        let some_low = match &self.way {
+            Way::Rings(rings) => rings.is_some_low(),
+            _ => self.first_lacking().is_some(),
+        };
+        (some_low && self.state() & GATES != 0).then_some(0)
     }
 
     #[cold]
@@ -558,6 +672,29 @@ impl<M: Send + 'static> Out<M> {
              each request is answered, or waived, once",
             self.shared.graph, self.info,
         )
+    }
+
+    #[cold]
+    fn ticket_fault(&self) -> ! {
+        panic!(
+            "graph `{}`, edge {}: a `ReplyTo` of another instance; the instance that received \
+             the request answers it",
+            self.shared.graph, self.info,
+        )
+    }
+
+    /// Gives back the credit of one request of a target, which is no debt any more.
+    fn waive_paid(&mut self, target: usize) -> News {
+        self.stats.waived[self.index].add(1);
+        match &mut self.way {
+            Way::AnswerRings(rings) => {
+                let kept = rings.put(target, None);
+                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
+            }
+            Way::AnswerInboxes(outbox) => outbox.put(target, None),
+            Way::Rings(_) | Way::Inboxes(_) => unreachable!("answers have a way of their own"),
+        }
+        self.news()
     }
 
     #[cold]
@@ -589,8 +726,17 @@ impl<M: Send + 'static> Outlet for Out<M> {
     }
 
     fn is_other_at_limit(&self, target: Option<usize>) -> bool {
-        let credit = self.credit.as_ref();
-        credit.is_some_and(|credit| credit.is_other_at_limit(target))
+        let Some(credit) = &self.credit else {
+            return false;
+        };
+        if !self.any {
+            return credit.is_other_at_limit(target);
+        }
+        // One is enough, and `target` has a slot when its answer is handled.
+        !(0..self.targets()).any(|index| {
+            let has_slot = target == Some(index) || credit.slots(index) > 0;
+            has_slot && !self.is_target_low(index)
+        })
     }
 
     fn look(&mut self) -> News {
@@ -615,7 +761,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
     }
 
     fn wait(&mut self, cx: &mut WorkerCx<'_>) {
-        let Some(target) = self.first_lacking() else {
+        let Some(target) = self.list() else {
             return;
         };
         if self.waiting.is_waiting(self.sender) && self.waits_at != target {
@@ -634,7 +780,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
     }
 
     fn waits_elsewhere(&self) -> bool {
-        let lacking = self.first_lacking();
+        let lacking = self.list();
         lacking.is_some_and(|target| target != self.waits_at)
     }
 
@@ -685,15 +831,35 @@ impl<M: Send + 'static> Outlet for Out<M> {
         if !owed.pay(target) {
             self.debt_fault();
         }
-        match &mut self.way {
-            Way::AnswerRings(rings) => {
-                let kept = rings.put(target, None);
-                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
-            }
-            Way::AnswerInboxes(outbox) => outbox.put(target, None),
-            Way::Rings(_) | Way::Inboxes(_) => unreachable!("answers have a way of their own"),
+        self.waive_paid(target)
+    }
+
+    fn keep(&mut self, target: usize, since: Instant) -> Ticket {
+        let is_owed = self.owed.as_mut().is_some_and(|owed| owed.pay(target));
+        let (true, Some(kept)) = (is_owed, &mut self.kept) else {
+            self.debt_fault();
+        };
+        let ticket = kept.keep(target, since);
+        self.note_oldest();
+        ticket
+    }
+
+    fn waive_dropped(&mut self) -> News {
+        let mut news = 0;
+        while let Some(client) = self.kept.as_mut().and_then(Kept::take_dropped) {
+            self.note_oldest();
+            news |= self.waive_paid(client);
         }
-        self.news()
+        news
+    }
+
+    fn waive_kept(&mut self) -> News {
+        let mut news = 0;
+        while let Some(client) = self.kept.as_mut().and_then(Kept::void_oldest) {
+            self.note_oldest();
+            news |= self.waive_paid(client);
+        }
+        news
     }
 
     fn any_owed(&self) -> Option<usize> {

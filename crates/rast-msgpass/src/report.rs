@@ -73,6 +73,11 @@ pub struct EdgeMetrics {
     pub received: u64,
     /// Messages that wait.
     pub depth: u64,
+    /// Requests that were sent and neither answered nor waived; zero on other edges.
+    pub unanswered: u64,
+    /// How long a server has kept the oldest [`ReplyTo`](crate::ReplyTo) of this edge; zero
+    /// if none is kept.
+    pub oldest: Nanos,
 }
 
 /// What a running graph does, as far as one thread can see at one time.
@@ -190,6 +195,12 @@ impl fmt::Display for Report {
         )?;
         for panic in &self.panics {
             write!(f, "\npanic: {panic}")?;
+        }
+        for edge in metrics.edges.iter().filter(|edge| edge.unanswered > 0) {
+            write!(f, "\nunanswered: {} of {}", edge.unanswered, edge.edge)?;
+            if edge.oldest > Nanos::ZERO {
+                write!(f, ", the oldest kept for {}", edge.oldest)?;
+            }
         }
         for lost in &self.undelivered {
             write!(f, "\nundelivered: {} of {}", lost.messages, lost.edge)?;

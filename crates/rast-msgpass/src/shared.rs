@@ -16,6 +16,7 @@ use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::thread::{self, ThreadId};
+use crate::reply::Wakes;
 use crate::report::PanicRecord;
 use crate::timers::{Clock, Instant};
 
@@ -70,6 +71,11 @@ pub(crate) struct Counts {
     pub(crate) received: Counters,
     /// Per edge that enters: taken from a door. Zero for edges within the graph.
     pub(crate) entered: Counters,
+    /// Per edge that leaves, if it carries answers: requests waived.
+    pub(crate) waived: Counters,
+    /// Per edge that leaves, if it carries answers: since when the oldest request with a token
+    /// is kept, in nanoseconds of the clock and one; zero if none is.
+    pub(crate) since: Counters,
     pub(crate) pings: Counter,
     pub(crate) turns: Counter,
     pub(crate) gated: Counter,
@@ -89,6 +95,8 @@ impl Counts {
             sent: Counters::new(outgoing),
             received: Counters::new(incoming),
             entered: Counters::new(incoming),
+            waived: Counters::new(outgoing),
+            since: Counters::new(outgoing),
             pings: Counter::new(),
             turns: Counter::new(),
             gated: Counter::new(),
@@ -126,6 +134,8 @@ pub(crate) struct Shared {
     pub(crate) ending: Arc<Ending>,
     /// Set when the graph drains.
     pub(crate) calm: Calm,
+    /// While the graph runs: for tokens that are dropped.
+    pub(crate) wakes: Arc<Wakes>,
     /// The threads that run handlers.
     threads: Mutex<Vec<ThreadId>>,
 }
@@ -169,6 +179,7 @@ impl Shared {
             undelivered: G::EDGES.iter().map(|_| AtomicU64::new(0)).collect(),
             ending: Arc::new(Ending::new(G::PROCESSORS)),
             calm: Calm::new(workers),
+            wakes: Arc::default(),
             threads: Mutex::new(Vec::new()),
         })
     }

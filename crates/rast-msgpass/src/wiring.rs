@@ -30,11 +30,14 @@ use crate::outlet::{self, Out, Receivers, Way};
 use crate::primitive::sync::Arc;
 use crate::process::{Process, Receive};
 use crate::queue::{mpsc::bounded, spsc};
+use crate::reply::Kept;
 use crate::rings::Rings;
+use crate::sends::{Waits, answers_to};
 use crate::sharder::ShardId;
 use crate::shared::Shared;
 use crate::stack::Stack;
 use crate::timer::Timers;
+use crate::timers::Instant;
 use crate::waiting::{Pace, Waiting};
 
 /// What is made for one instance before its processor joins it.
@@ -45,6 +48,8 @@ pub(crate) struct Parts {
     pub(crate) ins: Vec<Box<dyn Any + Send>>,
     /// Per input: who sends into it.
     pub(crate) routes: Vec<Route>,
+    /// Per inlet: what it waits for.
+    pub(crate) waits: Vec<Waits>,
 }
 
 /// Per edge to egress, per lane: its `LaneParts<M>`, until it is handed out.
@@ -68,12 +73,6 @@ pub struct Wiring {
     /// Per shard.
     pub(crate) parts: Vec<Parts>,
     pub(crate) outside: Outside,
-}
-
-/// Returns the edge that answers the requests of `edge`, if one does.
-fn answering_edge(shared: &Shared, edge: usize) -> Option<usize> {
-    let answers = EdgeKind::Reply { request: edge };
-    shared.edges.iter().position(|other| other.kind == answers)
 }
 
 fn before(shared: &Shared, edge: usize) -> usize {
@@ -129,7 +128,7 @@ impl Wiring {
         let is_answer = matches!(info.kind, EdgeKind::Reply { .. });
         let (ways, sources) = match (is_answer, info.by_pair) {
             (false, true) => {
-                let make = |rings, burst| Way::Rings(Rings::new(rings, burst));
+                let make = |rings, burst| Way::Rings(Rings::new(rings, burst, info.any));
                 let (ways, rings) = by_pair(senders.len(), receivers.len(), info.capacity);
                 let burst = match info.kind {
                     EdgeKind::Bounded => info.burst,
@@ -147,7 +146,7 @@ impl Wiring {
             }
             (false, false) => {
                 let (outboxes, inboxes) =
-                    by_receiver(senders.len(), receivers.len(), info.capacity);
+                    by_receiver(senders.len(), receivers.len(), info.capacity, info.any);
                 (
                     outboxes.into_iter().map(Way::Inboxes).collect(),
                     inboxes
@@ -159,7 +158,7 @@ impl Wiring {
             (true, true) => {
                 let capacity = answers_held(info.capacity);
                 let (ways, rings) = by_pair(senders.len(), receivers.len(), capacity);
-                let way = |rings| Way::AnswerRings(Rings::new(rings, 0));
+                let way = |rings| Way::AnswerRings(Rings::new(rings, 0, false));
                 (
                     ways.into_iter().map(way).collect(),
                     rings
@@ -170,7 +169,8 @@ impl Wiring {
             }
             (true, false) => {
                 let capacity = answers_held(info.capacity);
-                let (outboxes, inboxes) = by_receiver(senders.len(), receivers.len(), capacity);
+                let (outboxes, inboxes) =
+                    by_receiver(senders.len(), receivers.len(), capacity, false);
                 (
                     outboxes
                         .into_iter()
@@ -183,7 +183,9 @@ impl Wiring {
                 )
             }
         };
-        let waiting = Arc::new(Waiting::new(senders.len(), receivers.len()));
+        // A sender that needs room at one of them waits in one list for all.
+        let lists = if info.any { 1 } else { receivers.len() };
+        let waiting = Arc::new(Waiting::new(senders.len(), lists));
         self.add_ins::<G, F, T, M>(id, to, sources, &senders, &waiting);
         let base = self.first_input(id);
         for (sender, way) in ways.into_iter().enumerate() {
@@ -222,7 +224,7 @@ impl Wiring {
         T: Receive<G, F, M> + 'static,
     {
         let info = &self.shared.edges[id];
-        let requests = answering_edge(&self.shared, id).map(|edge| before(&self.shared, edge));
+        let requests = answers_to(self.shared.edges, id).map(|edge| before(&self.shared, edge));
         let answering = match info.kind {
             EdgeKind::Reply { request } => Some(before(&self.shared, request)),
             EdgeKind::Bounded | EdgeKind::Unbounded => None,
@@ -230,6 +232,7 @@ impl Wiring {
         let shards = self.shared.shards_of(to);
         for ((receiver, shard), source) in shards.enumerate().zip(sources) {
             let parts = &mut self.parts[shard];
+            parts.waits.push(Waits::of(self.shared.edges, id));
             match &source {
                 Source::Door(..) => parts.routes.push(Route::Outside),
                 Source::Rings(_) | Source::AnswerRings(_) => {
@@ -247,7 +250,7 @@ impl Wiring {
                 requests,
                 answering,
                 waiting: Arc::clone(waiting),
-                receiver,
+                receiver: if info.any { 0 } else { receiver },
                 first: senders.start,
                 outlet: before(&self.shared, id),
             };
@@ -272,7 +275,7 @@ impl Wiring {
             End::Processor(to) => self.shared.shards_of(to).len(),
             End::Ingress | End::Egress => 0,
         };
-        let credit = answering_edge(&self.shared, id).map(|answers| {
+        let credit = answers_to(self.shared.edges, id).map(|answers| {
             let answers = &self.shared.edges[answers];
             Credit::new(targets, !answers.by_pair, answers.capacity, info.burst)
         });
@@ -290,6 +293,10 @@ impl Wiring {
             receivers,
             waiting: Arc::clone(waiting),
             credit,
+            kept: owed.as_ref().map(|_| {
+                let wakes = Arc::clone(&self.shared.wakes);
+                Kept::new(ShardId::from_index(shard), wakes)
+            }),
             owed,
         };
         let outs = &mut self.parts[shard].outs;
@@ -350,7 +357,7 @@ impl Wiring {
                 lanes: lanes.clone(),
                 slot,
             };
-            let way = Way::Rings(Rings::new(rings, burst));
+            let way = Way::Rings(Rings::new(rings, burst, false));
             self.add_out(id, senders.start + slot, slot, way, receivers, &waiting);
         }
         self.outside.lanes[id] = lanes;
@@ -383,11 +390,12 @@ fn by_receiver<T>(
     senders: usize,
     receivers: usize,
     capacity: usize,
+    any: bool,
 ) -> (Vec<Outbox<T>>, Vec<(bounded::Consumer<T>, Pace)>) {
     let (producers, consumers): (Vec<_>, Vec<_>) =
         (0..receivers).map(|_| bounded::queue(capacity)).unzip();
     let producers = Arc::new(producers.into_boxed_slice());
-    let outbox = |sender| Outbox::new(Arc::clone(&producers), sender);
+    let outbox = |sender| Outbox::new(Arc::clone(&producers), sender, any);
     let with_pace = |inbox: bounded::Consumer<T>| {
         let pace = Pace::new(inbox.capacity(), 1);
         (inbox, pace)
@@ -439,6 +447,7 @@ impl<G: Graph, P: Process<G>> Node<G> for Instances<P> {
             // Twice: after a panic all are in it, and each may be reported once more.
             core.written = Stack::new(2 * parts.outs.len());
             core.outs = parts.outs;
+            core.waits = parts.waits.into();
             instances.push(Box::new(Instance::<G, P>::new(processor, ins, core, batch)));
         }
         instances
@@ -495,6 +504,10 @@ impl<G: Graph> Given<G> {
                 sender: 0,
                 is_gated: false,
                 keeps: false,
+                waits: Box::default(),
+                handling: None,
+                request: (0, 0),
+                now: Instant::ORIGIN,
                 stop: false,
                 retired: false,
                 timers: Timers::default(),

@@ -11,6 +11,8 @@ mod doors;
 mod ending;
 #[path = "api/fairness.rs"]
 mod fairness;
+#[path = "api/flow.rs"]
+mod flow;
 #[path = "api/inboxes.rs"]
 mod inboxes;
 #[path = "api/lanes.rs"]
@@ -33,6 +35,8 @@ mod routing;
 mod tables;
 #[path = "api/time.rs"]
 mod time;
+#[path = "api/tokens.rs"]
+mod tokens;
 #[path = "api/waiting.rs"]
 mod waiting;
 #[path = "api/woken.rs"]
