@@ -25,6 +25,9 @@
 //!    answers: twice the credit. Near that only the answers of the target
 //!    itself are handled, so that one request per answer always fits.
 
+mod answers;
+mod faults;
+
 use crate::credit::{Credit, Owed};
 use crate::egress::Lane;
 use crate::graph::{EdgeInfo, EdgeKind};
@@ -483,52 +486,6 @@ impl<M: Send + 'static> Out<M> {
         self.put_paid(index, message)
     }
 
-    /// Answers a request that has a ticket.
-    pub(crate) fn answer(&mut self, ticket: Ticket, message: M) -> News {
-        let kept = self
-            .kept
-            .as_mut()
-            .expect("an edge of answers keeps requests");
-        if !kept.is_own(&ticket) {
-            self.ticket_fault();
-        }
-        match kept.take(ticket.into_slot()) {
-            Some(client) => {
-                self.note_oldest();
-                self.put_paid(client, message)
-            }
-            // A retired processor has waived it; its handlers do not run any more.
-            None => 0,
-        }
-    }
-
-    /// Publishes since when the oldest request is kept.
-    fn note_oldest(&self) {
-        let oldest = self.kept.as_ref().and_then(Kept::oldest);
-        let since = &self.stats.since[self.index];
-        since.set(oldest.map_or(0, |oldest| oldest.as_nanos() + 1));
-    }
-
-    #[inline]
-    fn put_paid(&mut self, index: usize, message: M) -> News {
-        if let Way::AnswerRings(rings) = &mut self.way {
-            self.uncounted += 1;
-            if let Err(message) = rings.put_fast(index, Some(message)) {
-                let kept = rings.put(index, message);
-                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
-            }
-            return self.news();
-        }
-        // An outbox may publish at once, so it is counted before.
-        self.stats.sent[self.index].add(1);
-        match &mut self.way {
-            Way::Rings(_) | Way::AnswerRings(_) => unreachable!("rings are written above"),
-            Way::Inboxes(outbox) => outbox.put(index, message),
-            Way::AnswerInboxes(outbox) => outbox.put(index, Some(message)),
-        }
-        self.news()
-    }
-
     /// Publishes in another way than by rings to shards.
     #[inline(never)]
     fn flush_otherwise(&mut self, cx: &mut WorkerCx<'_>) -> News {
@@ -651,59 +608,6 @@ impl<M: Send + 'static> Out<M> {
             _ => self.first_lacking().is_some(),
         };
         (some_low && self.state() & GATES != 0).then_some(0)
-    }
-
-    #[cold]
-    fn burst_fault(&self) -> ! {
-        panic!(
-            "graph `{}`, edge {}: an invocation sent more than its burst of {}; \
-             declare [burst = {}] or more on the edge, or use `try_send`",
-            self.shared.graph,
-            self.info,
-            self.info.burst,
-            self.info.burst + 1,
-        )
-    }
-
-    #[cold]
-    fn debt_fault(&self) -> ! {
-        panic!(
-            "graph `{}`, edge {}: an answer without a request that waits for one; \
-             each request is answered, or waived, once",
-            self.shared.graph, self.info,
-        )
-    }
-
-    #[cold]
-    fn ticket_fault(&self) -> ! {
-        panic!(
-            "graph `{}`, edge {}: a `ReplyTo` of another instance; the instance that received \
-             the request answers it",
-            self.shared.graph, self.info,
-        )
-    }
-
-    /// Gives back the credit of one request of a target, which is no debt any more.
-    fn waive_paid(&mut self, target: usize) -> News {
-        self.stats.waived[self.index].add(1);
-        match &mut self.way {
-            Way::AnswerRings(rings) => {
-                let kept = rings.put(target, None);
-                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
-            }
-            Way::AnswerInboxes(outbox) => outbox.put(target, None),
-            Way::Rings(_) | Way::Inboxes(_) => unreachable!("answers have a way of their own"),
-        }
-        self.news()
-    }
-
-    #[cold]
-    fn amplification_fault(&self) -> ! {
-        panic!(
-            "graph `{}`, edge {}: the handling of answers sends more requests than it takes answers, \
-             which outgrows any bound; look at `room` first, or use `try_send`",
-            self.shared.graph, self.info,
-        )
     }
 }
 

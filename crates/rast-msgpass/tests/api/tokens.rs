@@ -188,8 +188,7 @@ mod both {
         fn receive(&mut self, _: Answer, _: &mut Cx<'_, Both, Self>) {}
     }
     impl Receive<Both, Right, Query> for Left {
-        fn receive(&mut self, query: Query, cx: &mut Cx<'_, Both, Self>) {
-            drop(query);
+        fn receive(&mut self, _: Query, cx: &mut Cx<'_, Both, Self>) {
             cx.reply_to::<Right, Query>().send(Found, cx);
         }
     }
