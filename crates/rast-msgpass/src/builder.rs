@@ -5,14 +5,15 @@ use core::time::Duration;
 use std::any::Any;
 use std::io;
 
+use crate::batch::Batch;
 use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node, shard_of};
 use crate::handle::{Handle, Run};
-use crate::instance::Settings;
 use crate::primitive::sync::Arc;
 use crate::primitive::{WaitStrategy, thread};
 use crate::runtime::Runtime;
 use crate::sharder::{self, Balancer, Greedy, Park, ShardId, Sharder, WorkerId};
-use crate::shared::{OnPanic, Shared, Undelivered};
+use crate::shared::{GraphClock, OnPanic, Shared, Undelivered};
+use crate::timers::{Clock, MonotonicClock};
 use crate::wiring::{Given, Wiring};
 
 /// Sets up a graph; made by `builder(..)` of the graph's type.
@@ -51,9 +52,12 @@ pub struct Builder<G: Graph> {
     period: Duration,
     balancer: Box<dyn FnOnce(sharder::Builder<Runtime>) -> sharder::Builder<Runtime>>,
     wait: WaitStrategy,
-    batch: usize,
+    batch: Batch,
+    /// Of single processors.
+    batches: Vec<(usize, Batch)>,
     on_panic: OnPanic,
     on_undelivered: Option<Undelivered>,
+    clock: Option<GraphClock>,
     park: Option<Parks>,
     pins: Vec<(usize, usize)>,
     on_worker_start: Option<OnWorkerStart>,
@@ -144,9 +148,11 @@ impl<G: Graph> Builder<G> {
             period: Duration::from_millis(100),
             balancer: Box::new(|builder| builder.balancer(Greedy::new())),
             wait: WaitStrategy::default(),
-            batch: 64,
+            batch: Batch::messages(64),
+            batches: Vec::new(),
             on_panic: OnPanic::default(),
             on_undelivered: None,
+            clock: None,
             park: None,
             pins: Vec::new(),
             on_worker_start: None,
@@ -196,6 +202,15 @@ impl<G: Graph> Builder<G> {
         self
     }
 
+    /// Sets the clock of the graph: of [`Cx::now`](crate::Cx::now), timers, pings, loads and the
+    /// sharder. Sleeps are in real time: who moves a clock by hand calls
+    /// [`Handle::look_at_clock`]. Default: the system's monotonic clock.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
+        self.clock = Some(GraphClock::new(clock));
+        self
+    }
+
     /// Keeps a replica of processor `P` at a worker from the start to the end.
     #[must_use]
     pub fn pin<P>(mut self, replica: usize, worker: usize) -> Self
@@ -227,11 +242,21 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Sets the most messages of one edge that a processor handles in one turn
-    /// (64): smaller is fairer to the others on the worker.
+    /// Sets what ends the batch that a processor handles in one turn (64 messages of one
+    /// edge): smaller is fairer to the others on the worker.
     #[must_use]
-    pub fn batch(mut self, messages: usize) -> Self {
-        self.batch = messages;
+    pub fn batch(mut self, batch: impl Into<Batch>) -> Self {
+        self.batch = batch.into();
+        self
+    }
+
+    /// Sets what ends a batch of processor `P`, as [`batch`](Self::batch) does for all others.
+    #[must_use]
+    pub fn batch_of<P>(mut self, batch: impl Into<Batch>) -> Self
+    where
+        G: Node<P>,
+    {
+        self.batches.push((<G as Node<P>>::ID, batch.into()));
         self
     }
 
@@ -267,9 +292,16 @@ impl<G: Graph> Builder<G> {
     pub fn start(self) -> Result<Handle<G>, BuildError> {
         self.check()?;
         let workers = self.worker_count();
-        let batch = u32::try_from(self.batch).unwrap_or(u32::MAX);
-        let settings = Settings { batch };
-        let shared = Shared::new::<G>(workers, self.on_panic, self.on_undelivered);
+        let mut batches = vec![self.batch; G::PROCESSORS.len()];
+        for &(node, batch) in &self.batches {
+            batches[node] = batch;
+        }
+        let shared = Shared::new::<G>(
+            workers,
+            self.on_panic,
+            self.on_undelivered,
+            (self.clock.clone()).unwrap_or_else(|| GraphClock::new(MonotonicClock::new())),
+        );
         let Wiring {
             mut parts, outside, ..
         } = Wiring::new::<G>(Arc::clone(&shared));
@@ -277,7 +309,7 @@ impl<G: Graph> Builder<G> {
             .iter_mut()
             .map(|parts| core::mem::take(&mut parts.routes))
             .collect();
-        let instances = self.given.assemble(&shared, parts, settings);
+        let instances = self.given.assemble(&shared, parts, &batches);
         let runtime = Runtime {
             shared: Arc::clone(&shared),
             routes,
@@ -288,6 +320,9 @@ impl<G: Graph> Builder<G> {
             .period(self.period)
             .wait(self.wait)
             .name(format!("rast-{}", G::NAME));
+        if let Some(clock) = self.clock {
+            builder = builder.clock(clock);
+        }
         if let Some(hook) = self.on_worker_start {
             builder = builder.on_worker_start(hook);
         }
@@ -335,7 +370,8 @@ impl<G: Graph> Builder<G> {
         if self.workers == Some(0) {
             return Err(BuildError::NoWorkers);
         }
-        if self.batch == 0 {
+        let mut batches = self.batches.iter().map(|(_, batch)| batch);
+        if self.batch.messages == 0 || batches.any(|batch| batch.messages == 0) {
             return Err(BuildError::NoBatch);
         }
         let workers = self.worker_count();

@@ -6,6 +6,7 @@
 //! The text is put together byte by byte: a constant cannot allocate.
 
 use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node, PAIRS_MAX, ProcessorInfo};
+use crate::sends::{Sends, SendsTo, answers_to, may_send};
 
 /// Index of the sender, index of the receiver, message as written.
 pub type Key = (usize, usize, &'static str);
@@ -22,6 +23,8 @@ pub struct Spec {
     lanes: Option<usize>,
     unbounded: bool,
     reply: Option<usize>,
+    sends: Option<&'static [SendsTo]>,
+    any: bool,
     /// An attribute that was given more than once.
     twice: bool,
 }
@@ -35,6 +38,8 @@ impl Spec {
             lanes: None,
             unbounded: false,
             reply: None,
+            sends: None,
+            any: false,
             twice: false,
         }
     }
@@ -66,6 +71,18 @@ impl Spec {
     pub const fn reply(mut self, request: usize) -> Self {
         self = self.once(self.reply.is_some());
         self.reply = Some(request);
+        self
+    }
+
+    pub const fn sends(mut self, sends: &'static [SendsTo]) -> Self {
+        self = self.once(self.sends.is_some());
+        self.sends = Some(sends);
+        self
+    }
+
+    pub const fn any(mut self) -> Self {
+        self = self.once(self.any);
+        self.any = true;
         self
     }
 
@@ -123,6 +140,11 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
             (None, true) => EdgeKind::Unbounded,
             (None, false) => EdgeKind::Bounded,
         },
+        sends: match spec.sends {
+            Some(list) => Sends::Listed(list),
+            None => Sends::Undeclared,
+        },
+        any: spec.any,
     };
     if spec.twice {
         fault::<G>(&info, "has the same attribute twice: keep one");
@@ -138,6 +160,24 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
     }
     if spec.lanes.is_some() && !matches!(info.to, End::Egress) {
         fault::<G>(&info, "has `lanes`, which only edges to egress have");
+    }
+    if spec.any {
+        if !matches!(info.kind, EdgeKind::Bounded) {
+            fault::<G>(
+                &info,
+                "has `route = any`, which says nothing on an edge that is `unbounded` or a `reply`",
+            );
+        }
+        if !matches!(info.from, End::Processor(_)) {
+            fault::<G>(
+                &info,
+                "has `route = any`, and senders outside choose themselves",
+            );
+        }
+        match info.to {
+            End::Processor(to) if G::PROCESSORS[to].replicated => {}
+            _ => fault::<G>(&info, "has `route = any`, and its receiver has no replicas"),
+        }
     }
     info
 }
@@ -174,7 +214,7 @@ pub(crate) const fn outgoing_before(edges: &[EdgeInfo], id: usize) -> usize {
     count
 }
 
-const fn same(a: &str, b: &str) -> bool {
+pub(crate) const fn same(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len() != b.len() {
         return false;
@@ -189,7 +229,7 @@ const fn same(a: &str, b: &str) -> bool {
     true
 }
 
-const fn same_end(a: End, b: End) -> bool {
+pub(crate) const fn same_end(a: End, b: End) -> bool {
     match (a, b) {
         (End::Ingress, End::Ingress) | (End::Egress, End::Egress) => true,
         (End::Processor(a), End::Processor(b)) => a == b,
@@ -253,6 +293,9 @@ const fn check_edge<G: Graph>(edge: &EdgeInfo) {
             }
         }
     }
+    if let Sends::Listed(list) = edge.sends {
+        check_sends::<G>(edge, list);
+    }
     if let EdgeKind::Reply { request } = edge.kind {
         let asked = &G::EDGES[request];
         if !matches!(asked.kind, EdgeKind::Bounded) {
@@ -278,17 +321,52 @@ const fn check_edge<G: Graph>(edge: &EdgeInfo) {
     }
 }
 
+const fn check_sends<G: Graph>(edge: &EdgeInfo, list: &[SendsTo]) {
+    if matches!(edge.to, End::Egress) {
+        fault::<G>(edge, "has `sends`, and egress has no handlers");
+    }
+    let mut entry = 0;
+    while entry < list.len() {
+        let mut found = false;
+        let mut index = 0;
+        while index < G::EDGES.len() {
+            found |= same_end(G::EDGES[index].from, edge.to) && list[entry].names(&G::EDGES[index]);
+            index += 1;
+        }
+        if !found {
+            let text = Text::new()
+                .add("graph `")
+                .add(G::NAME)
+                .add("`: the edge `")
+                .add(edge.from_type)
+                .add("` -> `")
+                .add(edge.to_type)
+                .add("` for message `")
+                .add(edge.message)
+                .add("` has `sends` with `")
+                .add(list[entry].message)
+                .add("`, and no such edge leaves `")
+                .add(edge.to_type)
+                .add("`");
+            panic!("{}", text.as_str());
+        }
+        entry += 1;
+    }
+}
+
 /// Returns the ends of an edge that can gate its sender within the graph.
-const fn gating(edge: &EdgeInfo) -> Option<(usize, usize)> {
+pub(crate) const fn gating(edge: &EdgeInfo) -> Option<(usize, usize)> {
     match (edge.kind, edge.from, edge.to) {
         (EdgeKind::Bounded, End::Processor(from), End::Processor(to)) => Some((from, to)),
         _ => None,
     }
 }
 
-/// The most processors of one graph.
-const MOST: usize = 4096;
+/// The most processors, and the most edges, of one graph.
+pub(crate) const MOST: usize = 4096;
 
+/// Takes away processors that no gating edge enters, or that none leaves. What is left holds all
+/// cycles, and is empty in most graphs; there the edges decide.
 const fn check_cycles<G: Graph>() {
     let count = G::PROCESSORS.len();
     assert!(count <= MOST, "a graph has at most 4096 processors");
@@ -323,34 +401,108 @@ const fn check_cycles<G: Graph>() {
     let mut index = 0;
     while index < count {
         if !gone[index] {
-            cycle_fault::<G>(&gone, index);
+            return check_waits::<G>(&gone);
         }
         index += 1;
     }
 }
 
-/// Returns the first gating edge from `from` to a processor that is not gone.
-const fn onward<G: Graph>(gone: &[bool; MOST], from: usize) -> &'static EdgeInfo {
+/// What a sender waits for: the number of an edge, for room, or that number and `MOST`, for
+/// credit.
+type Wait = usize;
+
+/// Returns `true` if the wait `of` can last until the wait `on` ends.
+///
+/// Room in an edge comes when its inlet is delivered, which waits for room and credit of what its
+/// handler sends on. Credit comes when that was delivered, and the answer too; the inlet of
+/// answers waits for room and not for credit.
+const fn waits(edges: &[EdgeInfo], of: Wait, on: Wait) -> bool {
+    let (edge, needed) = (of % MOST, on % MOST);
+    if gating(&edges[needed]).is_none() {
+        return false;
+    }
+    if on >= MOST && answers_to(edges, needed).is_none() {
+        return false;
+    }
+    if same_end(edges[edge].to, edges[needed].from) && may_send(edges, edge, needed) {
+        return true;
+    }
+    if of < MOST || on >= MOST || !same_end(edges[edge].from, edges[needed].from) {
+        return false;
+    }
+    match answers_to(edges, edge) {
+        Some(answers) => may_send(edges, answers, needed),
+        None => false,
+    }
+}
+
+/// Takes away the waits that last until no other ends; what remains leads to a cycle.
+const fn check_waits<G: Graph>(gone: &[bool; MOST]) {
+    let edges = G::EDGES;
+    assert!(
+        edges.len() <= MOST,
+        "a graph with such cycles has at most 4096 edges"
+    );
+    let mut open = [false; 2 * MOST];
     let mut index = 0;
-    while index < G::EDGES.len() {
-        if let Some((sender, to)) = gating(&G::EDGES[index])
-            && sender == from
-            && !gone[to]
-        {
-            return &G::EDGES[index];
+    while index < edges.len() {
+        if let Some((from, to)) = gating(&edges[index]) {
+            open[index] = !gone[from] && !gone[to];
+            open[index + MOST] = open[index] && answers_to(edges, index).is_some();
         }
         index += 1;
     }
-    panic!("a processor that remains has an edge onward")
+    let mut changed = true;
+    while changed {
+        changed = false;
+        let mut of = 0;
+        while of < 2 * MOST {
+            if of % MOST >= edges.len() {
+                of += MOST - of % MOST;
+                continue;
+            }
+            if open[of] && next(edges, &open, of).is_none() {
+                open[of] = false;
+                changed = true;
+            }
+            of += 1;
+        }
+    }
+    let mut of = 0;
+    while of < edges.len() {
+        if open[of] {
+            cycle_fault::<G>(&open, of);
+        }
+        if open[of + MOST] {
+            cycle_fault::<G>(&open, of + MOST);
+        }
+        of += 1;
+    }
+}
+
+/// Returns a wait that `of` can last until, of those that are open.
+const fn next(edges: &[EdgeInfo], open: &[bool; 2 * MOST], of: Wait) -> Option<Wait> {
+    let mut on = 0;
+    while on < edges.len() {
+        if open[on] && waits(edges, of, on) {
+            return Some(on);
+        }
+        if open[on + MOST] && waits(edges, of, on + MOST) {
+            return Some(on + MOST);
+        }
+        on += 1;
+    }
+    None
 }
 
 #[cold]
-const fn cycle_fault<G: Graph>(gone: &[bool; MOST], start: usize) -> ! {
-    // After as many steps as there are processors the walk is on a cycle.
+const fn cycle_fault<G: Graph>(open: &[bool; 2 * MOST], start: Wait) -> ! {
+    let edges = G::EDGES;
+    // After as many steps as there are waits the walk is on a cycle.
     let mut at = start;
     let mut steps = 0;
-    while steps < G::PROCESSORS.len() {
-        at = next::<G>(gone, at);
+    while steps < 2 * edges.len() {
+        at = onward(edges, open, at);
         steps += 1;
     }
     let first = at;
@@ -359,28 +511,28 @@ const fn cycle_fault<G: Graph>(gone: &[bool; MOST], start: usize) -> ! {
         .add(G::NAME)
         .add("` has a cycle of bounded edges: ");
     loop {
-        let edge = onward::<G>(gone, at);
+        let edge = &edges[at % MOST];
         text = text
             .add(edge.from_type)
             .add(" -> ")
             .add(edge.to_type)
             .add(": ")
             .add(edge.message);
-        at = next::<G>(gone, at);
+        at = onward(edges, open, at);
         if at == first {
             break;
         }
         text = text.add(", ");
     }
     let text = text
-        .add("; when all of them are full no processor can go on. Mark one edge of it `[unbounded]`, or one that answers another `[reply = Request]`");
+        .add("; when all of them are full no processor can go on. Mark one edge of it `[unbounded]`, or one that answers another `[reply = Request]`, or list by `[sends = (..)]` what the handlers of one send, if they do not send on the next");
     panic!("{}", text.as_str())
 }
 
-const fn next<G: Graph>(gone: &[bool; MOST], at: usize) -> usize {
-    match onward::<G>(gone, at).to {
-        End::Processor(to) => to,
-        End::Ingress | End::Egress => panic!("a gating edge has processors at its ends"),
+const fn onward(edges: &[EdgeInfo], open: &[bool; 2 * MOST], at: Wait) -> Wait {
+    match next(edges, open, at) {
+        Some(on) => on,
+        None => panic!("a wait that remains leads to another"),
     }
 }
 

@@ -82,6 +82,16 @@ impl Credit {
         self.at_limit -= usize::from(*debt + self.burst == self.limit);
     }
 
+    /// Returns whether this target has no credit for a burst.
+    pub(crate) fn is_low_at(&self, target: usize) -> bool {
+        self.debts[self.place(target)] + self.burst > self.credit
+    }
+
+    /// Returns how many requests there are slots for the answers of.
+    pub(crate) fn slots(&self, target: usize) -> usize {
+        self.held - self.debts[self.place(target)]
+    }
+
     /// Returns whether a target has no credit for a burst.
     #[inline]
     pub(crate) fn is_low(&self) -> bool {

@@ -8,17 +8,21 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::credit::replica_of;
+use crate::ending::{EndedBy, Ending};
 use crate::erased::Erased;
-use crate::graph::{Edge, Egress, End, Graph, Node, Replicated, Single};
+use crate::graph::{Edge, EdgeInfo, Egress, End, Graph, Node, Replicated, Single};
 use crate::outlet::{FIRST, GATES, KEEPS, News, Out, Outlet, REMOTE};
 use crate::panics;
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
+use crate::reply::{ReplyTo, Ticket};
 use crate::report::PanicRecord;
+use crate::sends::{Sends, Waits, is_restricted};
 use crate::sharder::WorkerCx;
 use crate::shared::{OnPanic, Shared, Stats};
 use crate::stack::Stack;
-use crate::timers::{Clock, Instant, MonotonicClock};
+use crate::timer::Timers;
+use crate::timers::{Clock, Instant};
 
 /// Whose answer is to be handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,8 @@ pub(crate) struct Answering {
 pub(crate) struct Core {
     pub(crate) shared: Arc<Shared>,
     pub(crate) stats: Arc<Stats>,
+    /// That of `shared`, nearer: it is looked at for each message.
+    pub(crate) ending: Arc<Ending>,
     pub(crate) node: usize,
     pub(crate) replica: usize,
     pub(crate) outs: Vec<Erased>,
@@ -47,15 +53,37 @@ pub(crate) struct Core {
     pub(crate) is_gated: bool,
     /// An outlet keeps messages that found no room.
     pub(crate) keeps: bool,
+    /// Per inlet: the outlets whose room it waits for.
+    pub(crate) waits: Box<[Waits]>,
+    /// The inlet whose message is handled, and its edge, where some inlet does not wait for
+    /// all outlets.
+    pub(crate) handling: Option<(usize, usize)>,
+    /// The invocation that handles a request, and its edge.
+    pub(crate) request: (u64, usize),
+    /// The worker's time when the batch of requests began.
+    pub(crate) now: Instant,
     pub(crate) stop: bool,
     pub(crate) retired: bool,
+    pub(crate) timers: Timers,
+    /// When a ping is wanted beside those that pings ask for.
+    pub(crate) wake_at: Option<Instant>,
 }
 
 impl Core {
     /// Returns whether no further message may be handled.
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {
-        self.is_gated || self.retired
+        self.is_gated || self.retired || self.ending.is_stopping()
+    }
+
+    /// Ends the graph.
+    #[cold]
+    fn end(&mut self) {
+        self.ending.stop(EndedBy::Processor {
+            name: self.shared.processors[self.node].name,
+            replica: self.replica,
+        });
+        self.stop = true;
     }
 
     /// Takes note of what an outlet has to tell.
@@ -128,17 +156,72 @@ impl Core {
         self.outs.iter().any(|out| out.waits_elsewhere())
     }
 
+    /// Returns how many messages of an inlet may be handled although an outlet gates: none, or
+    /// one and a new look.
+    #[cold]
+    pub(crate) fn admits(&self, inlet: usize, answering: Option<Answering>) -> u32 {
+        let may_run = match &self.waits[inlet] {
+            Waits::All => false,
+            Waits::For(outs) => outs.iter().all(|&out| !self.outs[out as usize].gates()),
+        };
+        if may_run {
+            return u32::MAX;
+        }
+        u32::from(answering.is_some_and(|answering| self.may_answer(inlet, answering)))
+    }
+
     /// Returns whether an answer may be handled although the instance is gated:
     /// to handle answers is what brings credit back, so it does not wait for
     /// credit, and may ask beyond its own.
-    pub(crate) fn may_answer(&self, answering: Answering) -> bool {
+    fn may_answer(&self, inlet: usize, answering: Answering) -> bool {
         let Answering { out: own, target } = answering;
         let is_at_limit = self.outs[own].is_at_limit(target);
         self.outs.iter().enumerate().all(|(index, out)| {
             let beside = (index == own).then_some(target);
             // At its limit, its own answers alone bring this target back, whatever the others owe.
-            !out.lacks_room() && (is_at_limit || !out.is_other_at_limit(beside))
+            !self.waits[inlet].has(index)
+                || (!out.lacks_room() && (is_at_limit || !out.is_other_at_limit(beside)))
         })
+    }
+
+    /// Returns whether the handler under way found room for its burst in an outlet.
+    fn is_promised(&self, out: usize) -> bool {
+        let handling = self.handling;
+        handling.is_none_or(|(inlet, _)| self.waits[inlet].has(out))
+    }
+
+    /// Waives the requests whose tokens were dropped.
+    #[cold]
+    pub(crate) fn waive_dropped(&mut self) {
+        for out in 0..self.outs.len() {
+            let news = self.outs[out].waive_dropped();
+            self.note(out, news);
+        }
+    }
+
+    #[cold]
+    fn request_fault(&self, edge: &EdgeInfo) -> ! {
+        panic!(
+            "graph `{}`, edge {edge}: `reply_to` in a handler that has no request of this edge \
+             in hand, or took its `ReplyTo` before",
+            self.shared.graph,
+        )
+    }
+
+    #[cold]
+    fn sends_fault(&self, on: &EdgeInfo) -> ! {
+        let of = self
+            .handling
+            .map_or(on, |(_, edge)| &self.shared.edges[edge]);
+        let reason = match of.sends {
+            Sends::Listed(_) => "its `sends` does not list",
+            Sends::Undeclared => "may lead back to the client",
+        };
+        panic!(
+            "graph `{}`, edge {of}: its handler sends on the edge {on}, which {reason}; \
+             declare it by [sends = (.., {})], or use `try_send`",
+            self.shared.graph, on.message,
+        )
     }
 
     /// Counts an answer, or a waiver, of a target of the outlet of requests.
@@ -173,7 +256,7 @@ impl Core {
         match self.shared.on_panic {
             OnPanic::Continue => {}
             OnPanic::Retire => self.retired = true,
-            OnPanic::Stop => self.stop = true,
+            OnPanic::Stop => self.end(),
         }
     }
 }
@@ -278,20 +361,55 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
         self.core.sender
     }
 
-    /// Reads the clock.
+    /// Takes the right to answer the request in hand, which `F` sent: to be kept, or used at
+    /// once. Once it is taken, [`Port::send`] does not answer this request.
+    ///
+    /// The types are known from where it is kept; otherwise name them:
+    /// `cx.reply_to::<Client, Ask>()`. Wait-free; it allocates when more tokens are kept than ever
+    /// before.
+    ///
+    /// # Panics
+    ///
+    /// When the message in hand is no request `M` of `F`, or its token was taken before.
+    pub fn reply_to<F, M>(&mut self) -> ReplyTo<G, F, P, M>
+    where
+        M: Edge<G, F, P>,
+    {
+        let core = &mut *self.core;
+        if core.request != (core.invocation, M::ID) {
+            core.request_fault(M::INFO);
+        }
+        let (sender, now) = (core.sender, core.now);
+        let ticket = core.outs[ReplyTo::<G, F, P, M>::OUT].keep(sender, now);
+        core.request.0 = 0;
+        ReplyTo::new(ticket)
+    }
+
+    pub(crate) fn answer<F, A: Edge<G, P, F>>(&mut self, ticket: Ticket, answer: A) {
+        let news = self.core.out::<A>(A::OUT).answer(ticket, answer);
+        self.core.note(A::OUT, news);
+    }
+
+    /// Reads the graph's clock.
     #[must_use]
     pub fn now(&self) -> Instant {
-        MonotonicClock::new().now()
+        self.core.shared.clock.now()
+    }
+
+    pub(crate) fn core(&mut self) -> &mut Core {
+        self.core
     }
 
     /// Asks the whole graph to stop, as [`Stopper::stop`](crate::Stopper::stop):
-    /// what is under way ends, what waits counts as undelivered.
+    /// what is under way ends, what waits counts as undelivered. No instance handles another
+    /// message once it has seen this, and this one has.
     pub fn stop(&mut self) {
-        self.core.stop = true;
+        self.core.end();
     }
 
     /// Tells whether the graph drains: no ping comes any more, the messages
-    /// that are still there are handled.
+    /// that are still there are handled, and [`Process::flush`](crate::Process::flush) is
+    /// called at the end.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.core.shared.calm.is_asked()
@@ -319,7 +437,7 @@ pub struct Port<'a, G, P, To> {
 }
 
 impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
-    fn choose(self, choice: Choice) -> Chosen<'a, G, P, To> {
+    fn choose<const ANY: bool>(self, choice: Choice) -> Chosen<'a, G, P, To, ANY> {
         Chosen {
             core: self.core,
             choice,
@@ -332,8 +450,9 @@ impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
     ///
     /// # Panics
     ///
-    /// When the invocation has sent its burst on this edge already, or, on a
-    /// `reply` edge, when no request waits for an answer.
+    /// When the invocation has sent its burst on this edge already, when the handler does not
+    /// send on this edge by its `sends`, or, on a `reply` edge, when no request waits for an
+    /// answer.
     #[inline]
     pub fn send<M>(self, message: M)
     where
@@ -346,7 +465,7 @@ impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
                 "this edge to egress has several lanes: choose one by `.lane(i)`"
             );
         }
-        self.choose(Choice::At(0)).send(message);
+        self.choose::<false>(Choice::At(0)).send(message);
     }
 
     /// Sends one message if there is room. Wait-free. It counts against the
@@ -366,7 +485,7 @@ impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
                 "this edge to egress has several lanes: choose one by `.lane(i)`"
             );
         }
-        self.choose(Choice::At(0)).try_send(message)
+        self.choose::<false>(Choice::At(0)).try_send(message)
     }
 
     /// Returns how many messages [`try_send`](Self::try_send) would take now;
@@ -377,7 +496,7 @@ impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
         M: Edge<G, P, To>,
         G: Single<To>,
     {
-        self.choose(Choice::At(0)).room::<M>()
+        self.choose::<false>(Choice::At(0)).room::<M>()
     }
 
     /// Returns whether [`try_send`](Self::try_send) would take so many messages now, as
@@ -388,7 +507,7 @@ impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
         M: Edge<G, P, To>,
         G: Single<To>,
     {
-        self.choose(Choice::At(0)).has_room::<M>(count)
+        self.choose::<false>(Choice::At(0)).has_room::<M>(count)
     }
 
     /// Gives up the answer to one request, on a `reply` edge: its sender gets
@@ -402,7 +521,7 @@ impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
         M: Edge<G, P, To>,
         G: Single<To>,
     {
-        self.choose(Choice::At(0)).waive::<M>();
+        self.choose::<false>(Choice::At(0)).waive::<M>();
     }
 
     /// Chooses the replica for a key: equal keys get the same one, that of
@@ -415,7 +534,37 @@ impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
     }
 
     /// Chooses the next replica in turn, past those without room.
-    pub fn any(self) -> Chosen<'a, G, P, To>
+    ///
+    /// On an edge with `route = any` that is the only way to `send`, and a replica without room
+    /// does not gate the others.
+    ///
+    /// ```compile_fail
+    /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
+    /// # struct Router;
+    /// # struct Worker;
+    /// # graph! {
+    /// #     graph App {
+    /// #         processors { router: Router, worker: [Worker; 2] }
+    /// #         edges {
+    /// #             ingress -> router: u64;
+    /// router -> worker: u64 [route = any];
+    /// #         }
+    /// #     }
+    /// # }
+    /// # impl Process<App> for Router {}
+    /// # impl Process<App> for Worker {}
+    /// # impl Receive<App, Router, u64> for Worker {
+    /// #     fn receive(&mut self, _: u64, _: &mut Cx<'_, App, Self>) {}
+    /// # }
+    /// # impl Receive<App, Ingress, u64> for Router {
+    /// #     fn receive(&mut self, number: u64, cx: &mut Cx<'_, App, Self>) {
+    /// cx.to::<Worker>().at(0).send(number);
+    /// #     }
+    /// # }
+    /// # App::builder(Router, [Worker, Worker]).check().unwrap();
+    /// # App::builder(Router, [Worker, Worker]).start().unwrap();
+    /// ```
+    pub fn any(self) -> Chosen<'a, G, P, To, true>
     where
         G: Replicated<To>,
     {
@@ -463,15 +612,27 @@ enum Choice {
     Any,
 }
 
-/// The way to one replica, or one lane, of `To`.
+/// The way to one replica, or one lane, of `To`; `ANY`: to one with room.
 #[must_use = "a port does nothing until something is sent"]
-pub struct Chosen<'a, G, P, To> {
+pub struct Chosen<'a, G, P, To, const ANY: bool = false> {
     core: &'a mut Core,
     choice: Choice,
     types: PhantomData<fn(G, P, To)>,
 }
 
-impl<G: Graph, P, To> Chosen<'_, G, P, To> {
+impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
+    /// Returns whether the handler under way found room for its burst on this edge.
+    #[inline]
+    fn is_promised<M: Edge<G, P, To>>(&self) -> bool {
+        if const { M::INFO.any && !ANY } {
+            return false;
+        }
+        match const { is_restricted(G::EDGES, M::INFO.from) } {
+            true => self.core.is_promised(M::OUT),
+            false => true,
+        }
+    }
+
     #[inline]
     fn index<M: Edge<G, P, To>>(&mut self) -> usize {
         match self.choice {
@@ -496,6 +657,15 @@ impl<G: Graph, P, To> Chosen<'_, G, P, To> {
     /// As [`Port::send`]; and when there is no such replica or lane.
     #[inline]
     pub fn send<M: Edge<G, P, To>>(mut self, message: M) {
+        const {
+            assert!(
+                ANY || !M::INFO.any,
+                "this edge is declared with `route = any`: send by `.any()`, or use `try_send`"
+            );
+        }
+        if const { is_restricted(G::EDGES, M::INFO.from) } && !self.core.is_promised(M::OUT) {
+            self.core.sends_fault(M::INFO);
+        }
         let index = self.index::<M>();
         let invocation = self.core.invocation;
         let news = self.core.out::<M>(M::OUT).send(index, message, invocation);
@@ -513,9 +683,9 @@ impl<G: Graph, P, To> Chosen<'_, G, P, To> {
     /// When there is no such replica or lane.
     pub fn try_send<M: Edge<G, P, To>>(mut self, message: M) -> Result<(), Full<M>> {
         let index = self.index::<M>();
-        let invocation = self.core.invocation;
+        let (invocation, promised) = (self.core.invocation, self.is_promised::<M>());
         let out = self.core.out::<M>(M::OUT);
-        let news = out.try_send(index, message, invocation)?;
+        let news = out.try_send(index, message, invocation, promised)?;
         self.core.note(M::OUT, news);
         Ok(())
     }
@@ -529,8 +699,8 @@ impl<G: Graph, P, To> Chosen<'_, G, P, To> {
     #[must_use]
     pub fn room<M: Edge<G, P, To>>(mut self) -> usize {
         let index = self.index::<M>();
-        let invocation = self.core.invocation;
-        self.core.out::<M>(M::OUT).room(index, invocation)
+        let (invocation, promised) = (self.core.invocation, self.is_promised::<M>());
+        self.core.out::<M>(M::OUT).room(index, invocation, promised)
     }
 
     /// Returns whether [`try_send`](Self::try_send) would take so many messages now.
@@ -544,9 +714,9 @@ impl<G: Graph, P, To> Chosen<'_, G, P, To> {
     #[must_use]
     pub fn has_room<M: Edge<G, P, To>>(mut self, count: usize) -> bool {
         let index = self.index::<M>();
-        let invocation = self.core.invocation;
+        let (invocation, promised) = (self.core.invocation, self.is_promised::<M>());
         let out = self.core.out::<M>(M::OUT);
-        out.has_room(index, count, invocation)
+        out.has_room(index, count, invocation, promised)
     }
 
     /// Gives up the answer to one request, as [`Port::waive`].
@@ -561,7 +731,7 @@ impl<G: Graph, P, To> Chosen<'_, G, P, To> {
     }
 }
 
-impl<G, P, To> fmt::Debug for Chosen<'_, G, P, To> {
+impl<G, P, To, const ANY: bool> fmt::Debug for Chosen<'_, G, P, To, ANY> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Chosen")
             .field("choice", &self.choice)
@@ -584,6 +754,15 @@ impl<G: Graph, P, To> All<'_, G, P, To> {
     /// As [`Port::send`]; and as `clone` of the message: the replicas before that
     /// copy get theirs.
     pub fn send<M: Edge<G, P, To> + Clone>(self, message: M) {
+        const {
+            assert!(
+                !M::INFO.any,
+                "this edge is declared with `route = any`: it needs room at one replica, not at all"
+            );
+        }
+        if const { is_restricted(G::EDGES, M::INFO.from) } && !self.core.is_promised(M::OUT) {
+            self.core.sends_fault(M::INFO);
+        }
         let invocation = self.core.invocation;
         let last = self.core.out::<M>(M::OUT).begin_all(invocation) - 1;
         for index in 0..last {

@@ -44,11 +44,13 @@ use std::error::Error;
 use std::time::Instant;
 
 use crate::counter::Counter;
+use crate::ending::{EndedBy, Ending};
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
-use crate::primitive::{CachePadded, EventCount};
+use crate::primitive::{Backoff, CachePadded, EventCount, WaitStrategy};
 use crate::queue::spsc::Consumer;
 use crate::sharder::{self, ShardId};
+use crate::wait_any::sealed;
 use crate::waiting::{Pace, Waiting};
 
 /// Calls an event loop.
@@ -66,13 +68,20 @@ pub struct Lane {
     waker: Mutex<Option<Waker>>,
     /// Messages that the receiver took.
     taken: Counter,
+    ending: Arc<Ending>,
 }
 
 impl Lane {
     /// Makes the lane of so many senders.
     #[must_use]
     pub fn new(senders: usize) -> Self {
+        Self::of(senders, Arc::new(Ending::new(&[])))
+    }
+
+    /// Makes a lane of the graph that ends by `ending`.
+    pub(crate) fn of(senders: usize, ending: Arc<Ending>) -> Self {
         Self {
+            ending,
             words: (0..senders.div_ceil(64))
                 .map(|_| CachePadded::new(AtomicU64::new(0)))
                 .collect(),
@@ -117,6 +126,17 @@ impl Lane {
         self.notify();
     }
 
+    fn ended_by(&self) -> EndedBy {
+        self.ending.cause().unwrap_or(EndedBy::Fault)
+    }
+
+    /// Returns whether messages were announced that the receiver has not looked at.
+    pub(crate) fn has_news(&self) -> bool {
+        let mut words = self.words.iter();
+        // Relaxed: a hint for people.
+        words.any(|word| word.load(Ordering::Relaxed) != 0)
+    }
+
     /// Returns how many messages the receiver took.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.get()
@@ -158,44 +178,44 @@ impl fmt::Debug for Lane {
 pub enum TryRecvError {
     /// Nothing is there now.
     Empty,
-    /// The graph has ended and everything was taken.
-    Closed,
+    /// The graph has ended, by this, and everything was taken.
+    Closed(EndedBy),
 }
 
-/// The graph has ended and everything was taken.
+/// The graph has ended, by what is in it, and everything was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecvError;
+pub struct RecvError(pub EndedBy);
 
 /// Nothing was received in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecvTimeoutError {
     /// The time is over.
     Elapsed,
-    /// The graph has ended and everything was taken.
-    Closed,
+    /// The graph has ended, by this, and everything was taken.
+    Closed(EndedBy),
 }
 
 impl fmt::Display for TryRecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Empty => "the lane is empty",
-            Self::Closed => "the graph has ended",
-        })
+        match self {
+            Self::Empty => f.write_str("the lane is empty"),
+            Self::Closed(by) => RecvError(*by).fmt(f),
+        }
     }
 }
 
 impl fmt::Display for RecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the graph has ended")
+        write!(f, "the graph has ended: {}", self.0)
     }
 }
 
 impl fmt::Display for RecvTimeoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Elapsed => "nothing came in time",
-            Self::Closed => "the graph has ended",
-        })
+        match self {
+            Self::Elapsed => f.write_str("nothing came in time"),
+            Self::Closed(by) => RecvError(*by).fmt(f),
+        }
     }
 }
 
@@ -262,7 +282,7 @@ impl<M: Send + 'static> AnyLaneParts for LaneParts<M> {
 /// #         cx.to::<Egress>().send(number);
 /// #     }
 /// # }
-/// use rast_msgpass::{RecvError, TryRecvError};
+/// use rast_msgpass::{EndedBy, RecvError, TryRecvError};
 ///
 /// let app = App::builder(Echo).start()?;
 /// let mut echoes = app.egress::<Echo, u64>(0);
@@ -272,7 +292,7 @@ impl<M: Send + 'static> AnyLaneParts for LaneParts<M> {
 /// app.drain(std::time::Duration::from_secs(10))?;
 /// // What left before the end is there after it.
 /// assert_eq!([echoes.recv(), echoes.recv(), echoes.recv()], [Ok(0), Ok(1), Ok(2)]);
-/// assert_eq!(echoes.recv(), Err(RecvError));
+/// assert_eq!(echoes.recv(), Err(RecvError(EndedBy::Drain)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct EgressReceiver<M, W: Wake = sharder::Handle> {
@@ -287,6 +307,9 @@ pub struct EgressReceiver<M, W: Wake = sharder::Handle> {
     cursor: usize,
     turn: usize,
     wake: W,
+    strategy: WaitStrategy,
+    /// What [`WaitAny`](crate::WaitAny) had put in as the waker.
+    listener: Option<Arc<EventCount>>,
 }
 
 /// How many messages in a row come from one sender while others wait.
@@ -319,7 +342,15 @@ impl<M, W: Wake> EgressReceiver<M, W> {
             cursor: 0,
             turn: 0,
             wake,
+            strategy: WaitStrategy::Park,
+            listener: None,
         }
+    }
+
+    /// Sets how [`recv`](Self::recv) and [`recv_timeout`](Self::recv_timeout) wait. Default:
+    /// `Park`, because a thread that stays awake may take the core of a worker.
+    pub fn set_wait(&mut self, strategy: WaitStrategy) {
+        self.strategy = strategy;
     }
 
     /// Receives if something is there. Never waits.
@@ -339,7 +370,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         if self.drain(1, |message| received = Some(message)) == 1 {
             return Ok(received.expect("one message was taken"));
         }
-        Err(TryRecvError::Closed)
+        Err(TryRecvError::Closed(self.lane.ended_by()))
     }
 
     /// Receives, waiting until something is there. Blocking.
@@ -351,7 +382,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         loop {
             match self.recv_until(None) {
                 Ok(message) => return Ok(message),
-                Err(RecvTimeoutError::Closed) => return Err(RecvError),
+                Err(RecvTimeoutError::Closed(by)) => return Err(RecvError(by)),
                 Err(RecvTimeoutError::Elapsed) => {}
             }
         }
@@ -367,11 +398,19 @@ impl<M, W: Wake> EgressReceiver<M, W> {
     }
 
     fn recv_until(&mut self, deadline: Option<Instant>) -> Result<M, RecvTimeoutError> {
+        let backoff = Backoff::new();
         loop {
             match self.try_recv() {
                 Ok(message) => return Ok(message),
-                Err(TryRecvError::Closed) => return Err(RecvTimeoutError::Closed),
+                Err(TryRecvError::Closed(by)) => return Err(RecvTimeoutError::Closed(by)),
                 Err(TryRecvError::Empty) => {}
+            }
+            if self.strategy.is_awake(&backoff) {
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    return Err(RecvTimeoutError::Elapsed);
+                }
+                backoff.snooze();
+                continue;
             }
             let lane = Arc::clone(&self.lane);
             let key = lane.event.prepare();
@@ -380,7 +419,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
                     lane.event.cancel(key);
                     return Ok(message);
                 }
-                Err(TryRecvError::Closed) => return Err(RecvTimeoutError::Closed),
+                Err(TryRecvError::Closed(by)) => return Err(RecvTimeoutError::Closed(by)),
                 Err(TryRecvError::Empty) => {}
             }
             match deadline {
@@ -445,7 +484,26 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         }
         self.lane.rest();
         self.collect();
+        if self.lane.is_ended() {
+            // A panic may have kept a sender from its announcement.
+            for (slot, (ring, _)) in self.rings.iter().enumerate() {
+                if !ring.is_empty() {
+                    self.ready[slot / 64] |= 1 << (slot % 64);
+                }
+            }
+        }
         self.find_ready()
+    }
+
+    /// Returns whether a ring has something. If none has, the waker is called for what comes.
+    fn has_any(&mut self) -> bool {
+        while let Some(slot) = self.next_ready() {
+            if !self.rings[slot].0.is_empty() {
+                return true;
+            }
+            self.ready[slot / 64] &= !(1 << (slot % 64));
+        }
+        false
     }
 
     fn collect(&mut self) {
@@ -481,15 +539,40 @@ impl<M, W: Wake> EgressReceiver<M, W> {
     ///
     /// It is called by the graph's workers between two turns, so it must be
     /// short: write to an event descriptor, unpark a thread.
-    pub fn set_waker(&self, waker: impl Fn() + Send + Sync + 'static) {
+    ///
+    /// It takes the place of an earlier one. A panic of it is in the report, and keeps no other
+    /// lane from being told.
+    pub fn set_waker(&mut self, waker: impl Fn() + Send + Sync + 'static) {
+        self.listener = None;
         let waker: Waker = Arc::new(Box::new(waker));
-        *self.lane.waker.lock() = Some(Arc::clone(&waker));
+        let before = self.lane.waker.lock().replace(Arc::clone(&waker));
+        // User code, not under the lock.
+        drop(before);
         waker();
     }
 
     /// Tells whether the graph has ended and everything was taken.
     pub fn is_closed(&self) -> bool {
         self.lane.is_ended() && self.rings.iter().all(|(ring, _)| ring.is_empty())
+    }
+}
+
+impl<M, W: Wake> sealed::Lane for EgressReceiver<M, W> {
+    fn listen(&mut self, event: &Arc<EventCount>) {
+        let listens = |own: &Arc<EventCount>| Arc::ptr_eq(own, event);
+        if !self.listener.as_ref().is_some_and(listens) {
+            let own = Arc::clone(event);
+            self.set_waker(move || own.notify_all());
+            self.listener = Some(Arc::clone(event));
+        }
+    }
+
+    fn is_ready(&mut self) -> bool {
+        if self.has_any() {
+            return true;
+        }
+        // Closed, or there is what was pushed before the end.
+        self.lane.is_ended()
     }
 }
 

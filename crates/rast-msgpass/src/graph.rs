@@ -10,6 +10,7 @@
 
 use core::fmt;
 
+use crate::sends::Sends;
 use crate::sharder::ShardId;
 use crate::wiring::Wiring;
 
@@ -93,6 +94,11 @@ pub struct EdgeInfo {
     pub lanes: usize,
     /// Which rule bounds it.
     pub kind: EdgeKind,
+    /// What the handlers of its messages `send`.
+    pub sends: Sends,
+    /// Whether it needs room at one receiver, not at each, and each message goes to one with
+    /// room: `route = any`.
+    pub any: bool,
 }
 
 /// The most pairs of instances of an edge that have a ring each. An edge to

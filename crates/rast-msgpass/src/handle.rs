@@ -7,28 +7,31 @@ use std::any::Any;
 use std::io;
 use std::time::Instant;
 
+use crate::drain::{Drain, DrainCause, DrainError};
 use crate::egress::{EgressReceiver, LaneParts};
-use crate::graph::{Edge, Egress, End, Graph, Ingress, Node};
+use crate::ending::{EndedBy, Ending};
+use crate::graph::{Edge, EdgeKind, Egress, End, Graph, Ingress, Node};
 use crate::ingress::{AnyDoor, Doors, IngressSender};
 use crate::panics::{contain, text};
 use crate::primitive::Parker;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::thread::{self, JoinHandle};
-use crate::report::{DrainError, EdgeMetrics, InstanceMetrics, Metrics, Report, Undelivered};
+use crate::report::{EdgeMetrics, InstanceMetrics, Metrics, Report, Undelivered};
 use crate::runtime::Runtime;
+use crate::sends::answers_to;
 use crate::sharder::{self, Outcome, ShardId, Sharder};
 use crate::shared::Shared;
-use crate::timers::Nanos;
+use crate::stages::stages;
+use crate::states::States;
+use crate::timers::{self, Clock, Nanos};
 use crate::wiring::{Lanes, Outside};
-
-/// How long `drain` sleeps between two looks.
-const LOOK: Duration = Duration::from_micros(200);
 
 /// What the thread of a graph found at its end, beside the shared counts.
 #[derive(Clone, Debug, Default)]
-struct Ending {
+struct Found {
     rejections: Vec<String>,
     faults: Vec<String>,
+    states: States,
 }
 
 /// A running graph: its doors, its figures, and the way to end it.
@@ -74,14 +77,14 @@ pub struct Handle<G: Graph> {
 
 /// A running graph without its type.
 pub(crate) struct Run {
-    shared: Arc<Shared>,
-    sharder: sharder::Handle,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) sharder: sharder::Handle,
     doors: Vec<Option<Box<dyn Any + Send + Sync>>>,
-    closers: Vec<Vec<Box<dyn AnyDoor>>>,
-    lanes: Vec<Vec<Arc<crate::egress::Lane>>>,
+    pub(crate) closers: Vec<Vec<Box<dyn AnyDoor>>>,
+    pub(crate) lanes: Vec<Vec<Arc<crate::egress::Lane>>>,
     receivers: Mutex<Lanes>,
-    thread: Option<JoinHandle<Ending>>,
-    ending: Ending,
+    thread: Option<JoinHandle<Found>>,
+    found: Found,
 }
 
 impl Run {
@@ -91,6 +94,7 @@ impl Run {
         outside: Outside,
     ) -> io::Result<Handle<G>> {
         let handle = sharder.handle();
+        *shared.wakes.0.lock() = Some(handle.clone());
         let closers: Vec<Box<dyn AnyDoor>> = outside
             .closers
             .iter()
@@ -101,7 +105,11 @@ impl Run {
         let own = Arc::clone(&shared);
         let thread = thread::spawn_named(format!("rast-{}", G::NAME), move || {
             own.enter_thread();
-            let (mut ending, outcome) = run(sharder);
+            let (mut found, outcome) = run(sharder);
+            // Tokens that are dropped from here on wake nothing.
+            own.wakes.0.lock().take();
+            // A runtime that failed ended without a cause so far.
+            own.ending.stop(EndedBy::Fault);
             // From here on a sender gets its message back.
             for door in closers {
                 door.close();
@@ -109,20 +117,25 @@ impl Run {
             let mut contained = |step: &mut dyn FnMut()| match contain(step) {
                 Ok(()) => true,
                 Err(payload) => {
-                    ending.faults.push(format!("at the end: {}", text(payload)));
+                    found.faults.push(format!("at the end: {}", text(payload)));
                     false
                 }
             };
+            let mut states = Vec::with_capacity(outcome.shards.len());
             for shard in outcome.shards {
-                let mut state = Some(shard.state);
+                let mut instance = shard.state;
                 // A destructor of a message that panics took that message with it.
-                while !contained(&mut || state.iter_mut().for_each(|state| state.finish())) {}
-                contained(&mut || drop(state.take()));
+                while !contained(&mut || instance.finish()) {}
+                let (state, rest) = instance.into_parts();
+                states.push(Some(state));
+                let mut rest = Some(rest);
+                contained(&mut || drop(rest.take()));
             }
             for lane in lanes.iter().flatten() {
                 contained(&mut || lane.end());
             }
-            ending
+            found.states.put(states);
+            found
         })?;
         Ok(Handle {
             run: Self {
@@ -133,7 +146,7 @@ impl Run {
                 lanes: outside.lanes,
                 receivers: Mutex::new(outside.receivers),
                 thread: Some(thread),
-                ending: Ending::default(),
+                found: Found::default(),
             },
             graph: PhantomData,
         })
@@ -144,13 +157,13 @@ impl Run {
             if self.shared.is_own_thread() {
                 self.sharder.stop();
                 let text = "a handler of the graph ended it, so the report comes before the end";
-                self.ending.faults.push(text.to_owned());
+                self.found.faults.push(text.to_owned());
                 return;
             }
             match thread.join() {
-                Ok(ending) => self.ending = ending,
+                Ok(found) => self.found = found,
                 Err(payload) => self
-                    .ending
+                    .found
                     .faults
                     .push(format!("the graph's thread: {}", text(payload))),
             }
@@ -162,44 +175,13 @@ impl Run {
         }
     }
 
-    fn stop(&mut self) {
+    fn stop(&mut self, by: EndedBy) {
+        self.shared.ending.stop(by);
         self.sharder.stop();
         self.join();
     }
 
-    fn is_finished(&self) -> bool {
-        self.sharder.is_stopping()
-    }
-
-    /// Waits until nothing is under way any more; returns false when the
-    /// deadline, or a stop, came first.
-    fn settle(&self, deadline: Option<Instant>) -> bool {
-        for door in self.closers.iter().flatten() {
-            door.close();
-        }
-        self.shared.calm.ask();
-        let parker = Parker::new();
-        loop {
-            if self.is_finished() {
-                return false;
-            }
-            let spent = self.closers.iter().flatten().all(|door| door.is_spent());
-            let seen = self.shared.calm.all_see();
-            if spent && seen && self.shared.is_quiet() {
-                return true;
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return false;
-            }
-            if !seen {
-                // A worker that sleeps has not seen it, also one that holds no shard.
-                self.sharder.notify_all();
-            }
-            parker.park_timeout(LOOK);
-        }
-    }
-
-    fn metrics(&self) -> Metrics {
+    pub(crate) fn metrics(&self) -> Metrics {
         let shared = &self.shared;
         let stats = self.sharder.stats();
         let published = self.sharder.assignment();
@@ -212,8 +194,13 @@ impl Run {
                 sent: 0,
                 received: 0,
                 depth: 0,
+                unanswered: 0,
+                oldest: Nanos::ZERO,
             })
             .collect();
+        let now = shared.clock.now();
+        // Per edge of requests: those that were answered or waived.
+        let mut ended = vec![0; shared.edges.len()];
         let mut instances = Vec::with_capacity(shared.stats.len());
         for (shard, counts) in shared.stats.iter().enumerate() {
             let (node, replica) = shared.instance(shard);
@@ -232,6 +219,13 @@ impl Run {
                 let sent = counts.sent[index].get();
                 total_sent += sent;
                 edges[edge].sent += sent;
+                if let EdgeKind::Reply { request } = shared.edges[edge].kind {
+                    ended[request] += sent + counts.waived[index].get();
+                    if let Some(since) = counts.since[index].get().checked_sub(1) {
+                        let age = now.saturating_since(timers::Instant::from_nanos(since));
+                        edges[request].oldest = edges[request].oldest.max(age);
+                    }
+                }
             }
             instances.push(InstanceMetrics {
                 processor: node,
@@ -266,6 +260,9 @@ impl Run {
             };
             let gone = counts.received + lost;
             counts.depth = counts.sent.saturating_sub(gone) + doors;
+            if answers_to(shared.edges, edge).is_some() {
+                counts.unanswered = counts.sent.saturating_sub(ended[edge]);
+            }
         }
         Metrics {
             instances,
@@ -287,33 +284,44 @@ impl Run {
                 .filter(|&(_, messages)| messages > 0)
                 .map(|(edge, messages)| Undelivered { edge, messages })
                 .collect(),
-            rejections: self.ending.rejections.clone(),
-            faults: [shared_faults, self.ending.faults.clone()].concat(),
+            rejections: self.found.rejections.clone(),
+            faults: [shared_faults, self.found.faults.clone()].concat(),
+            timers_cancelled: self.shared.timers_cancelled(),
+            ended_by: self.shared.ending.cause(),
+            states: self.found.states.clone(),
         }
     }
 }
 
 /// Runs the sharder to its end.
-fn run(sharder: Sharder<Runtime>) -> (Ending, Outcome<Runtime>) {
-    let mut ending = Ending::default();
+fn run(sharder: Sharder<Runtime>) -> (Found, Outcome<Runtime>) {
+    let mut found = Found::default();
     let outcome = match sharder.run() {
         Ok(outcome) => outcome,
         Err(error) => {
-            ending.faults.push(error.to_string());
+            found.faults.push(error.to_string());
             error.into_parts().1
         }
     };
     let faults = outcome.report.panics.iter().map(ToString::to_string);
-    ending.faults.extend(faults);
-    ending
+    found.faults.extend(faults);
+    found
         .rejections
         .extend(outcome.report.rejections.iter().cloned());
-    (ending, outcome)
+    (found, outcome)
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.stop();
+        let has_ended = self.thread.is_none();
+        self.stop(EndedBy::Dropped);
+        // A report that was made has a share in the states, and drops those that are left.
+        while !has_ended && let Some(state) = self.found.states.pop() {
+            if let Err(payload) = contain(|| drop(state)) {
+                self.shared
+                    .record_fault("a processor's destructor", payload);
+            }
+        }
     }
 }
 
@@ -376,7 +384,13 @@ impl<G: Graph> Handle<G> {
     pub fn stopper(&self) -> Stopper {
         Stopper {
             sharder: self.run.sharder.clone(),
+            ending: Arc::clone(&self.run.shared.ending),
         }
+    }
+
+    /// Returns what ended the graph, or is to; `None` while it runs.
+    pub fn ended_by(&self) -> Option<EndedBy> {
+        self.run.shared.ending.cause()
     }
 
     /// Tells whether the graph was asked to stop.
@@ -387,6 +401,12 @@ impl<G: Graph> Handle<G> {
     /// Asks for a new decision on the assignment.
     pub fn reshard(&self) {
         self.run.sharder.reshard();
+    }
+
+    /// Has every worker look at the graph's clock: for a clock that a test moves by hand.
+    /// Workers sleep in real time, and those without work would see it only then.
+    pub fn look_at_clock(&self) {
+        self.run.sharder.notify_all();
     }
 
     /// Reads the counts. Costs one load per count; stops no other thread.
@@ -405,7 +425,7 @@ impl<G: Graph> Handle<G> {
     /// was ever taken. Blocking.
     #[must_use = "the report says what was lost"]
     pub fn stop(mut self) -> Report {
-        self.run.stop();
+        self.run.stop(EndedBy::Stop);
         self.run.report()
     }
 
@@ -419,20 +439,43 @@ impl<G: Graph> Handle<G> {
     /// Lets everything that was accepted be handled, then stops.
     ///
     /// Ingress closes and pings end; what is in the graph goes on, until all
-    /// that was sent has been handled. Blocking, at most about `deadline` and
-    /// the time of the handlers under way.
+    /// that was sent has been handled, and no message to egress waits for room. Then
+    /// processors are asked to [`flush`](crate::Process::flush), upstream first. Blocking, at
+    /// most about `deadline` and the time of the handlers under way.
     ///
     /// # Errors
     ///
-    /// [`DrainError`] when messages were lost because the deadline, or a stop by
-    /// another thread, came first; the report in it says which.
+    /// [`DrainError`] when the graph could not come to rest, or messages that were accepted
+    /// reached no handler, because their processor was retired; it says why, and the report in
+    /// it what was lost. At once, where a handler of the same graph calls.
+    ///
+    /// With `Ok` each message reached its handler. The report says which handlers panicked with
+    /// one in hand, and what left by a lane without a receiver.
     pub fn drain(mut self, deadline: Duration) -> Result<Report, DrainError> {
-        let settled = self.run.settle(Instant::now().checked_add(deadline));
-        self.run.stop();
+        let stages = stages::<G>();
+        let (mut settled, mut blocked) = (Err(DrainCause::Handler), None);
+        if !self.run.shared.is_own_thread() {
+            self.run.shared.ending.note(EndedBy::Drain);
+            let drain = Drain {
+                run: &self.run,
+                deadline: Instant::now().checked_add(deadline),
+                parker: Parker::new(),
+            };
+            settled = drain.settle(&stages);
+            if settled.is_err() {
+                blocked = drain.blocked(&stages);
+            }
+        }
+        self.run.stop(EndedBy::Drain);
         let report = self.run.report();
-        match settled || report.undelivered_total() == 0 {
-            true => Ok(report),
-            false => Err(DrainError {
+        if settled.is_ok() && self.run.shared.given_up() > 0 {
+            settled = Err(DrainCause::Lost);
+        }
+        match settled {
+            Ok(()) => Ok(report),
+            Err(cause) => Err(DrainError {
+                cause,
+                blocked,
                 report: Box::new(report),
             }),
         }
@@ -452,12 +495,14 @@ impl<G: Graph> fmt::Debug for Handle<G> {
 #[derive(Clone)]
 pub struct Stopper {
     sharder: sharder::Handle,
+    ending: Arc<Ending>,
 }
 
 impl Stopper {
     /// Asks the graph to stop: handlers that run end, what waits counts as
     /// undelivered. Does not wait.
     pub fn stop(&self) {
+        self.ending.stop(EndedBy::Stopper);
         self.sharder.stop();
     }
 }

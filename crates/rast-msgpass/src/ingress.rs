@@ -24,11 +24,12 @@ use std::error::Error;
 use std::time::Instant;
 
 use crate::credit::replica_of;
+use crate::ending::{EndedBy, Ending};
 use crate::graph::{Edge, Graph, Ingress, Node, Replicated};
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use crate::primitive::{CachePadded, EventCount};
-use crate::queue::{Closed, Queue};
+use crate::queue::{self, Queue};
 use crate::sharder::{self, ShardId};
 
 /// The reason why a door did not take a message; the message is in it.
@@ -37,14 +38,50 @@ pub enum TrySendError<M> {
     /// There is no room now.
     Full(M),
     /// The graph drains or has ended.
-    Closed(M),
+    Closed(Closed<M>),
 }
+
+/// The graph drains or has ended; the message is in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Closed<M> {
+    message: M,
+    by: EndedBy,
+}
+
+impl<M> Closed<M> {
+    /// Returns the message.
+    pub fn into_inner(self) -> M {
+        self.message
+    }
+
+    /// Returns what ended the graph.
+    pub fn ended_by(&self) -> EndedBy {
+        self.by
+    }
+}
+
+impl<M> fmt::Debug for Closed<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Closed")
+            .field("by", &self.by)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M> fmt::Display for Closed<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the door of the graph is closed: {}", self.by)
+    }
+}
+
+impl<M> Error for Closed<M> {}
 
 impl<M> TrySendError<M> {
     /// Returns the message.
     pub fn into_inner(self) -> M {
         match self {
-            Self::Full(message) | Self::Closed(message) => message,
+            Self::Full(message) => message,
+            Self::Closed(closed) => closed.message,
         }
     }
 
@@ -61,19 +98,19 @@ impl<M> TrySendError<M> {
 
 impl<M> fmt::Debug for TrySendError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full(_) => "Full(..)",
-            Self::Closed(_) => "Closed(..)",
-        })
+        match self {
+            Self::Full(_) => f.write_str("Full(..)"),
+            Self::Closed(closed) => fmt::Debug::fmt(closed, f),
+        }
     }
 }
 
 impl<M> fmt::Display for TrySendError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full(_) => "the door is full",
-            Self::Closed(_) => "the door is closed",
-        })
+        match self {
+            Self::Full(_) => f.write_str("the door is full"),
+            Self::Closed(closed) => fmt::Display::fmt(closed, f),
+        }
     }
 }
 
@@ -86,13 +123,20 @@ pub struct Door<M> {
     count: CachePadded<AtomicUsize>,
     capacity: usize,
     room: EventCount,
+    ending: Arc<Ending>,
 }
 
 impl<M> Door<M> {
     /// Makes an open door with room for `capacity` messages.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
+        Self::of(capacity, Arc::new(Ending::new(&[])))
+    }
+
+    /// Makes a door of the graph that ends by `ending`.
+    pub(crate) fn of(capacity: usize, ending: Arc<Ending>) -> Self {
         Self {
+            ending,
             queue: Queue::new(),
             count: CachePadded::new(AtomicUsize::new(0)),
             capacity,
@@ -103,17 +147,25 @@ impl<M> Door<M> {
     /// Puts a message in if there is room. Lock-free except for the queue.
     pub fn try_send(&self, message: M) -> Result<(), TrySendError<M>> {
         if self.queue.is_closed() {
-            return Err(TrySendError::Closed(message));
+            return Err(TrySendError::Closed(self.closed(message)));
         }
         if !self.reserve() {
             return Err(TrySendError::Full(message));
         }
         match self.queue.push(message) {
             Ok(()) => Ok(()),
-            Err(Closed(message)) => {
+            Err(queue::Closed(message)) => {
                 self.release(1);
-                Err(TrySendError::Closed(message))
+                Err(TrySendError::Closed(self.closed(message)))
             }
+        }
+    }
+
+    #[cold]
+    fn closed(&self, message: M) -> Closed<M> {
+        Closed {
+            message,
+            by: self.ending.cause().unwrap_or(EndedBy::Fault),
         }
     }
 
@@ -425,7 +477,8 @@ impl<M> IngressPort<'_, M> {
                 self.handle.wake(self.shard);
                 Ok(())
             }
-            Err(error) => Err(Closed(error.into_inner())),
+            Err(TrySendError::Closed(closed)) => Err(closed),
+            Err(TrySendError::Full(_)) => unreachable!("it waits for room without a deadline"),
         }
     }
 

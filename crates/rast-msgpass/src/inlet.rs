@@ -12,7 +12,7 @@ use core::any::Any;
 use core::marker::PhantomData;
 
 use crate::cx::{Core, Cx};
-use crate::graph::Graph;
+use crate::graph::{Edge, Graph};
 use crate::ingress::Door;
 use crate::load::Input;
 use crate::outlet::ROOM;
@@ -21,6 +21,7 @@ use crate::primitive::sync::Arc;
 use crate::process::Receive;
 use crate::queue::mpsc::bounded;
 use crate::queue::spsc::Consumer;
+use crate::sends::is_restricted;
 use crate::sharder::{ShardId, WorkerCx};
 use crate::waiting::{Pace, Waiting};
 
@@ -104,7 +105,8 @@ pub(crate) struct Place {
     pub(crate) answering: Option<usize>,
     /// The senders that wait for room.
     pub(crate) waiting: Arc<Waiting>,
-    /// The number of this receiver among those of the edge.
+    /// The list in which senders wait for this receiver: its number among those of the edge, 0
+    /// where room at any of them is enough.
     pub(crate) receiver: usize,
     /// The first shard of the sender.
     pub(crate) first: usize,
@@ -272,10 +274,12 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
             match message {
                 None => all.waived += 1,
                 Some(message) => {
+                    core.invocation += 1;
                     if let Some(out) = self.place.requests {
                         self.debt = core.outs[out].owe(core.sender);
+                        core.request = (core.invocation, self.place.edge);
+                        core.now = cx.now();
                     }
-                    core.invocation += 1;
                     processor.receive(message, &mut Cx::new(core));
                 }
             }
@@ -291,7 +295,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
     #[cold]
     fn panicked(&self, payload: Box<dyn Any + Send>, core: &mut Core) {
         core.panicked(Some(self.place.edge), payload);
-        core.shared.count_undelivered(self.place.edge, 1);
+        core.shared.count_in_hand(self.place.edge);
         let sender = core.sender;
         if let Some(out) = self.place.requests
             && core.outs[out].owed(sender) >= self.debt
@@ -333,7 +337,7 @@ type Taken<M> = Option<Option<M>>;
 impl<G, F, M, P> Inlet<G, P> for In<G, F, M>
 where
     G: Graph,
-    M: Send + 'static,
+    M: Edge<G, F, P>,
     P: Receive<G, F, M>,
 {
     fn inputs(&self) -> usize {
@@ -363,6 +367,9 @@ where
     ) -> Delivered {
         let mut all = Delivered::default();
         let mut is_settled = false;
+        if const { is_restricted(G::EDGES, M::INFO.to) } {
+            core.handling = Some((self.place.index, self.place.edge));
+        }
         while !is_settled && all.taken < max && !core.is_paused() {
             let load = load.as_deref_mut();
             let batch = || match &mut self.source {
@@ -382,10 +389,12 @@ where
                                 place.wake_sender(input, cx);
                             }
                         }
+                        core.invocation += 1;
                         if let Some(out) = place.requests {
                             *debt = core.outs[out].owe(input);
+                            core.request = (core.invocation, place.edge);
+                            core.now = cx.now();
                         }
-                        core.invocation += 1;
                         processor.receive(message, &mut Cx::new(core));
                         if all.taken >= max || core.is_paused() {
                             all.is_empty = ring.is_empty();
@@ -405,6 +414,9 @@ where
                 Ok(()) => is_settled = true,
                 Err(payload) => self.panicked(payload, core),
             }
+        }
+        if const { is_restricted(G::EDGES, M::INFO.to) } {
+            core.handling = None;
         }
         if !is_settled {
             self.settle(input, Some(cx));

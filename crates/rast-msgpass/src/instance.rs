@@ -10,8 +10,8 @@
 //!          makes room wakes the shard        publish what was sent, wake receivers
 //! ```
 //!
-//! 1. A handler is called only when no bounded edge that leaves gates the
-//!    instance: each has room for its burst at each target.
+//! 1. A handler is called only when no bounded edge that it sends on gates: each
+//!    has room for its burst at each target. Without `sends` these are all that leave.
 //! 2. A turn touches the inputs that got a note, and the outlets that were
 //!    written. It looks at all of them only when the shard has changed hands,
 //!    or was woken by a thread that is no worker.
@@ -22,6 +22,7 @@
 //! 4. The inputs of an edge share one batch of a turn. Those that got nothing of it
 //!    stay ahead of those that did, and come first in the next turn.
 
+use crate::batch::{Batch, Watch};
 use crate::cx::{Answering, Core, Cx};
 use crate::graph::Graph;
 use crate::inlet::Inlet;
@@ -31,14 +32,8 @@ use crate::panics::contain;
 use crate::process::{Next, Process};
 use crate::sharder::{Progress, WorkerCx};
 use crate::stack::Stack;
+use crate::states::State;
 use crate::timers::{Instant, Nanos};
-
-/// How instances are run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    /// The most messages of one edge in one turn.
-    pub(crate) batch: u32,
-}
 
 /// A message that takes this long is announced at once: that costs some tens
 /// of nanoseconds.
@@ -52,6 +47,8 @@ pub(crate) trait AnyInstance: Send {
     fn turn(&mut self, cx: &mut WorkerCx<'_>, load: Option<&mut Load>) -> Progress;
     /// Gives up everything that still waits.
     fn finish(&mut self);
+    /// Takes the processor out; the rest is to be dropped.
+    fn into_parts(self: Box<Self>) -> (State, Box<dyn Send>);
 }
 
 /// An input of an instance.
@@ -110,6 +107,11 @@ impl Rhythm {
         self.left = self.chunk;
     }
 
+    /// Has an announcement after the next message.
+    fn slow_down(&mut self) {
+        (self.chunk, self.left) = (1, 1);
+    }
+
     /// Counts messages; returns whether an announcement is due.
     #[inline]
     fn count(&mut self, messages: u32) -> bool {
@@ -145,7 +147,10 @@ pub(crate) struct Instance<G, P> {
     touched: Stack,
     rhythm: Rhythm,
     next: Next,
-    settings: Settings,
+    batch: Batch,
+    watch: Watch,
+    /// Flushes that were asked for, and those that were done.
+    flushes: (u64, u64),
     /// Look at everything.
     is_new: bool,
     /// A turn is under way. It is found so by the next one only if a panic ended it that no
@@ -160,7 +165,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         processor: P,
         ins: Vec<Box<dyn Inlet<G, P>>>,
         core: Core,
-        settings: Settings,
+        batch: Batch,
     ) -> Self {
         let inputs: Box<[Input]> = ins
             .iter()
@@ -195,7 +200,9 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 messages: 0,
             },
             next: Next::Again,
-            settings,
+            batch,
+            watch: Watch::default(),
+            flushes: (0, 0),
             is_new: true,
             is_in_turn: false,
             is_called: false,
@@ -228,6 +235,9 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     #[cold]
     fn look_at_all(&mut self) {
         self.is_new = false;
+        self.flushes.0 = self.core.stats.flushes_asked.get_after();
+        // A token that was dropped wakes the shard without a note.
+        self.core.waive_dropped();
         for input in 0..self.inputs.len() as u32 {
             let Input { inlet, at, .. } = self.inputs[input as usize];
             if self.ins[inlet as usize].inlet.has_any(at as usize) {
@@ -244,6 +254,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             Next::Idle | Next::Woken(_) => false,
             Next::At(at) => at <= now,
         };
+        let is_due = is_due || self.core.wake_at.is_some_and(|at| at <= now);
         is_due && !self.core.shared.calm.is_asked()
     }
 
@@ -252,6 +263,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.core.sender = 0;
         self.core.stats.pings.add(1);
         self.is_called = false;
+        self.core.wake_at = None;
         let (processor, core) = (&mut self.processor, &mut self.core);
         match contain(|| processor.ping(&mut Cx::new(core))) {
             Ok(next) => self.next = next,
@@ -260,6 +272,67 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 self.core.panicked(None, payload);
                 self.core.note_all();
             }
+        }
+    }
+
+    /// Has messages handled whose time has come, within one batch. Returns whether there were
+    /// any.
+    #[cold]
+    fn fire(&mut self, cx: &mut WorkerCx<'_>) -> bool {
+        let mut fired = 0;
+        while fired < self.batch.messages && !self.core.is_paused() && !self.watch.is_over {
+            let (processor, core) = (&mut self.processor, &mut self.core);
+            match contain(|| core.fire(processor, cx.now())) {
+                Ok(false) => break,
+                Ok(true) => {}
+                Err(payload) => {
+                    self.core.panicked(None, payload);
+                    self.core.note_all();
+                }
+            }
+            fired += 1;
+            if self.rhythm.count(1) || self.core.is_gated {
+                self.flush(cx);
+                if self.batch.time < Nanos::MAX {
+                    self.look_at_time(cx);
+                }
+            }
+            if self.core.is_gated {
+                self.core.look();
+            }
+        }
+        fired > 0
+    }
+
+    /// Gives up the timers: their messages are dropped and counted.
+    #[cold]
+    fn cancel_timers(&mut self) {
+        let count = self.core.timers.len();
+        self.core.shared.count_cancelled(count);
+        loop {
+            match contain(|| self.core.timers.drop_one()) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(payload) => (self.core.shared).record_fault("a timer's destructor", payload),
+            }
+        }
+    }
+
+    /// When the instance wants a turn although nothing comes; not while the graph drains.
+    fn next_alarm(&self) -> Option<Instant> {
+        match (self.core.timers.next(), self.core.wake_at) {
+            (Some(timer), Some(at)) => Some(timer.min(at)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Adds the first timer to what the last ping asked for.
+    #[inline]
+    fn or_alarm(&self, progress: Progress) -> Progress {
+        match (progress, self.next_alarm()) {
+            (Progress::Idle, Some(at)) => Progress::At(at),
+            (Progress::At(other), Some(at)) => Progress::At(at.min(other)),
+            (progress, _) => progress,
         }
     }
 
@@ -283,6 +356,16 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
+    /// Returns how many messages of an input may be handled while an outlet gates.
+    #[cold]
+    fn admitted(&self, input: u32) -> u32 {
+        let Input { inlet, at, .. } = self.inputs[input as usize];
+        let answering = self.ins[inlet as usize].inlet.answering();
+        let target = at as usize;
+        let answering = answering.map(|out| Answering { out, target });
+        self.core.admits(inlet as usize, answering)
+    }
+
     /// Has messages of one input handled.
     fn run_input(
         &mut self,
@@ -294,20 +377,18 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         let (inlet, at) = (inlet as usize, at as usize);
         let mut left = Left::Skipped;
         loop {
-            let mut max = self.settings.batch - self.ins[inlet].taken;
+            let mut max = self.batch.messages - self.ins[inlet].taken;
             if max == 0 {
                 return left;
             }
             max = max.min(self.rhythm.left);
             let was_gated = self.core.is_gated;
             if was_gated {
-                let answering = self.ins[inlet].inlet.answering();
-                let answering = answering.map(|out| Answering { out, target: at });
-                if !answering.is_some_and(|answering| self.core.may_answer(answering)) {
+                let admitted = self.admitted(input);
+                if admitted == 0 {
                     return left;
                 }
-                // One, and a new look.
-                max = 1;
+                max = max.min(admitted);
                 self.core.is_gated = false;
             }
             let load = load.as_mut().map(|load| &mut load.inputs[input as usize]);
@@ -322,9 +403,12 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             ins.uncounted += all.handled();
             if self.rhythm.count(all.taken) || self.core.retired {
                 self.flush(cx);
+                if self.batch.time < Nanos::MAX {
+                    self.look_at_time(cx);
+                }
             }
             left = Left::Served;
-            if self.core.retired {
+            if self.core.retired || self.watch.is_over {
                 return left;
             }
             if was_gated {
@@ -337,6 +421,10 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             if all.is_empty {
                 return Left::Nothing;
             }
+            if all.taken == 0 {
+                // The graph stops.
+                return left;
+            }
         }
     }
 
@@ -345,9 +433,15 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// Returns whether anything was done.
     fn run_inputs(&mut self, cx: &mut WorkerCx<'_>, load: &mut Option<&mut Load>) -> bool {
         let mut skipped = 0;
+        let mut is_over = false;
         for at in 0..self.ready.len() {
             let input = self.ready.at(at);
-            match self.run_input(input, cx, load) {
+            let left = match is_over {
+                true => Left::Skipped,
+                false => self.run_input(input, cx, load),
+            };
+            is_over = self.watch.is_over;
+            match left {
                 Left::Nothing => self.inputs[input as usize].is_ready = false,
                 Left::Served => self.served.push(input),
                 Left::Skipped => {
@@ -365,6 +459,43 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         !self.touched.is_empty()
     }
 
+    /// Ends the batch if its time is over; near that, looks after each message.
+    #[cold]
+    fn look_at_time(&mut self, cx: &WorkerCx<'_>) {
+        self.watch.look(cx.clock().now(), self.batch.time);
+        if self.watch.is_near {
+            self.rhythm.slow_down();
+        }
+    }
+
+    /// Has the processor flush, if that was asked for and its input is exhausted.
+    #[cold]
+    fn flush_processor(&mut self) -> bool {
+        let has_input = self.ready.iter().any(|&input| {
+            let Input { inlet, at, .. } = self.inputs[input as usize];
+            self.ins[inlet as usize].inlet.has_any(at as usize)
+        });
+        if has_input {
+            return false;
+        }
+        self.core.invocation += 1;
+        self.core.sender = 0;
+        let (processor, core) = (&mut self.processor, &mut self.core);
+        if let Err(payload) = contain(|| processor.flush(&mut Cx::new(core))) {
+            self.core.panicked(None, payload);
+            self.core.note_all();
+        }
+        true
+    }
+
+    /// Says that what was asked for has been flushed, and is counted.
+    #[cold]
+    fn has_flushed(&mut self) {
+        let (asked, done) = self.flushes;
+        self.core.stats.flushes.add_after(asked - done);
+        self.flushes.1 = asked;
+    }
+
     /// Ends a turn.
     #[inline]
     fn end(&mut self, cx: &mut WorkerCx<'_>) {
@@ -380,11 +511,18 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if let Some(load) = &mut load {
             load.timer.start(cx.tick());
         }
+        if self.batch.time < Nanos::MAX {
+            self.watch.start(cx.clock().now());
+            self.rhythm.slow_down();
+        }
         let pings = !self.core.is_gated && self.is_ping_due(cx.now());
         if pings {
             self.ping_and_look(cx);
         }
-        let mut worked = self.run_inputs(cx, &mut load);
+        let fires = (self.core.timers.next().is_some_and(|at| at <= cx.now()))
+            && !self.core.shared.calm.is_asked()
+            && self.fire(cx);
+        let mut worked = self.run_inputs(cx, &mut load) | fires;
         if let Next::Woken(at) = self.next
             && !self.core.retired
             && !self.core.shared.calm.is_asked()
@@ -397,7 +535,13 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             }
         }
         worked |= pings;
+        let flushed =
+            self.flushes.0 != self.flushes.1 && !self.core.retired && self.flush_processor();
         self.end(cx);
+        if flushed {
+            self.has_flushed();
+            worked = true;
+        }
         if let Some(load) = load {
             if let Some(turn) = load.timer.finish(cx.tick())
                 && worked
@@ -425,8 +569,13 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 let news = self.core.outs[out].waive(client);
                 self.core.note(out, news);
             }
+            let news = self.core.outs[out].waive_kept();
+            self.core.note(out, news);
         }
         self.end(cx);
+        self.cancel_timers();
+        self.flushes.0 = self.core.stats.flushes_asked.get_after();
+        self.has_flushed();
         self.wait(cx)
     }
 
@@ -444,15 +593,19 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         match self.next {
             _ if self.core.shared.calm.is_asked() => Progress::Idle,
             Next::Again => Progress::Again,
-            Next::Idle => Progress::Idle,
+            Next::Idle => self.or_alarm(Progress::Idle),
             Next::Woken(_) if self.is_called => Progress::Again,
-            Next::At(at) | Next::Woken(at) => Progress::At(at),
+            Next::At(at) | Next::Woken(at) => self.or_alarm(Progress::At(at)),
         }
     }
 
     /// Has the instance woken when there is room, and looks once more.
     #[cold]
     fn wait(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
+        if self.may_run() {
+            // It looks in its next turn.
+            return Progress::Again;
+        }
         self.core.wait(cx);
         self.core.look();
         self.flush(cx);
@@ -469,23 +622,21 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 _ if !self.ready.is_empty() => Progress::Again,
                 Next::Again if pings => Progress::Again,
                 Next::Woken(_) if pings && self.is_called => Progress::Again,
-                Next::At(at) | Next::Woken(at) if pings => Progress::At(at),
+                Next::At(at) | Next::Woken(at) if pings => self.or_alarm(Progress::At(at)),
+                Next::Idle if pings => self.or_alarm(Progress::Idle),
                 _ => Progress::Idle,
             };
         }
-        // An answer that may be handled was handled, unless it used the turn up.
-        let may_run = self.ready.iter().any(|&input| {
-            let Input { inlet, at, .. } = self.inputs[input as usize];
-            let answering = self.ins[inlet as usize].inlet.answering();
-            answering.is_some_and(|out| {
-                let target = at as usize;
-                self.core.may_answer(Answering { out, target })
-            })
-        });
-        match may_run {
+        match self.may_run() {
             true => Progress::Again,
             false => Progress::Idle,
         }
+    }
+
+    /// Returns whether an input that is ready does not wait for what gates. It had its turn,
+    /// unless that was used up.
+    fn may_run(&self) -> bool {
+        self.ready.iter().any(|&input| self.admitted(input) > 0)
     }
 }
 
@@ -535,5 +686,16 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
         for out in &mut self.core.outs {
             out.abandon();
         }
+        self.cancel_timers();
+    }
+
+    fn into_parts(self: Box<Self>) -> (State, Box<dyn Send>) {
+        let Self {
+            processor,
+            ins,
+            core,
+            ..
+        } = *self;
+        (Box::new(processor), Box::new((ins, core)))
     }
 }

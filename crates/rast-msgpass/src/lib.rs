@@ -68,16 +68,33 @@
 //!
 //! # Sending and room
 //!
-//! - A handler runs only while every bounded edge that leaves its processor has
-//!   room for the edge's burst at each receiver, so [`Port::send`] never waits
-//!   and never fails within the burst (1 unless declared). Past it `send`
-//!   panics and says what to declare; [`Port::try_send`] goes on while there is
-//!   room and then gives the message back.
-//! - A cycle of bounded edges could fill up and stand still, so it does not
-//!   compile. One edge of it is `unbounded`, or a `reply`: its room is reserved
-//!   by the request, and each request is answered or [waived](Port::waive) once.
+//! - A handler runs only while every bounded edge that it sends on has room for
+//!   the edge's burst at each receiver, so [`Port::send`] never waits and never
+//!   fails within the burst (1 unless declared). Past it `send` panics and says
+//!   what to declare; [`Port::try_send`] goes on while there is room and then
+//!   gives the message back.
+//! - A handler sends on all edges that leave its processor, unless the edge that
+//!   it handles declares `sends = (Job, Line)`: the others may be full then, and
+//!   with `sends = ()` it never waits. `send` on an edge that is not listed
+//!   panics, and `try_send` takes the room that there is.
+//! - An edge with `route = any` needs room at one receiver, and
+//!   [`any`](Port::any) finds one with room.
+//! - A cycle of bounded edges, each sent on by the handlers of the one before,
+//!   could fill up and block for ever, so it does not compile. One edge of it is
+//!   `unbounded`, or a `reply`: its room is reserved by the request, and each
+//!   request is answered or [waived](Port::waive) once. Or a handler of it
+//!   declares that it sends on no other.
+//! - A request can be answered later: [`Cx::reply_to`] takes its [`ReplyTo`], to
+//!   be kept in the processor's state. Dropped, it waives.
 //! - [`IngressSender`] is the way in for any thread, [`EgressReceiver`] the way
 //!   out. Both are bounded, and both can wait.
+//!
+//! # Time
+//!
+//! - [`Cx::after`] and [`Cx::every`] send a message to the instance itself at a
+//!   time, which arrives from [`Timer`]; [`Cx::wake_at`] asks for a ping. Never
+//!   early. A drain or a stop cancels them and counts them.
+//! - [`Builder::clock`] sets the one clock for all of it.
 //!
 //! # Guarantees
 //!
@@ -99,8 +116,10 @@
 //! - A panic in a handler costs the message in hand and is reported
 //!   ([`OnPanic`] chooses what follows). With `panic = "abort"` it ends the
 //!   process.
-//! - [`Handle::drain`] handles everything that was accepted, or says what it
-//!   could not; [`Handle::stop`] works at any moment.
+//! - [`Handle::drain`] handles everything that was accepted and has processors
+//!   [flush](Process::flush), upstream first, or says what it could not;
+//!   [`Handle::stop`] ends a graph between two messages. Both give the processors'
+//!   states back: [`Report::take_states`].
 //!
 //! # Features
 //!
@@ -116,6 +135,8 @@
 #![deny(unsafe_code)]
 
 #[cfg(feature = "std")]
+mod batch;
+#[cfg(feature = "std")]
 mod builder;
 #[cfg(feature = "std")]
 mod calm;
@@ -128,7 +149,11 @@ mod credit;
 #[cfg(feature = "std")]
 mod cx;
 #[cfg(feature = "std")]
+mod drain;
+#[cfg(feature = "std")]
 mod egress;
+#[cfg(feature = "std")]
+mod ending;
 #[cfg(feature = "std")]
 #[expect(unsafe_code, reason = "one cast, checked by the type")]
 mod erased;
@@ -157,19 +182,33 @@ mod picture;
 #[cfg(feature = "std")]
 mod process;
 #[cfg(feature = "std")]
+mod reply;
+#[cfg(feature = "std")]
 mod report;
 #[cfg(feature = "std")]
 mod rings;
 #[cfg(feature = "std")]
 mod runtime;
 #[cfg(feature = "std")]
+mod sends;
+#[cfg(feature = "std")]
 mod shared;
 mod stack;
+#[cfg(feature = "std")]
+mod stages;
+#[cfg(feature = "std")]
+mod states;
+#[cfg(feature = "std")]
+mod timer;
+#[cfg(feature = "std")]
+mod wait_any;
 #[cfg(feature = "std")]
 mod waiting;
 #[cfg(feature = "std")]
 mod wiring;
 
+#[cfg(feature = "std")]
+pub use batch::Batch;
 #[cfg(feature = "std")]
 pub use builder::{BuildError, Builder};
 #[cfg(feature = "std")]
@@ -177,7 +216,11 @@ pub use credit::replica_of;
 #[cfg(feature = "std")]
 pub use cx::{All, Chosen, Cx, Port};
 #[cfg(feature = "std")]
+pub use drain::{Blocked, DrainCause, DrainError};
+#[cfg(feature = "std")]
 pub use egress::{EgressReceiver, RecvError, RecvTimeoutError, TryRecvError};
+#[cfg(feature = "std")]
+pub use ending::EndedBy;
 #[cfg(feature = "std")]
 pub use graph::{
     Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node, PAIRS_MAX, ProcessorInfo,
@@ -186,19 +229,25 @@ pub use graph::{
 #[cfg(feature = "std")]
 pub use handle::{Handle, Stopper};
 #[cfg(feature = "std")]
-pub use ingress::{IngressPort, IngressSender, TrySendError};
+pub use ingress::{Closed, IngressPort, IngressSender, TrySendError};
 #[cfg(feature = "std")]
 pub use process::{Next, Process, Receive};
 #[cfg(feature = "std")]
-pub use queue::{Closed, Full};
+pub use queue::Full;
 #[cfg(feature = "std")]
-pub use report::{
-    DrainError, EdgeMetrics, InstanceMetrics, Metrics, PanicRecord, Report, Undelivered,
-};
+pub use reply::ReplyTo;
+#[cfg(feature = "std")]
+pub use report::{EdgeMetrics, InstanceMetrics, Metrics, PanicRecord, Report, Undelivered};
+#[cfg(feature = "std")]
+pub use sends::{Sends, SendsTo};
 #[cfg(feature = "std")]
 pub use sharder::WorkerStats;
 #[cfg(feature = "std")]
 pub use shared::OnPanic;
+#[cfg(feature = "std")]
+pub use timer::{Timer, TimerId};
+#[cfg(feature = "std")]
+pub use wait_any::{WaitAny, Waitable};
 
 // The layers beneath: signatures here name their types, and one version serves all.
 #[doc(no_inline)]
@@ -217,6 +266,7 @@ pub mod __private {
     pub use crate::graph::{At, connecting, incoming, outgoing};
     pub use crate::ingress::Door;
     pub use crate::picture::{dot, mermaid};
+    pub use crate::sends::SendsTo;
     pub use crate::waiting::{Pace, Waiting};
     pub use crate::wiring::{Given, Wiring};
 }

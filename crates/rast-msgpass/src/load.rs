@@ -8,7 +8,8 @@
 //! senders so comes to about nothing, which is what a balancer can do with it.
 
 use crate::sharder::{LoadReport, ShardId};
-use crate::timers::{MonotonicClock, Nanos, StartFinishTimer, TimerConfig};
+use crate::shared::GraphClock;
+use crate::timers::{Nanos, StartFinishTimer, TimerConfig};
 
 /// Senders that are counted per inbox.
 const PLACES: usize = 16;
@@ -70,21 +71,21 @@ impl Input {
 /// The figures of one instance.
 #[derive(Debug)]
 pub(crate) struct Load {
-    pub(crate) timer: StartFinishTimer<MonotonicClock>,
+    pub(crate) timer: StartFinishTimer<GraphClock>,
     pub(crate) inputs: Box<[Input]>,
     /// The busy time of the windows before.
     earlier: Nanos,
 }
 
 impl Load {
-    pub(crate) fn new(routes: &[Route]) -> Self {
+    pub(crate) fn new(routes: &[Route], clock: GraphClock) -> Self {
         let input = |route: &Route| match route {
             Route::Outside => Input::Outside,
             Route::One(_) => Input::One(0),
             Route::Many(_) => Input::Many(Box::new([Entry::default(); PLACES])),
         };
         Self {
-            timer: StartFinishTimer::new(MonotonicClock::new(), TimerConfig::new()),
+            timer: StartFinishTimer::new(clock, TimerConfig::new()),
             inputs: routes.iter().map(input).collect(),
             earlier: Nanos::ZERO,
         }
@@ -132,10 +133,12 @@ impl Load {
 #[cfg(all(test, not(rast_loom)))]
 mod tests {
     use super::*;
+    use crate::timers::ManualClock;
 
     #[test]
     fn a_heavy_sender_is_found_among_many() {
-        let mut load = Load::new(&[Route::Many(ShardId::from_index(0))]);
+        let clock = GraphClock::new(ManualClock::new());
+        let mut load = Load::new(&[Route::Many(ShardId::from_index(0))], clock);
         for round in 0..1000 {
             load.inputs[0].add_from(round % 999);
             load.inputs[0].add_from(5);

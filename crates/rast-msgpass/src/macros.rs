@@ -30,8 +30,10 @@
 ///
 /// Attributes of an edge: `cap = N` messages of room (256), `burst = N`
 /// messages that one invocation of the sender may `send` (1), `unbounded`,
-/// `reply = Request`, and `lanes = N` receivers of an edge to `egress` (1).
-/// Each at most once. Documentation comments may be above every entry.
+/// `reply = Request`, `lanes = N` receivers of an edge to `egress` (1),
+/// `route = any`, and `sends = (Job, egress: Report)`: the messages, with their receivers where
+/// that matters, that the handlers of this edge's messages send (all). Each at most once.
+/// Documentation comments may be above every entry.
 ///
 /// The graph's type gets `PROCESSORS`, `EDGES`, `builder(..)` (one argument per
 /// processor, in order; replicas by anything that iterates over them), `dot()`
@@ -42,9 +44,9 @@
 /// A type that is listed twice, an edge that is listed twice (both as
 /// conflicting implementations), an edge whose receiver has no
 /// [`Receive`](crate::Receive), an attribute given twice or where it says
-/// nothing, a burst past the capacity, and a cycle of edges that are all plainly
-/// bounded: such a cycle can fill up and stand still, so one of its edges has to
-/// be `unbounded` or a `reply`.
+/// nothing, an entry of `sends` that no edge carries, a burst past the capacity, and a cycle of
+/// edges that are all plainly bounded, each sent on by the handlers of the one before: such a
+/// cycle can fill up and block for ever, so one of its edges has to be `unbounded` or a `reply`.
 #[macro_export]
 macro_rules! graph {
     (
@@ -283,11 +285,53 @@ macro_rules! __edge_spec {
             $($($rest)*)?
         )
     };
+    ($g:ident $f:ident $t:ident ($spec:expr) route = any $(, $($rest:tt)*)?) => {
+        $crate::__edge_spec!($g $f $t ($spec.any()) $($($rest)*)?)
+    };
+    ($g:ident $f:ident $t:ident ($spec:expr) sends = ($($list:tt)*) $(, $($rest:tt)*)?) => {
+        $crate::__edge_spec!(
+            $g $f $t
+            ($spec.sends(const { $crate::__edge_sends!($g [] $($list)*) }))
+            $($($rest)*)?
+        )
+    };
     ($g:ident $f:ident $t:ident ($spec:expr) $other:ident $($rest:tt)*) => {
         compile_error!(concat!(
             "unknown attribute `", stringify!($other), "` on the edge ",
             stringify!($f), " -> ", stringify!($t), " of graph `", stringify!($g),
-            "`: known are `cap = N`, `burst = N`, `unbounded`, `reply = Request`, `lanes = N`"
+            "`: known are `cap = N`, `burst = N`, `unbounded`, `reply = Request`, `lanes = N`, \
+             `route = any`, `sends = (Message, ..)`"
         ))
+    };
+}
+
+/// Reads the entries of `sends`, one after the other.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __edge_sends {
+    ($g:ident [$($done:expr,)*]) => { &[$($done),*] };
+    ($g:ident [$($done:expr,)*] $to:ident : $msg:ty $(, $($rest:tt)*)?) => {
+        $crate::__edge_sends!(
+            $g
+            [$($done,)* $crate::__private::SendsTo {
+                to: ::core::option::Option::Some(
+                    <$g as $crate::Node<
+                        <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$to as usize }>>::End,
+                    >>::END
+                ),
+                message: stringify!($msg),
+            },]
+            $($($rest)*)?
+        )
+    };
+    ($g:ident [$($done:expr,)*] $msg:ty $(, $($rest:tt)*)?) => {
+        $crate::__edge_sends!(
+            $g
+            [$($done,)* $crate::__private::SendsTo {
+                to: ::core::option::Option::None,
+                message: stringify!($msg),
+            },]
+            $($($rest)*)?
+        )
     };
 }

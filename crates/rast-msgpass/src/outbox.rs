@@ -65,6 +65,11 @@ impl<T> Iterator for Messages<'_, T> {
 
 impl<T> ExactSizeIterator for Messages<'_, T> {}
 
+/// Something found no room.
+const STUCK: u8 = 1;
+/// Each message goes to an inbox with room, at once.
+const ANY: u8 = 2;
+
 /// The sender's end of an edge with inboxes.
 pub(crate) struct Outbox<T> {
     inboxes: Arc<Box<[Producer<T>]>>,
@@ -76,13 +81,15 @@ pub(crate) struct Outbox<T> {
     used: u64,
     /// Sent while a chain found no room: goes behind the chains.
     late: VecDeque<(u32, T)>,
-    /// A chain found no room.
-    is_stuck: bool,
+    /// Bits: see below.
+    state: u8,
+    /// With `ANY`: the inbox that is tried first.
+    cursor: usize,
     written: Vec<u32>,
 }
 
 impl<T> Outbox<T> {
-    pub(crate) fn new(inboxes: Arc<Box<[Producer<T>]>>, tag: usize) -> Self {
+    pub(crate) fn new(inboxes: Arc<Box<[Producer<T>]>>, tag: usize, any: bool) -> Self {
         let none = Chain {
             target: NONE,
             first: NONE,
@@ -96,7 +103,8 @@ impl<T> Outbox<T> {
             chains: Box::new([none; CHAINS]),
             used: 0,
             late: VecDeque::new(),
-            is_stuck: false,
+            state: if any { ANY } else { 0 },
+            cursor: 0,
             written: Vec::with_capacity(CHAINS),
         }
     }
@@ -110,14 +118,13 @@ impl<T> Outbox<T> {
     pub(crate) fn put(&mut self, index: usize, message: T) {
         assert!(index < self.inboxes.len(), "there is no such replica");
         let target = index as u32;
-        if self.is_stuck {
-            self.late.push_back((target, message));
-            return;
+        if self.state != 0 {
+            return self.put_otherwise(target, message);
         }
         let place = index % CHAINS;
         if self.used >> place & 1 != 0 && self.chains[place].target != target {
             self.send(place);
-            if self.is_stuck {
+            if self.is_stuck() {
                 self.late.push_back((target, message));
                 return;
             }
@@ -146,6 +153,29 @@ impl<T> Outbox<T> {
         }
     }
 
+    /// Keeps a message behind those that found no room, or gives it to an inbox with room.
+    #[inline(never)]
+    fn put_otherwise(&mut self, target: u32, mut message: T) {
+        if self.is_stuck() {
+            self.late.push_back((target, message));
+            return;
+        }
+        let count = self.inboxes.len();
+        for step in 0..count {
+            let index = (self.cursor + step) % count;
+            match self.inboxes[index].push(self.tag, message) {
+                Ok(()) => {
+                    self.written.push(index as u32);
+                    self.cursor = (index + 1) % count;
+                    return;
+                }
+                Err(full) => message = full.into_inner(),
+            }
+        }
+        self.state |= STUCK;
+        self.late.push_back((target, message));
+    }
+
     /// Moves a chain into its inbox, as far as there is room.
     fn send(&mut self, place: usize) {
         let chain = &mut self.chains[place];
@@ -161,7 +191,7 @@ impl<T> Outbox<T> {
         if chain.len == 0 {
             self.used &= !(1 << place);
         } else {
-            self.is_stuck = true;
+            self.state |= STUCK;
         }
     }
 
@@ -180,7 +210,7 @@ impl<T> Outbox<T> {
     /// `each` with every target that got something.
     #[inline]
     pub(crate) fn flush(&mut self, each: impl FnMut(usize)) {
-        if self.used != 0 && !self.is_stuck {
+        if self.used != 0 && !self.is_stuck() {
             self.send_all();
         }
         self.announce(each);
@@ -195,7 +225,7 @@ impl<T> Outbox<T> {
     /// Returns whether an inbox lacked room.
     #[inline]
     pub(crate) fn is_stuck(&self) -> bool {
-        self.is_stuck
+        self.state & STUCK != 0
     }
 
     /// Returns whether an inbox got something since the last flush.
@@ -205,12 +235,12 @@ impl<T> Outbox<T> {
 
     /// Tries again with what found no room.
     pub(crate) fn look(&mut self) {
-        if !self.is_stuck {
+        if !self.is_stuck() {
             return;
         }
-        self.is_stuck = false;
+        self.state &= !STUCK;
         self.send_all();
-        while !self.is_stuck {
+        while !self.is_stuck() {
             let Some((target, message)) = self.late.pop_front() else {
                 return;
             };
@@ -221,7 +251,7 @@ impl<T> Outbox<T> {
             for kept in put_back.into_iter().rev() {
                 self.late.push_front(kept);
             }
-            if self.late.is_empty() && !self.is_stuck {
+            if self.late.is_empty() && !self.is_stuck() {
                 self.send_all();
             }
         }
@@ -229,8 +259,11 @@ impl<T> Outbox<T> {
 
     /// Returns the target of something that found no room.
     pub(crate) fn first_stuck(&self) -> Option<usize> {
-        if !self.is_stuck {
+        if !self.is_stuck() {
             return None;
+        }
+        if self.state & ANY != 0 {
+            return Some(0);
         }
         let place = self.used.trailing_zeros() as usize;
         Some(self.chains[place].target as usize)
@@ -238,10 +271,10 @@ impl<T> Outbox<T> {
 
     /// Sends at once if there is room, behind what was sent before.
     pub(crate) fn try_put(&mut self, index: usize, message: T) -> Result<(), T> {
-        if !self.is_stuck {
+        if !self.is_stuck() {
             self.send_all();
         }
-        if self.is_stuck {
+        if self.is_stuck() {
             return Err(message);
         }
         match self.inboxes[index].push(self.tag, message) {
@@ -255,7 +288,7 @@ impl<T> Outbox<T> {
 
     /// The room of an inbox, by a fresh look; others may take it.
     pub(crate) fn room(&self, index: usize) -> usize {
-        match self.is_stuck {
+        match self.is_stuck() {
             true => 0,
             false => self.inboxes[index].room(),
         }

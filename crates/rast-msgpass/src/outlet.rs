@@ -25,6 +25,9 @@
 //!    answers: twice the credit. Near that only the answers of the target
 //!    itself are handled, so that one request per answer always fits.
 
+mod answers;
+mod faults;
+
 use crate::credit::{Credit, Owed};
 use crate::egress::Lane;
 use crate::graph::{EdgeInfo, EdgeKind};
@@ -32,9 +35,11 @@ use crate::outbox::Outbox;
 use crate::panics::contain;
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
+use crate::reply::{Kept, Ticket};
 use crate::rings::Rings;
 use crate::sharder::{ShardId, WorkerCx};
 use crate::shared::{Shared, Stats};
+use crate::timers::Instant;
 use crate::waiting::Waiting;
 
 /// In the note to a shard: an outlet, by its index, may have room again. Without
@@ -86,6 +91,12 @@ pub(crate) trait Outlet: Send {
     fn waive(&mut self, target: usize) -> News;
     /// Returns a target that an answer is owed.
     fn any_owed(&self) -> Option<usize>;
+    /// Takes a request of a target out of the debts, to be answered by its ticket.
+    fn keep(&mut self, target: usize, since: Instant) -> Ticket;
+    /// Waives the requests whose tickets were dropped.
+    fn waive_dropped(&mut self) -> News;
+    /// Waives all requests that are kept; their tickets are void.
+    fn waive_kept(&mut self) -> News;
     /// Gives up what found no room, at the end.
     fn abandon(&mut self);
 }
@@ -113,6 +124,8 @@ pub(crate) struct Out<M> {
     is_bounded: bool,
     /// It has rings, and neither carries nor expects answers.
     is_plain: bool,
+    /// Room at one target is enough.
+    any: bool,
     /// It was reported as written since the last flush.
     is_noted: bool,
     /// The most messages of an invocation; no bound on an edge that has none.
@@ -125,6 +138,8 @@ pub(crate) struct Out<M> {
     credit: Option<Credit>,
     /// On an edge of answers.
     owed: Option<Owed>,
+    /// On an edge of answers: the requests that have tickets.
+    kept: Option<Kept>,
     info: &'static EdgeInfo,
     edge: usize,
     /// The index among the outlets of the processor.
@@ -136,6 +151,8 @@ pub(crate) struct Out<M> {
     waiting: Arc<Waiting>,
     /// The number of this sender among those of the edge.
     sender: usize,
+    /// On an edge to egress: messages that found no room, as counted.
+    spilled: usize,
     /// The target at which it entered the list last.
     waits_at: usize,
     cursor: usize,
@@ -152,6 +169,7 @@ pub(crate) struct Parts {
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) credit: Option<Credit>,
     pub(crate) owed: Option<Owed>,
+    pub(crate) kept: Option<Kept>,
 }
 
 impl<M: Send + 'static> Out<M> {
@@ -160,6 +178,7 @@ impl<M: Send + 'static> Out<M> {
         Self {
             is_bounded: matches!(info.kind, EdgeKind::Bounded),
             is_plain: matches!(way, Way::Rings(_)) && parts.credit.is_none(),
+            any: info.any,
             is_noted: false,
             burst: match info.kind {
                 EdgeKind::Bounded => info.burst,
@@ -170,6 +189,7 @@ impl<M: Send + 'static> Out<M> {
             uncounted: 0,
             credit: parts.credit,
             owed: parts.owed,
+            kept: parts.kept,
             info,
             edge: parts.edge,
             index: parts.index,
@@ -179,6 +199,7 @@ impl<M: Send + 'static> Out<M> {
             receivers: parts.receivers,
             waiting: parts.waiting,
             sender: parts.sender,
+            spilled: 0,
             waits_at: 0,
             cursor: 0,
             way,
@@ -198,7 +219,7 @@ impl<M: Send + 'static> Out<M> {
     pub(crate) fn any(&mut self) -> usize {
         let count = self.targets();
         let start = self.cursor;
-        let has_room = |index: usize| match &self.way {
+        let has_room = |&index: &usize| match &self.way {
             Way::Rings(rings) => rings.has_room(index, 1),
             Way::Inboxes(outbox) => outbox.room(index) > 0,
             Way::AnswerRings(_) | Way::AnswerInboxes(_) => true,
@@ -207,31 +228,61 @@ impl<M: Send + 'static> Out<M> {
             index if index < count => index,
             index => index - count,
         };
-        let found = (0..count)
-            .map(turn)
-            .find(|&index| has_room(index))
-            .unwrap_or(start);
+        let mut turns = (0..count).map(turn);
+        let found = match &self.credit {
+            None => turns.find(has_room),
+            Some(credit) => turns
+                .clone()
+                .find(|index| credit.left(*index) > 0 && has_room(index))
+                // In the handling of an answer.
+                .or_else(|| turns.find(|index| credit.slots(*index) > 0 && has_room(index))),
+        };
+        let found = found.unwrap_or(start);
         self.cursor = if found + 1 == count { 0 } else { found + 1 };
         found
     }
 
     /// Returns how many messages `try_send` would take for a target now.
-    pub(crate) fn room(&self, index: usize, invocation: u64) -> usize {
+    /// `promised`: the handler found room for its burst.
+    pub(crate) fn room(&self, index: usize, invocation: u64, promised: bool) -> usize {
         match self.info.kind {
             EdgeKind::Unbounded => usize::MAX,
             EdgeKind::Reply { .. } => self.owed(index),
-            EdgeKind::Bounded => self.queue_room(index).max(self.unused(invocation)),
+            EdgeKind::Bounded => {
+                let promise = self.promise(index, invocation, promised);
+                self.queue_room(index).max(promise)
+            }
+        }
+    }
+
+    /// Returns what is left of the burst. The handling of an answer may have no slots for the
+    /// answers to a whole burst of requests.
+    fn promise(&self, index: usize, invocation: u64, promised: bool) -> usize {
+        let unused = match promised {
+            true => self.unused(invocation),
+            false => 0,
+        };
+        match &self.credit {
+            Some(credit) => unused.min(credit.slots(index)),
+            None => unused,
         }
     }
 
     /// Returns whether `try_send` would take so many messages for a target now.
     #[inline]
-    pub(crate) fn has_room(&self, index: usize, count: usize, invocation: u64) -> bool {
+    pub(crate) fn has_room(
+        &self,
+        index: usize,
+        count: usize,
+        invocation: u64,
+        promised: bool,
+    ) -> bool {
         match &self.way {
             Way::Rings(_) if self.is_bounded => {
-                self.queue_has_room(index, count) || self.unused(invocation) >= count
+                self.queue_has_room(index, count)
+                    || self.promise(index, invocation, promised) >= count
             }
-            _ => self.room(index, invocation) >= count,
+            _ => self.room(index, invocation, promised) >= count,
         }
     }
 
@@ -327,6 +378,7 @@ impl<M: Send + 'static> Out<M> {
         index: usize,
         message: M,
         invocation: u64,
+        promised: bool,
     ) -> Result<News, Full<M>> {
         if self.is_bounded
             && let Way::Rings(rings) = &mut self.way
@@ -337,21 +389,23 @@ impl<M: Send + 'static> Out<M> {
                 .is_none_or(|credit| credit.left(index) > 0)
         {
             if let Err(message) = rings.put_fast(index, message) {
-                return self.try_send_slow(index, message, invocation);
+                return self.try_send_slow(index, message, invocation, promised);
             }
             self.uncounted += 1;
-            self.count_burst(invocation);
+            if promised {
+                self.count_burst(invocation);
+            }
             self.spend(index);
             let first = match core::mem::replace(&mut self.is_noted, true) {
                 true => 0,
                 false => FIRST,
             };
             return match &self.credit {
-                Some(credit) if credit.is_low() => Ok(first | GATES),
+                Some(credit) if credit.is_low() && self.all_lack(credit) => Ok(first | GATES),
                 _ => Ok(first),
             };
         }
-        self.try_send_slow(index, message, invocation)
+        self.try_send_slow(index, message, invocation, promised)
     }
 
     #[inline(never)]
@@ -360,15 +414,16 @@ impl<M: Send + 'static> Out<M> {
         index: usize,
         message: M,
         invocation: u64,
+        promised: bool,
     ) -> Result<News, Full<M>> {
         assert!(index < self.targets(), "there is no such replica or lane");
         if !self.is_bounded {
-            return match self.room(index, invocation) {
+            return match self.room(index, invocation, promised) {
                 0 => Err(Full(message)),
                 _ => Ok(self.put(index, message)),
             };
         }
-        if self.unused(invocation) == 0 {
+        if self.promise(index, invocation, promised) == 0 {
             if !self.queue_has_room(index, 1) {
                 return Err(Full(message));
             }
@@ -379,12 +434,16 @@ impl<M: Send + 'static> Out<M> {
                     self.stats.sent[self.index].add(u64::MAX);
                     return Err(Full(message));
                 }
-                self.count_burst(invocation);
+                if promised {
+                    self.count_burst(invocation);
+                }
                 self.spend(index);
                 return Ok(self.news());
             }
         }
-        self.count_burst(invocation);
+        if promised {
+            self.count_burst(invocation);
+        }
         Ok(self.put(index, message))
     }
 
@@ -424,22 +483,7 @@ impl<M: Send + 'static> Out<M> {
         {
             self.debt_fault();
         }
-        if let Way::AnswerRings(rings) = &mut self.way {
-            self.uncounted += 1;
-            if let Err(message) = rings.put_fast(index, Some(message)) {
-                let kept = rings.put(index, message);
-                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
-            }
-            return self.news();
-        }
-        // An outbox may publish at once, so it is counted before.
-        self.stats.sent[self.index].add(1);
-        match &mut self.way {
-            Way::Rings(_) | Way::AnswerRings(_) => unreachable!("rings are written above"),
-            Way::Inboxes(outbox) => outbox.put(index, message),
-            Way::AnswerInboxes(outbox) => outbox.put(index, Some(message)),
-        }
-        self.news()
+        self.put_paid(index, message)
     }
 
     /// Publishes in another way than by rings to shards.
@@ -484,7 +528,7 @@ impl<M: Send + 'static> Out<M> {
         first | self.state()
     }
 
-    #[inline]
+    #[inline(always)]
     fn state(&self) -> News {
         let lacks = match &self.way {
             Way::Rings(rings) => rings.is_low(),
@@ -501,9 +545,26 @@ impl<M: Send + 'static> Out<M> {
             (true, true) => GATES,
             (true, false) => KEEPS,
             (false, _) => match &self.credit {
-                Some(credit) if credit.is_low() => GATES,
+                Some(credit) if credit.is_low() && self.all_lack(credit) => GATES,
                 _ => 0,
             },
+        }
+    }
+
+    /// Returns whether credit that is low somewhere gates: where one target is enough, while each
+    /// lacks room or credit.
+    #[cold]
+    #[inline(never)]
+    fn all_lack(&self, credit: &Credit) -> bool {
+        !self.any
+            || (0..self.targets()).all(|index| credit.is_low_at(index) || self.is_target_low(index))
+    }
+
+    fn is_target_low(&self, index: usize) -> bool {
+        match &self.way {
+            Way::Rings(rings) => rings.is_target_low(index),
+            Way::Inboxes(outbox) => outbox.is_stuck(),
+            Way::AnswerRings(_) | Way::AnswerInboxes(_) => false,
         }
     }
 
@@ -512,6 +573,19 @@ impl<M: Send + 'static> Out<M> {
     fn lose(&mut self, message: M) -> News {
         self.shared.give_up(self.edge, message);
         self.news()
+    }
+
+    /// Counts what waits beside the instance for room in a lane.
+    #[inline]
+    fn count_kept(&mut self) {
+        if let (Receivers::Lanes { .. }, Way::Rings(rings)) = (&self.receivers, &self.way) {
+            let kept = rings.kept();
+            if kept != self.spilled {
+                let change = (kept as u64).wrapping_sub(self.spilled as u64);
+                self.stats.kept.add(change);
+                self.spilled = kept;
+            }
+        }
     }
 
     fn first_lacking(&self) -> Option<usize> {
@@ -523,34 +597,17 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    #[cold]
-    fn burst_fault(&self) -> ! {
-        panic!(
-            "graph `{}`, edge {}: an invocation sent more than its burst of {}; \
-             declare [burst = {}] or more on the edge, or use `try_send`",
-            self.shared.graph,
-            self.info,
-            self.info.burst,
-            self.info.burst + 1,
-        )
-    }
-
-    #[cold]
-    fn debt_fault(&self) -> ! {
-        panic!(
-            "graph `{}`, edge {}: an answer without a request that waits for one; \
-             each request is answered, or waived, once",
-            self.shared.graph, self.info,
-        )
-    }
-
-    #[cold]
-    fn amplification_fault(&self) -> ! {
-        panic!(
-            "graph `{}`, edge {}: the handling of answers sends more requests than it takes answers, \
-             which outgrows any bound; look at `room` first, or use `try_send`",
-            self.shared.graph, self.info,
-        )
+    /// Returns in which list of senders this one has to wait, if in any: there is one for all
+    /// targets where one is enough.
+    fn list(&self) -> Option<usize> {
+        if !self.any {
+            return self.first_lacking();
+        }
+        let some_low = match &self.way {
+            Way::Rings(rings) => rings.is_some_low(),
+            _ => self.first_lacking().is_some(),
+        };
+        (some_low && self.state() & GATES != 0).then_some(0)
     }
 }
 
@@ -573,8 +630,17 @@ impl<M: Send + 'static> Outlet for Out<M> {
     }
 
     fn is_other_at_limit(&self, target: Option<usize>) -> bool {
-        let credit = self.credit.as_ref();
-        credit.is_some_and(|credit| credit.is_other_at_limit(target))
+        let Some(credit) = &self.credit else {
+            return false;
+        };
+        if !self.any {
+            return credit.is_other_at_limit(target);
+        }
+        // One is enough, and `target` has a slot when its answer is handled.
+        !(0..self.targets()).any(|index| {
+            let has_slot = target == Some(index) || credit.slots(index) > 0;
+            has_slot && !self.is_target_low(index)
+        })
     }
 
     fn look(&mut self) -> News {
@@ -585,6 +651,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
             Way::AnswerRings(rings) => rings.look(drop),
             Way::AnswerInboxes(outbox) => outbox.look(),
         }
+        self.count_kept();
         let has_moved = match &self.way {
             Way::Rings(rings) => rings.is_written(),
             Way::Inboxes(outbox) => outbox.is_written(),
@@ -598,7 +665,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
     }
 
     fn wait(&mut self, cx: &mut WorkerCx<'_>) {
-        let Some(target) = self.first_lacking() else {
+        let Some(target) = self.list() else {
             return;
         };
         if self.waiting.is_waiting(self.sender) && self.waits_at != target {
@@ -617,7 +684,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
     }
 
     fn waits_elsewhere(&self) -> bool {
-        let lacking = self.first_lacking();
+        let lacking = self.list();
         lacking.is_some_and(|target| target != self.waits_at)
     }
 
@@ -636,7 +703,11 @@ impl<M: Send + 'static> Outlet for Out<M> {
                 let lacks = rings.is_low();
                 news | self.state_by(lacks)
             }
-            _ => self.flush_otherwise(cx) | self.state(),
+            _ => {
+                let news = self.flush_otherwise(cx);
+                self.count_kept();
+                news | self.state()
+            }
         }
     }
 
@@ -664,15 +735,35 @@ impl<M: Send + 'static> Outlet for Out<M> {
         if !owed.pay(target) {
             self.debt_fault();
         }
-        match &mut self.way {
-            Way::AnswerRings(rings) => {
-                let kept = rings.put(target, None);
-                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
-            }
-            Way::AnswerInboxes(outbox) => outbox.put(target, None),
-            Way::Rings(_) | Way::Inboxes(_) => unreachable!("answers have a way of their own"),
+        self.waive_paid(target)
+    }
+
+    fn keep(&mut self, target: usize, since: Instant) -> Ticket {
+        let is_owed = self.owed.as_mut().is_some_and(|owed| owed.pay(target));
+        let (true, Some(kept)) = (is_owed, &mut self.kept) else {
+            self.debt_fault();
+        };
+        let ticket = kept.keep(target, since);
+        self.note_oldest();
+        ticket
+    }
+
+    fn waive_dropped(&mut self) -> News {
+        let mut news = 0;
+        while let Some(client) = self.kept.as_mut().and_then(Kept::take_dropped) {
+            self.note_oldest();
+            news |= self.waive_paid(client);
         }
-        self.news()
+        news
+    }
+
+    fn waive_kept(&mut self) -> News {
+        let mut news = 0;
+        while let Some(client) = self.kept.as_mut().and_then(Kept::void_oldest) {
+            self.note_oldest();
+            news |= self.waive_paid(client);
+        }
+        news
     }
 
     fn any_owed(&self) -> Option<usize> {

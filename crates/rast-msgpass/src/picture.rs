@@ -18,7 +18,8 @@ fn label(edge: &EdgeInfo) -> String {
         EdgeKind::Unbounded => "unbounded".to_owned(),
         EdgeKind::Reply { .. } => "reply".to_owned(),
     };
-    format!("{} [{rule}]", edge.message)
+    let any = if edge.any { ", any" } else { "" };
+    format!("{} [{rule}{any}]", edge.message)
 }
 
 fn doors<G: Graph>() -> impl Iterator<Item = End> {

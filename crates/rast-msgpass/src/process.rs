@@ -38,12 +38,23 @@ pub enum Next {
 pub trait Process<G: Graph>: Sized + Send + 'static {
     /// Works without input: reads a source, looks at the time.
     ///
-    /// Called when the graph starts, then when the returned [`Next`] asks for
-    /// it; not while there is no room in the edges that leave the processor, and not
-    /// any more once the graph drains. It should return soon: everything else on the worker waits.
+    /// Called when the graph starts, then when the returned [`Next`] asks for it, or
+    /// [`Cx::wake_at`](crate::Cx::wake_at); not while there is no room in the edges that leave the
+    /// processor, and not any more once the graph drains. It should return soon: everything else on
+    /// the worker waits.
     fn ping(&mut self, cx: &mut Cx<'_, G, Self>) -> Next {
         let _ = cx;
         Next::Idle
+    }
+
+    /// Sends what it has kept back: [`Handle::drain`](crate::Handle::drain) calls this once all
+    /// messages to it have been handled and all processors upstream have flushed. In a cycle of
+    /// edges it is called again until all of the cycle have sent nothing.
+    ///
+    /// It may send what an invocation may. It is called also where there is no room: what it
+    /// sends waits beside the instance then.
+    fn flush(&mut self, cx: &mut Cx<'_, G, Self>) {
+        let _ = cx;
     }
 }
 

@@ -2,8 +2,10 @@
 
 use core::fmt;
 
-use crate::graph::EdgeInfo;
+use crate::ending::EndedBy;
+use crate::graph::{EdgeInfo, Node, ProcessorInfo};
 use crate::sharder::WorkerStats;
+use crate::states::States;
 use crate::timers::Nanos;
 
 /// A handler that panicked.
@@ -71,6 +73,11 @@ pub struct EdgeMetrics {
     pub received: u64,
     /// Messages that wait.
     pub depth: u64,
+    /// Requests that were sent and neither answered nor waived; zero on other edges.
+    pub unanswered: u64,
+    /// How long a server has kept the oldest [`ReplyTo`](crate::ReplyTo) of this edge; zero
+    /// if none is kept.
+    pub oldest: Nanos,
 }
 
 /// What a running graph does, as far as one thread can see at one time.
@@ -116,9 +123,51 @@ pub struct Report {
     /// Faults of the runtime itself or of what it calls outside of handlers:
     /// a thread that could not be started, a destructor that panicked.
     pub faults: Vec<String>,
+    /// Timers of [`Cx::after`](crate::Cx::after) and [`Cx::every`](crate::Cx::every) that were
+    /// cancelled by a drain or a stop, or with a retired processor.
+    pub timers_cancelled: u64,
+    /// What ended the graph, or is to; `None` while it runs.
+    pub ended_by: Option<EndedBy>,
+    pub(crate) states: States,
 }
 
 impl Report {
+    /// Takes the processors of type `P`, by replica, as their last handlers left them: one that
+    /// panicked may be half updated. Empty while the graph runs, and when they were taken
+    /// before, also from a clone of the report.
+    ///
+    /// ```
+    /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
+    /// # struct Sum(u64);
+    /// # graph! {
+    /// #     graph App {
+    /// #         processors { sum: Sum }
+    /// #         edges { ingress -> sum: u64; }
+    /// #     }
+    /// # }
+    /// # impl Process<App> for Sum {}
+    /// # impl Receive<App, Ingress, u64> for Sum {
+    /// #     fn receive(&mut self, number: u64, _: &mut Cx<'_, App, Self>) {
+    /// #         self.0 += number;
+    /// #     }
+    /// # }
+    /// let app = App::builder(Sum(0)).start()?;
+    /// app.ingress::<Sum, u64>().send(7)?;
+    /// let report = app.drain(std::time::Duration::from_secs(10))?;
+    /// assert_eq!(report.take_states::<App, Sum>()[0].0, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn take_states<G: Node<P>, P: 'static>(&self) -> Vec<P> {
+        let Some(node) = <G as Node<P>>::END.processor() else {
+            return Vec::new();
+        };
+        let shards = |info: &ProcessorInfo| info.replicas;
+        let first = G::PROCESSORS[..node].iter().map(shards).sum::<usize>();
+        self.states
+            .take(first..first + shards(&G::PROCESSORS[node]))
+    }
+
     /// Returns how many messages were accepted and never handled.
     #[must_use]
     pub fn undelivered_total(&self) -> u64 {
@@ -147,8 +196,17 @@ impl fmt::Display for Report {
         for panic in &self.panics {
             write!(f, "\npanic: {panic}")?;
         }
+        for edge in metrics.edges.iter().filter(|edge| edge.unanswered > 0) {
+            write!(f, "\nunanswered: {} of {}", edge.unanswered, edge.edge)?;
+            if edge.oldest > Nanos::ZERO {
+                write!(f, ", the oldest kept for {}", edge.oldest)?;
+            }
+        }
         for lost in &self.undelivered {
             write!(f, "\nundelivered: {} of {}", lost.messages, lost.edge)?;
+        }
+        if self.timers_cancelled > 0 {
+            write!(f, "\n{} timers cancelled", self.timers_cancelled)?;
         }
         for text in self.rejections.iter().chain(&self.faults) {
             write!(f, "\n{text}")?;
@@ -156,23 +214,3 @@ impl fmt::Display for Report {
         Ok(())
     }
 }
-
-/// The graph was stopped before it came to rest: by the deadline, or by another thread.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct DrainError {
-    /// What happened, with what was lost.
-    pub report: Box<Report>,
-}
-
-impl fmt::Display for DrainError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the graph ended before it came to rest; {} messages were not delivered",
-            self.report.undelivered_total()
-        )
-    }
-}
-
-impl core::error::Error for DrainError {}

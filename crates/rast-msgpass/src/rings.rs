@@ -34,11 +34,16 @@ pub(crate) struct Rings<T> {
     /// One more: not zero, so that who has that room has some.
     needs: NonZeroUsize,
     written: Stack,
+    /// The targets that lack room. With `any` it is empty until all do.
     low: Vec<u32>,
+    /// Room at one target is enough.
+    any: bool,
+    /// With `any`: the targets that lack room while others have some.
+    aside: Vec<u32>,
 }
 
 impl<T> Rings<T> {
-    pub(crate) fn new(rings: Vec<Producer<T>>, burst: usize) -> Self {
+    pub(crate) fn new(rings: Vec<Producer<T>>, burst: usize, any: bool) -> Self {
         let target = |ring| Target {
             ring,
             spill: VecDeque::new(),
@@ -47,6 +52,8 @@ impl<T> Rings<T> {
         Self {
             written: Stack::new(rings.len()),
             low: Vec::with_capacity(rings.len()),
+            aside: Vec::with_capacity(if any { rings.len() } else { 0 }),
+            any,
             targets: rings.into_iter().map(target).collect(),
             burst,
             needs: NonZeroUsize::MIN.saturating_add(burst),
@@ -121,8 +128,25 @@ impl<T> Rings<T> {
     fn note_low(&mut self, index: usize) {
         if self.targets[index].state & LOW == 0 {
             self.targets[index].state |= LOW;
-            self.low.push(index as u32);
+            if !self.any {
+                self.low.push(index as u32);
+                return;
+            }
+            self.aside.push(index as u32);
+            if self.aside.len() == self.targets.len() {
+                self.low.append(&mut self.aside);
+            }
         }
+    }
+
+    /// Returns whether a target lacks room, as far as was seen.
+    pub(crate) fn is_target_low(&self, index: usize) -> bool {
+        self.targets[index].state & LOW != 0
+    }
+
+    /// Returns whether some target lacks room, whether or not another has some.
+    pub(crate) fn is_some_low(&self) -> bool {
+        !self.low.is_empty() || !self.aside.is_empty()
     }
 
     /// Returns whether a target lacks room, as far as was seen.
@@ -134,6 +158,7 @@ impl<T> Rings<T> {
     /// Looks again at the targets that lacked room, and refills their rings
     /// from their spills. Messages whose receiver has gone go to `lost`.
     pub(crate) fn look(&mut self, mut lost: impl FnMut(T)) {
+        self.low.append(&mut self.aside);
         let (targets, written, burst) = (&mut self.targets, &mut self.written, self.burst);
         self.low.retain(|&index| {
             let target = &mut targets[index as usize];
@@ -158,6 +183,16 @@ impl<T> Rings<T> {
             }
             target.state & LOW != 0
         });
+        if self.any && self.low.len() < self.targets.len() {
+            self.aside.append(&mut self.low);
+        }
+    }
+
+    /// Returns how many messages found no room.
+    pub(crate) fn kept(&self) -> usize {
+        let low = self.low.iter();
+        low.map(|&index| self.targets[index as usize].spill.len())
+            .sum()
     }
 
     /// Returns a target that lacks room.

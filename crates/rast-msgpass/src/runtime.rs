@@ -30,7 +30,7 @@ impl Controller for Runtime {
     }
 
     fn new_load(&self, shard: ShardId) -> Load {
-        Load::new(&self.routes[shard.index()])
+        Load::new(&self.routes[shard.index()], self.shared.clock.clone())
     }
 
     fn restart_load(&self, _: ShardId, load: &mut Load) {

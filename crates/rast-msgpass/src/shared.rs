@@ -4,17 +4,21 @@
 //! Nothing here is on a hot path except the counts, each of which lives on
 //! cache lines of the processor that writes it.
 
+use core::fmt;
 use std::any::Any;
 
 use crate::calm::Calm;
 use crate::counter::{Counter, Counters};
+use crate::ending::Ending;
 use crate::graph::{EdgeInfo, End, Graph, ProcessorInfo};
 use crate::panics::{self, contain};
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::thread::{self, ThreadId};
+use crate::reply::Wakes;
 use crate::report::PanicRecord;
+use crate::timers::{Clock, Instant};
 
 /// What becomes of a processor whose handler panicked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +37,29 @@ pub enum OnPanic {
 /// Takes a message that could not be delivered.
 pub(crate) type Undelivered = Box<dyn Fn(&'static EdgeInfo, Box<dyn Any + Send>) + Send + Sync>;
 
+/// The clock of a graph.
+#[derive(Clone)]
+pub(crate) struct GraphClock(Arc<Box<dyn Clock + Send + Sync>>);
+
+impl GraphClock {
+    pub(crate) fn new(clock: impl Clock + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Box::new(clock)))
+    }
+}
+
+impl Clock for GraphClock {
+    #[inline]
+    fn now(&self) -> Instant {
+        (**self.0).now()
+    }
+}
+
+impl fmt::Debug for GraphClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GraphClock").field(&self.now()).finish()
+    }
+}
+
 /// The counts of one instance of a processor.
 pub(crate) type Stats = CachePadded<Counts>;
 
@@ -44,11 +71,22 @@ pub(crate) struct Counts {
     pub(crate) received: Counters,
     /// Per edge that enters: taken from a door. Zero for edges within the graph.
     pub(crate) entered: Counters,
+    /// Per edge that leaves, if it carries answers: requests waived.
+    pub(crate) waived: Counters,
+    /// Per edge that leaves, if it carries answers: since when the oldest request with a token
+    /// is kept, in nanoseconds of the clock and one; zero if none is.
+    pub(crate) since: Counters,
     pub(crate) pings: Counter,
     pub(crate) turns: Counter,
     pub(crate) gated: Counter,
     pub(crate) busy_ns: Counter,
     pub(crate) panics: Counter,
+    /// How often a drain asked for a flush. Written by the thread that drains.
+    pub(crate) flushes_asked: Counter,
+    /// How many of these were answered.
+    pub(crate) flushes: Counter,
+    /// Messages to egress that found no room and wait beside the instance.
+    pub(crate) kept: Counter,
 }
 
 impl Counts {
@@ -57,11 +95,16 @@ impl Counts {
             sent: Counters::new(outgoing),
             received: Counters::new(incoming),
             entered: Counters::new(incoming),
+            waived: Counters::new(outgoing),
+            since: Counters::new(outgoing),
             pings: Counter::new(),
             turns: Counter::new(),
             gated: Counter::new(),
             busy_ns: Counter::new(),
             panics: Counter::new(),
+            flushes_asked: Counter::new(),
+            flushes: Counter::new(),
+            kept: Counter::new(),
         }
     }
 }
@@ -75,6 +118,9 @@ pub(crate) struct Shared {
     pub(crate) first: Vec<usize>,
     /// Per instance, which is per shard.
     pub(crate) stats: Vec<Arc<Stats>>,
+    pub(crate) clock: GraphClock,
+    /// Timers that a drain, a stop or a retirement cancelled.
+    timers_cancelled: AtomicU64,
     pub(crate) on_panic: OnPanic,
     pub(crate) on_undelivered: Option<Undelivered>,
     panics: Mutex<Vec<PanicRecord>>,
@@ -82,8 +128,14 @@ pub(crate) struct Shared {
     faults: Mutex<Vec<String>>,
     /// Per edge.
     undelivered: Box<[AtomicU64]>,
+    /// Those of them that were in the hand of a handler that panicked.
+    in_hand: AtomicU64,
+    /// Set when the graph ends, or is to.
+    pub(crate) ending: Arc<Ending>,
     /// Set when the graph drains.
     pub(crate) calm: Calm,
+    /// While the graph runs: for tokens that are dropped.
+    pub(crate) wakes: Arc<Wakes>,
     /// The threads that run handlers.
     threads: Mutex<Vec<ThreadId>>,
 }
@@ -96,6 +148,7 @@ impl Shared {
         workers: usize,
         on_panic: OnPanic,
         on_undelivered: Option<Undelivered>,
+        clock: GraphClock,
     ) -> Arc<Self> {
         let mut first = Vec::with_capacity(G::PROCESSORS.len() + 1);
         let mut stats = Vec::new();
@@ -116,12 +169,17 @@ impl Shared {
             edges: G::EDGES,
             first,
             stats,
+            clock,
+            timers_cancelled: AtomicU64::new(0),
             on_panic,
             on_undelivered,
             panics: Mutex::new(Vec::new()),
             faults: Mutex::new(Vec::new()),
+            in_hand: AtomicU64::new(0),
             undelivered: G::EDGES.iter().map(|_| AtomicU64::new(0)).collect(),
+            ending: Arc::new(Ending::new(G::PROCESSORS)),
             calm: Calm::new(workers),
+            wakes: Arc::default(),
             threads: Mutex::new(Vec::new()),
         })
     }
@@ -160,6 +218,18 @@ impl Shared {
             }
         }
         received == sent
+    }
+
+    /// Returns how many messages to egress wait for room beside their senders. Read after
+    /// `is_quiet` said so, it misses none that was sent before.
+    pub(crate) fn kept(&self) -> u64 {
+        self.stats.iter().map(|stats| stats.kept.get()).sum()
+    }
+
+    /// Returns how many messages were sent in all.
+    pub(crate) fn sent(&self) -> u64 {
+        let sent = self.stats.iter().flat_map(|stats| stats.sent.iter());
+        sent.fold(0, |sum, count| sum.wrapping_add(count.get()))
     }
 
     pub(crate) fn record_panic(&self, record: PanicRecord) {
@@ -220,6 +290,36 @@ impl Shared {
     pub(crate) fn count_undelivered(&self, edge: usize, count: u64) {
         // Relaxed: a count that orders nothing. [MP11]
         self.undelivered[edge].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Counts a message that was in the hand of a handler that panicked.
+    #[cold]
+    pub(crate) fn count_in_hand(&self, edge: usize) {
+        // Relaxed: as above.
+        self.in_hand.fetch_add(1, Ordering::Relaxed);
+        self.count_undelivered(edge, 1);
+    }
+
+    /// Returns how many messages to processors were given up without a handler having seen
+    /// them. Exact once nothing is under way.
+    pub(crate) fn given_up(&self) -> u64 {
+        let counts = self.edges.iter().zip(&self.undelivered);
+        let within = counts.filter(|(edge, _)| edge.to != End::Egress);
+        // Relaxed: a snapshot.
+        let total: u64 = within.map(|(_, count)| count.load(Ordering::Relaxed)).sum();
+        // Relaxed: a snapshot.
+        total.saturating_sub(self.in_hand.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn count_cancelled(&self, timers: usize) {
+        // Relaxed: a count that orders nothing.
+        self.timers_cancelled
+            .fetch_add(timers as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn timers_cancelled(&self) -> u64 {
+        // Relaxed: a snapshot.
+        self.timers_cancelled.load(Ordering::Relaxed)
     }
 
     pub(crate) fn undelivered(&self) -> Vec<u64> {

@@ -15,6 +15,7 @@
 
 use std::any::Any;
 
+use crate::batch::Batch;
 use crate::credit::{Credit, Owed, answers_held};
 use crate::cx::Core;
 use crate::egress::{AnyLaneParts, Lane, LaneParts};
@@ -22,17 +23,21 @@ use crate::erased::Erased;
 use crate::graph::{Edge, EdgeInfo, EdgeKind, End, Graph};
 use crate::ingress::{AnyDoor, Door, Doors};
 use crate::inlet::{In, Inlet, Place, Ring, Source};
-use crate::instance::{AnyInstance, Instance, Settings};
+use crate::instance::{AnyInstance, Instance};
 use crate::load::Route;
 use crate::outbox::Outbox;
 use crate::outlet::{self, Out, Receivers, Way};
 use crate::primitive::sync::Arc;
 use crate::process::{Process, Receive};
 use crate::queue::{mpsc::bounded, spsc};
+use crate::reply::Kept;
 use crate::rings::Rings;
+use crate::sends::{Waits, answers_to};
 use crate::sharder::ShardId;
 use crate::shared::Shared;
 use crate::stack::Stack;
+use crate::timer::Timers;
+use crate::timers::Instant;
 use crate::waiting::{Pace, Waiting};
 
 /// What is made for one instance before its processor joins it.
@@ -43,6 +48,8 @@ pub(crate) struct Parts {
     pub(crate) ins: Vec<Box<dyn Any + Send>>,
     /// Per input: who sends into it.
     pub(crate) routes: Vec<Route>,
+    /// Per inlet: what it waits for.
+    pub(crate) waits: Vec<Waits>,
 }
 
 /// Per edge to egress, per lane: its `LaneParts<M>`, until it is handed out.
@@ -66,12 +73,6 @@ pub struct Wiring {
     /// Per shard.
     pub(crate) parts: Vec<Parts>,
     pub(crate) outside: Outside,
-}
-
-/// Returns the edge that answers the requests of `edge`, if one does.
-fn answering_edge(shared: &Shared, edge: usize) -> Option<usize> {
-    let answers = EdgeKind::Reply { request: edge };
-    shared.edges.iter().position(|other| other.kind == answers)
 }
 
 fn before(shared: &Shared, edge: usize) -> usize {
@@ -127,7 +128,7 @@ impl Wiring {
         let is_answer = matches!(info.kind, EdgeKind::Reply { .. });
         let (ways, sources) = match (is_answer, info.by_pair) {
             (false, true) => {
-                let make = |rings, burst| Way::Rings(Rings::new(rings, burst));
+                let make = |rings, burst| Way::Rings(Rings::new(rings, burst, info.any));
                 let (ways, rings) = by_pair(senders.len(), receivers.len(), info.capacity);
                 let burst = match info.kind {
                     EdgeKind::Bounded => info.burst,
@@ -145,7 +146,7 @@ impl Wiring {
             }
             (false, false) => {
                 let (outboxes, inboxes) =
-                    by_receiver(senders.len(), receivers.len(), info.capacity);
+                    by_receiver(senders.len(), receivers.len(), info.capacity, info.any);
                 (
                     outboxes.into_iter().map(Way::Inboxes).collect(),
                     inboxes
@@ -157,7 +158,7 @@ impl Wiring {
             (true, true) => {
                 let capacity = answers_held(info.capacity);
                 let (ways, rings) = by_pair(senders.len(), receivers.len(), capacity);
-                let way = |rings| Way::AnswerRings(Rings::new(rings, 0));
+                let way = |rings| Way::AnswerRings(Rings::new(rings, 0, false));
                 (
                     ways.into_iter().map(way).collect(),
                     rings
@@ -168,7 +169,8 @@ impl Wiring {
             }
             (true, false) => {
                 let capacity = answers_held(info.capacity);
-                let (outboxes, inboxes) = by_receiver(senders.len(), receivers.len(), capacity);
+                let (outboxes, inboxes) =
+                    by_receiver(senders.len(), receivers.len(), capacity, false);
                 (
                     outboxes
                         .into_iter()
@@ -181,7 +183,9 @@ impl Wiring {
                 )
             }
         };
-        let waiting = Arc::new(Waiting::new(senders.len(), receivers.len()));
+        // A sender that needs room at one of them waits in one list for all.
+        let lists = if info.any { 1 } else { receivers.len() };
+        let waiting = Arc::new(Waiting::new(senders.len(), lists));
         self.add_ins::<G, F, T, M>(id, to, sources, &senders, &waiting);
         let base = self.first_input(id);
         for (sender, way) in ways.into_iter().enumerate() {
@@ -220,7 +224,7 @@ impl Wiring {
         T: Receive<G, F, M> + 'static,
     {
         let info = &self.shared.edges[id];
-        let requests = answering_edge(&self.shared, id).map(|edge| before(&self.shared, edge));
+        let requests = answers_to(self.shared.edges, id).map(|edge| before(&self.shared, edge));
         let answering = match info.kind {
             EdgeKind::Reply { request } => Some(before(&self.shared, request)),
             EdgeKind::Bounded | EdgeKind::Unbounded => None,
@@ -228,6 +232,7 @@ impl Wiring {
         let shards = self.shared.shards_of(to);
         for ((receiver, shard), source) in shards.enumerate().zip(sources) {
             let parts = &mut self.parts[shard];
+            parts.waits.push(Waits::of(self.shared.edges, id));
             match &source {
                 Source::Door(..) => parts.routes.push(Route::Outside),
                 Source::Rings(_) | Source::AnswerRings(_) => {
@@ -245,7 +250,7 @@ impl Wiring {
                 requests,
                 answering,
                 waiting: Arc::clone(waiting),
-                receiver,
+                receiver: if info.any { 0 } else { receiver },
                 first: senders.start,
                 outlet: before(&self.shared, id),
             };
@@ -270,7 +275,7 @@ impl Wiring {
             End::Processor(to) => self.shared.shards_of(to).len(),
             End::Ingress | End::Egress => 0,
         };
-        let credit = answering_edge(&self.shared, id).map(|answers| {
+        let credit = answers_to(self.shared.edges, id).map(|answers| {
             let answers = &self.shared.edges[answers];
             Credit::new(targets, !answers.by_pair, answers.capacity, info.burst)
         });
@@ -288,6 +293,10 @@ impl Wiring {
             receivers,
             waiting: Arc::clone(waiting),
             credit,
+            kept: owed.as_ref().map(|_| {
+                let wakes = Arc::clone(&self.shared.wakes);
+                Kept::new(ShardId::from_index(shard), wakes)
+            }),
             owed,
         };
         let outs = &mut self.parts[shard].outs;
@@ -310,7 +319,7 @@ impl Wiring {
         let receivers = self.shared.shards_of(to);
         let doors: Vec<_> = receivers
             .clone()
-            .map(|_| Arc::new(Door::<M>::new(capacity)))
+            .map(|_| Arc::new(Door::<M>::of(capacity, Arc::clone(&self.shared.ending))))
             .collect();
         let closer = |door: &Arc<Door<M>>| Box::new(Arc::clone(door)) as Box<dyn AnyDoor>;
         self.outside.closers[id].extend(doors.iter().map(closer));
@@ -329,7 +338,7 @@ impl Wiring {
             EdgeKind::Bounded => info.burst,
             EdgeKind::Unbounded | EdgeKind::Reply { .. } => 0,
         };
-        let lane = || Arc::new(Lane::new(senders.len()));
+        let lane = || Arc::new(Lane::of(senders.len(), Arc::clone(&self.shared.ending)));
         let lanes: Vec<Arc<Lane>> = (0..info.lanes).map(|_| lane()).collect();
         let waiting = Arc::new(Waiting::new(senders.len(), info.lanes));
         let (ways, rings) = by_pair::<M>(senders.len(), info.lanes, info.capacity);
@@ -348,7 +357,7 @@ impl Wiring {
                 lanes: lanes.clone(),
                 slot,
             };
-            let way = Way::Rings(Rings::new(rings, burst));
+            let way = Way::Rings(Rings::new(rings, burst, false));
             self.add_out(id, senders.start + slot, slot, way, receivers, &waiting);
         }
         self.outside.lanes[id] = lanes;
@@ -381,11 +390,12 @@ fn by_receiver<T>(
     senders: usize,
     receivers: usize,
     capacity: usize,
+    any: bool,
 ) -> (Vec<Outbox<T>>, Vec<(bounded::Consumer<T>, Pace)>) {
     let (producers, consumers): (Vec<_>, Vec<_>) =
         (0..receivers).map(|_| bounded::queue(capacity)).unzip();
     let producers = Arc::new(producers.into_boxed_slice());
-    let outbox = |sender| Outbox::new(Arc::clone(&producers), sender);
+    let outbox = |sender| Outbox::new(Arc::clone(&producers), sender, any);
     let with_pace = |inbox: bounded::Consumer<T>| {
         let pace = Pace::new(inbox.capacity(), 1);
         (inbox, pace)
@@ -408,7 +418,7 @@ trait Node<G>: Send {
         self: Box<Self>,
         parts: Vec<Parts>,
         cores: Vec<Core>,
-        settings: Settings,
+        batch: Batch,
     ) -> Vec<Box<dyn AnyInstance>>;
 }
 
@@ -423,7 +433,7 @@ impl<G: Graph, P: Process<G>> Node<G> for Instances<P> {
         self: Box<Self>,
         parts: Vec<Parts>,
         cores: Vec<Core>,
-        settings: Settings,
+        batch: Batch,
     ) -> Vec<Box<dyn AnyInstance>> {
         let mut instances: Vec<Box<dyn AnyInstance>> = Vec::new();
         for ((processor, parts), mut core) in self.0.into_iter().zip(parts).zip(cores) {
@@ -437,9 +447,8 @@ impl<G: Graph, P: Process<G>> Node<G> for Instances<P> {
             // Twice: after a panic all are in it, and each may be reported once more.
             core.written = Stack::new(2 * parts.outs.len());
             core.outs = parts.outs;
-            instances.push(Box::new(Instance::<G, P>::new(
-                processor, ins, core, settings,
-            )));
+            core.waits = parts.waits.into();
+            instances.push(Box::new(Instance::<G, P>::new(processor, ins, core, batch)));
         }
         instances
     }
@@ -476,7 +485,7 @@ impl<G: Graph> Given<G> {
         self,
         shared: &Arc<Shared>,
         parts: Vec<Parts>,
-        settings: Settings,
+        batches: &[Batch],
     ) -> Vec<Box<dyn AnyInstance>> {
         let mut parts = parts.into_iter();
         let mut instances = Vec::new();
@@ -486,6 +495,7 @@ impl<G: Graph> Given<G> {
             let cores = shards.enumerate().map(|(replica, shard)| Core {
                 shared: Arc::clone(shared),
                 stats: Arc::clone(&shared.stats[shard]),
+                ending: Arc::clone(&shared.ending),
                 node,
                 replica,
                 outs: Vec::new(),
@@ -494,10 +504,16 @@ impl<G: Graph> Given<G> {
                 sender: 0,
                 is_gated: false,
                 keeps: false,
+                waits: Box::default(),
+                handling: None,
+                request: (0, 0),
+                now: Instant::ORIGIN,
                 stop: false,
                 retired: false,
+                timers: Timers::default(),
+                wake_at: None,
             });
-            instances.extend(given.assemble(parts, cores.collect(), settings));
+            instances.extend(given.assemble(parts, cores.collect(), batches[node]));
         }
         instances
     }

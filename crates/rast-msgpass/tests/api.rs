@@ -11,8 +11,12 @@ mod doors;
 mod ending;
 #[path = "api/fairness.rs"]
 mod fairness;
+#[path = "api/flow.rs"]
+mod flow;
 #[path = "api/inboxes.rs"]
 mod inboxes;
+#[path = "api/lanes.rs"]
+mod lanes;
 #[path = "api/moves.rs"]
 mod moves;
 #[path = "api/panics.rs"]
@@ -23,10 +27,16 @@ mod pipeline;
 mod pressure;
 #[path = "api/replies.rs"]
 mod replies;
+#[path = "api/rest.rs"]
+mod rest;
 #[path = "api/routing.rs"]
 mod routing;
 #[path = "api/tables.rs"]
 mod tables;
+#[path = "api/time.rs"]
+mod time;
+#[path = "api/tokens.rs"]
+mod tokens;
 #[path = "api/waiting.rs"]
 mod waiting;
 #[path = "api/woken.rs"]

@@ -18,11 +18,31 @@ use crate::primitive::{WaitStrategy, thread};
 use crate::protocol::{Baton, MAX_SHARDS, Park, ThreadPark};
 use crate::sharder::Sharder;
 use crate::slots::Slots;
-use crate::timers::{Clock, MonotonicClock};
-use crate::worker::{Settings, Shared};
+use crate::timers::{Clock, Instant, MonotonicClock, Nanos};
+use crate::worker::Shared;
 
 /// The default of [`Builder::period`].
 const PERIOD: Duration = Duration::from_millis(100);
+
+/// How a sharder runs, apart from its controller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// Zero: reshard on request only.
+    pub(crate) period: Nanos,
+    pub(crate) wait: WaitStrategy,
+    /// Whether the program gave what workers sleep in, which then looks for I/O.
+    pub(crate) polls: bool,
+}
+
+impl Settings {
+    /// When a worker asks for a resharding in a window that begins now.
+    pub(crate) fn window_end(&self, now: Instant) -> Instant {
+        match self.period.is_zero() {
+            true => Instant::MAX,
+            false => now.saturating_add(self.period),
+        }
+    }
+}
 
 /// Sets a [`Sharder`] up; from [`Sharder::builder`].
 ///
@@ -71,6 +91,7 @@ pub struct Builder<C: Controller> {
     park: Box<dyn FnMut(WorkerId) -> Box<dyn Park> + Send>,
     polls: bool,
     clock: Box<dyn Clock + Send + Sync>,
+    thread_clock: Option<Box<dyn Clock + Send + Sync>>,
     assignment: Option<Assignment>,
     pins: Vec<(ShardId, WorkerId)>,
     on_worker_start: Box<dyn Fn(WorkerId) + Send + Sync>,
@@ -91,6 +112,7 @@ impl<C: Controller> Builder<C> {
             park: Box::new(|_| Box::new(ThreadPark::new())),
             polls: false,
             clock: Box::new(MonotonicClock::new()),
+            thread_clock: thread_clock(),
             assignment: None,
             pins: Vec::new(),
             on_worker_start: Box::new(|_| {}),
@@ -196,9 +218,23 @@ impl<C: Controller> Builder<C> {
     /// Sets the clock. Sleeps are in real time, whatever the clock says: with
     /// one that stands still a worker wakes and finds nothing due. Default:
     /// [`MonotonicClock`].
+    ///
+    /// Another clock has nothing to do with the system's [`thread_clock`](Self::thread_clock),
+    /// so there is none then, unless it is set after this.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Box::new(clock);
+        self.thread_clock = None;
+        self
+    }
+
+    /// Sets the clock that tells how long the calling thread has run, at the pace of
+    /// [`clock`](Self::clock): it is read twice in a window, so that time in which the system
+    /// ran another thread does not count as load. Default: `ThreadClock` of
+    /// [`timers`](crate::timers), where the system has it.
+    #[must_use]
+    pub fn thread_clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
+        self.thread_clock = Some(Box::new(clock));
         self
     }
 
@@ -228,7 +264,7 @@ impl<C: Controller> Builder<C> {
         let slots = Slots::new(&self.controller, self.shards);
         let sleeps = self.wait != WaitStrategy::Spin;
         let (baton, members) = Baton::with_parks(assignment.clone(), sleeps, self.park);
-        let core = Arc::new(Core::new(baton, self.clock, assignment));
+        let core = Arc::new(Core::new(baton, self.clock, self.thread_clock, assignment));
         let desk = Desk::new(self.balancer, workers, shards, self.pins, core.clone());
         Ok(Sharder {
             shared: Shared {
@@ -298,6 +334,15 @@ impl<C: Controller> Builder<C> {
             .unwrap_or_else(thread::available_parallelism)
             .min(self.shards.len())
     }
+}
+
+/// Returns the system's clock of the calling thread, where it has one.
+fn thread_clock() -> Option<Box<dyn Clock + Send + Sync>> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    if let Some(clock) = crate::timers::ThreadClock::new() {
+        return Some(Box::new(clock));
+    }
+    None
 }
 
 impl<C: Controller> fmt::Debug for Builder<C> {

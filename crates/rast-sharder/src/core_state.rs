@@ -29,6 +29,8 @@ pub struct Published {
 pub(crate) struct Core {
     pub(crate) baton: Arc<Baton>,
     pub(crate) clock: Box<dyn Clock + Send + Sync>,
+    /// How long the calling thread has run, where that is known.
+    pub(crate) thread_clock: Option<Box<dyn Clock + Send + Sync>>,
     pub(crate) published: Snapshot<Published>,
     pub(crate) totals: Totals,
     pub(crate) tallies: Box<[CachePadded<Tally>]>,
@@ -42,12 +44,14 @@ impl Core {
     pub(crate) fn new(
         baton: Arc<Baton>,
         clock: Box<dyn Clock + Send + Sync>,
+        thread_clock: Option<Box<dyn Clock + Send + Sync>>,
         assignment: Assignment,
     ) -> Self {
         let workers = assignment.workers();
         Self {
             baton,
             clock,
+            thread_clock,
             published: Snapshot::new(Published {
                 epoch: 0,
                 assignment,

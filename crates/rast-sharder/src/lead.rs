@@ -134,7 +134,10 @@ impl Lead {
                         discard(payload);
                         core.panicked(member.worker(), Some(shard), Hook::Report, text);
                         desk.view.withdraw(shard, traffic);
+                        continue;
                     }
+                    let (asked, spent) = measure.asked();
+                    desk.view.weigh(shard, asked, spent);
                 }
                 self.stage = match end == slots.len() {
                     true => Stage::Begin,

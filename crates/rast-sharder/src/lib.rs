@@ -135,6 +135,8 @@ mod lead;
 #[cfg(feature = "std")]
 mod load;
 #[cfg(feature = "std")]
+mod meter;
+#[cfg(feature = "std")]
 mod panics;
 #[cfg(feature = "std")]
 mod ready;

@@ -10,6 +10,7 @@
 use std::vec::Vec;
 
 use crate::ids::{ShardId, WorkerId};
+use crate::meter::Spent;
 use crate::timers::Nanos;
 
 /// The messages that one shard took from another, per second.
@@ -24,12 +25,17 @@ pub struct Traffic {
     pub per_second: f64,
 }
 
-/// The load of one shard in its window.
+/// The load of one shard in its window, as shares of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ShardLoad {
-    /// The share of the window spent working, 1.0 being a whole worker.
+    /// The share of the window that it spent working. Time in which the system ran another
+    /// thread in the worker's place does not count, where that is known.
     pub busy: f64,
+    /// What the shard would take of a worker of its own: `busy`, and on a worker without
+    /// time to spare the share of the window in which it was ready and waited as well. What
+    /// balancers go by.
+    pub demand: f64,
     /// How long the shard was measured.
     pub window: Nanos,
 }
@@ -86,6 +92,16 @@ impl LoadView {
         self.loads[shard.index()].busy
     }
 
+    /// Returns the share of a worker that `shard` asks for, at most 1.0 unless it reported more.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such shard.
+    #[must_use]
+    pub fn demand(&self, shard: ShardId) -> f64 {
+        self.loads[shard.index()].demand
+    }
+
     /// Returns how long `shard` was measured; zero says: not at all.
     ///
     /// # Panics
@@ -121,13 +137,18 @@ impl LoadView {
         self.pins.push((shard, worker));
     }
 
-    /// Sets the load of a shard: for balancers under test.
+    /// Sets the load of a shard on a worker with time to spare, so that the demand is what it
+    /// worked: for balancers under test.
     ///
     /// # Panics
     ///
     /// When there is no such shard.
     pub fn set(&mut self, shard: ShardId, busy: f64, window: Nanos) {
-        self.loads[shard.index()] = ShardLoad { busy, window };
+        self.loads[shard.index()] = ShardLoad {
+            busy,
+            demand: busy,
+            window,
+        };
     }
 
     /// Adds traffic between two shards, in messages per second: for
@@ -154,6 +175,14 @@ impl LoadView {
             shard,
             seconds: window.as_nanos() as f64 / 1e9,
         }
+    }
+
+    /// Takes the time in which a shard asked for its worker into account, after its report.
+    pub(crate) fn weigh(&mut self, shard: ShardId, asked: Nanos, spent: Spent) {
+        let load = &mut self.loads[shard.index()];
+        let window = load.window.as_nanos().max(1) as f64;
+        let asked = asked.as_nanos() as f64 / window;
+        (load.busy, load.demand) = spent.demand(load.busy, asked);
     }
 
     /// Takes back what the report of `shard` said, after it panicked.

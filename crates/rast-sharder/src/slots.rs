@@ -13,6 +13,7 @@ use std::vec::Vec;
 
 use crate::controller::Controller;
 use crate::ids::ShardId;
+use crate::meter::Spent;
 use crate::panics::PanicRecord;
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
@@ -29,6 +30,8 @@ pub(crate) struct Slot<S> {
     pub(crate) alarm: Alarm,
     /// It was acquired and has had no turn since.
     pub(crate) is_fresh: bool,
+    /// When it became ready, if it is ready or in its turn.
+    pub(crate) ready_since: Option<Instant>,
     /// Turns in a row that ended by a panic.
     pub(crate) panics_in_row: u32,
 }
@@ -39,6 +42,9 @@ pub(crate) struct Measure<L> {
     pub(crate) load: L,
     since: Instant,
     until: Instant,
+    /// The time in which the shard was ready or in a turn.
+    ready: Nanos,
+    spent: Spent,
     /// The shard was retired in an earlier window: its code is not asked to
     /// report.
     pub(crate) is_muted: bool,
@@ -49,11 +55,25 @@ impl<L> Measure<L> {
     pub(crate) fn open(&mut self, now: Instant) {
         self.since = now;
         self.until = now;
+        self.ready = Nanos::ZERO;
     }
 
-    /// Closes the window.
-    pub(crate) fn close(&mut self, now: Instant) {
+    /// Adds a time in which the shard was ready or in a turn.
+    #[inline]
+    pub(crate) fn add_ready(&mut self, since: Instant, until: Instant) {
+        self.ready = self.ready.saturating_add(until.saturating_since(since));
+    }
+
+    /// Closes the window, which its worker spent so.
+    pub(crate) fn close(&mut self, now: Instant, spent: Spent) {
         self.until = now;
+        self.spent = spent;
+    }
+
+    /// Returns the time in which the shard was ready or in a turn, and how the worker spent the
+    /// window.
+    pub(crate) fn asked(&self) -> (Nanos, Spent) {
+        (self.ready, self.spent)
     }
 
     /// Says that there is nothing to report from now on.
@@ -96,12 +116,18 @@ impl<S: Send, L: Send> Slots<S, L> {
                     retired: None,
                     alarm: Alarm::default(),
                     is_fresh: true,
+                    ready_since: None,
                     panics_in_row: 0,
                 }),
                 measure: UnsafeCell::new(Measure {
                     load: controller.new_load(ShardId::from_index(at)),
                     since: Instant::ORIGIN,
                     until: Instant::ORIGIN,
+                    ready: Nanos::ZERO,
+                    spent: Spent {
+                        ran: 1.0,
+                        fullness: 0.0,
+                    },
                     is_muted: false,
                 }),
             })

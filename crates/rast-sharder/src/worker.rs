@@ -14,11 +14,13 @@ use std::boxed::Box;
 use std::vec::Vec;
 
 use crate::alloc::RastAlloc;
+use crate::builder::Settings;
 use crate::controller::{Controller, PanicPayload, PanicPolicy, Progress};
 use crate::core_state::Core;
 use crate::cx::{Local, WorkerCx};
 use crate::ids::{ShardId, WorkerId};
 use crate::lead::{Desk, Lead, Slice, publish};
+use crate::meter::Meter;
 use crate::panics::{Hook, contain, discard, message};
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::Arc;
@@ -79,26 +81,6 @@ fn note_news(notes: &mut Vec<(ShardId, Option<u32>)>, shard: ShardId, shards: us
     notes.push((shard, None));
 }
 
-/// How a sharder runs, apart from its controller.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    /// Zero: reshard on request only.
-    pub(crate) period: Nanos,
-    pub(crate) wait: WaitStrategy,
-    /// Whether the program gave what workers sleep in, which then looks for I/O.
-    pub(crate) polls: bool,
-}
-
-impl Settings {
-    /// When a worker asks for a resharding in a window that begins now.
-    fn window_end(&self, now: Instant) -> Instant {
-        match self.period.is_zero() {
-            true => Instant::MAX,
-            false => now.saturating_add(self.period),
-        }
-    }
-}
-
 /// What the workers of one sharder share.
 pub(crate) struct Shared<C: Controller> {
     pub(crate) controller: C,
@@ -116,6 +98,13 @@ pub(crate) struct Shared<C: Controller> {
 // leader's promise hand it on. The desk's parts are Send. The other fields are
 // Sync by themselves.
 unsafe impl<C: Controller> Sync for Shared<C> {}
+
+impl<C: Controller> Shared<C> {
+    /// How long the calling thread has run, where that is known.
+    fn ran(&self) -> Option<Instant> {
+        self.core.thread_clock.as_ref().map(|clock| clock.now())
+    }
+}
 
 /// Runs one worker to its end. A panic of this crate's own code stops all.
 pub(crate) fn run_worker<C: Controller>(shared: Arc<Shared<C>>, member: Member) {
@@ -144,6 +133,8 @@ struct Worker<'s, C: Controller> {
     /// Whether a shard worked in this window. A worker without work does not ask for a
     /// resharding, so idle machines sleep.
     is_used: bool,
+    /// How it spends the window.
+    meter: Meter,
     lead: Option<Lead>,
     calls_before_turn: bool,
     /// Looks for work since there was some.
@@ -177,6 +168,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             turns: TURNS,
             window_end: shared.settings.window_end(now),
             is_used: false,
+            meter: Meter::new(now, shared.ran()),
             lead: None,
             calls_before_turn: true,
             looks: 0,
@@ -193,9 +185,11 @@ impl<'s, C: Controller> Worker<'s, C> {
             let progressed = self.round();
             self.tally().rounds.bump();
             if progressed {
+                self.meter.work(self.local.now);
                 self.looks = 0;
                 self.is_rested = false;
             } else {
+                self.meter.rest(self.local.now);
                 self.rest();
             }
         }
@@ -321,6 +315,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             // SAFETY: `shard` is held, because nothing was released since the note was
             // written, and no other borrow of its slot is live.
             let slot = unsafe { shared.slots.slot(shard) };
+            slot.ready_since.get_or_insert(self.local.now);
             if slot.retired.is_none() {
                 shared.controller.on_wake(shard, &mut slot.state, note);
             }
@@ -343,7 +338,10 @@ impl<'s, C: Controller> Worker<'s, C> {
             // live.
             let slot = unsafe { self.shared.slots.slot(shard) };
             let is_due = self.ready.ring(shard, &mut slot.alarm, self.local.now);
-            rung += u32::from(is_due);
+            if is_due {
+                slot.ready_since.get_or_insert(self.local.now);
+                rung += 1;
+            }
         }
     }
 
@@ -353,6 +351,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         self.read_clock();
         self.release_leaving();
         self.window_end = self.shared.settings.window_end(self.local.now);
+        self.meter.restart(self.local.now, self.shared.ran());
         self.is_used = false;
         for at in 0..self.local.member.held().len() {
             self.restart_load(self.local.member.held()[at]);
@@ -382,6 +381,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             // SAFETY: the shard is held, and no other borrow of its slot is live.
             let slot = unsafe { self.shared.slots.slot(shard) };
             slot.is_fresh = true;
+            slot.ready_since = Some(self.local.now);
             self.ready.push(shard);
         }
         self.count_shards();
@@ -396,6 +396,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             // is live.
             let slot = unsafe { self.shared.slots.slot(shard) };
             self.ready.remove(shard, &mut slot.alarm);
+            slot.ready_since = None;
             self.local.member.release_next();
         }
         self.count_shards();
@@ -430,6 +431,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             measure.mute();
             return;
         }
+        slot.ready_since = slot.ready_since.map(|_| now);
         let load = &mut measure.load;
         if let Err(payload) = contain(|| shared.controller.restart_load(shard, load)) {
             self.panicked(shard, Hook::RestartLoad, payload);
@@ -460,11 +462,13 @@ impl<'s, C: Controller> Worker<'s, C> {
         // of its slot is live: user code has no way here.
         let slot = unsafe { shared.slots.slot(shard) };
         if slot.retired.is_some() {
+            slot.ready_since = None;
             return;
         }
         self.is_used |= !core::mem::take(&mut slot.is_fresh);
         slot.alarm.clear();
-        let load = match self.local.member.is_open() {
+        let is_open = self.local.member.is_open();
+        let load = match is_open {
             true => {
                 // SAFETY: `shard` is held and this worker has not promised; no
                 // other borrow of the measure is live.
@@ -484,9 +488,19 @@ impl<'s, C: Controller> Worker<'s, C> {
                         self.is_used = true;
                         self.ready.push(shard);
                     }
-                    Progress::Idle => {}
                     Progress::At(at) if at <= self.local.now => self.ready.push(shard),
-                    Progress::At(at) => self.ready.set_alarm(shard, &mut slot.alarm, at),
+                    Progress::Idle | Progress::At(_) => {
+                        if let Some(since) = slot.ready_since.take()
+                            && is_open
+                        {
+                            // SAFETY: as above; the borrow by the call has ended.
+                            let measure = unsafe { shared.slots.measure(shard) };
+                            measure.add_ready(since, self.local.now);
+                        }
+                        if let Progress::At(at) = progress {
+                            self.ready.set_alarm(shard, &mut slot.alarm, at);
+                        }
+                    }
                 }
             }
             Err(payload) => self.turn_panicked(shard, payload),
@@ -506,6 +520,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             Some(doublings) => {
                 let at = self.local.now.saturating_add(pause(doublings));
                 self.ready.set_alarm(shard, &mut slot.alarm, at);
+                slot.ready_since = None;
             }
         }
         slot.panics_in_row = slot.panics_in_row.saturating_add(1);
@@ -588,11 +603,18 @@ impl<'s, C: Controller> Worker<'s, C> {
     #[cold]
     fn promise(&mut self) {
         self.read_clock();
+        let now = self.local.now;
+        let spent = self.meter.spent(now, self.shared.ran());
         for &shard in self.local.member.held() {
             // SAFETY: `shard` is held and the promise is still to come; no other
             // borrow of the measure is live.
             let measure = unsafe { self.shared.slots.measure(shard) };
-            measure.close(self.local.now);
+            // SAFETY: `shard` is held, and no other borrow of its slot is live.
+            let slot = unsafe { self.shared.slots.slot(shard) };
+            if let Some(since) = slot.ready_since {
+                measure.add_ready(since, now);
+            }
+            measure.close(now, spent);
         }
         if let Promise::Lead(leader) = self.local.member.promise() {
             self.lead = Some(Lead::new(leader, &self.shared.core));
@@ -721,6 +743,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             });
             (limit, parked)
         });
+        self.woke_up();
         self.hand_over_news();
         match slept {
             None => {}
@@ -732,7 +755,13 @@ impl<'s, C: Controller> Worker<'s, C> {
             Some(((_, Err(payload)), _)) => self.failed_to_park(payload),
         }
         self.looks = 0;
+    }
+
+    /// Counts the time since the last reading of the clock as sleep.
+    fn woke_up(&mut self) {
+        let before = self.local.now;
         self.read_clock();
+        self.meter.slept(self.local.now.saturating_since(before));
     }
 
     /// Records a panic of a sleep; pauses if the sleep before panicked too.
@@ -741,6 +770,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         self.park_panicked(payload);
         if let Some(doublings) = self.parks_failed.checked_sub(1) {
             Parker::new().park_timeout(pause(doublings).into());
+            self.woke_up();
         }
         self.parks_failed = self.parks_failed.saturating_add(1);
     }

@@ -1,6 +1,8 @@
 //! The sharder from outside: building, running, balancing, time, wake-ups.
 #![cfg(all(feature = "std", not(rast_loom)))]
 
+#[path = "api/demand.rs"]
+mod demand;
 #[path = "api/panics.rs"]
 mod panics;
 #[path = "api/stop.rs"]
@@ -19,7 +21,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use rast_sharder::primitive::WaitStrategy;
-use rast_sharder::timers::{Clock, Instant, Nanos};
+use rast_sharder::timers::{Clock, Instant, MonotonicClock, Nanos};
 use rast_sharder::{
     Assignment, Balancer, BuildError, Builder, Controller, Decision, Greedy, Handle, LoadReport,
     LoadView, Outcome, PanicRecord, Progress, RunCause, RunError, ShardExit, ShardId, Sharder,
@@ -437,7 +439,8 @@ fn figures_are_frozen_while_the_leader_reads() {
     let busy = Busy {
         seen: AtomicU64::new(0),
     };
-    let builder = Sharder::builder(busy).shards(vec![u64::MAX; 4]).workers(2);
+    let builder = Sharder::builder(busy).shards(vec![u64::MAX; 4]).clock(MonotonicClock::new()) // and so without the thread's own time
+        .workers(2);
     let builder = builder.period(Duration::ZERO).balancer(Look);
     let outcome = builder.build().expect("it builds").run().expect("it runs");
     assert_eq!(outcome.report.rejections, Vec::<String>::new());

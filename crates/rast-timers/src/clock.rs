@@ -8,6 +8,8 @@ mod boot;
 mod coarse;
 #[cfg(feature = "std")]
 mod monotonic;
+#[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
+mod thread;
 
 #[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
 pub use boot::BootClock;
@@ -16,6 +18,8 @@ pub use coarse::CoarseClock;
 pub use coarse::Ticker;
 #[cfg(feature = "std")]
 pub use monotonic::MonotonicClock;
+#[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
+pub use thread::ThreadClock;
 
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};

@@ -10,7 +10,8 @@
 //! - [`Instant`] and [`Nanos`]: a point in time and a span, one `u64` of
 //!   nanoseconds each.
 //! - [`Clock`], with [`MonotonicClock`] and [`BootClock`] of the system,
-//!   [`CoarseClock`] for the price of a load, and [`ManualClock`] for tests.
+//!   [`CoarseClock`] for the price of a load, and [`ManualClock`] for tests;
+//!   [`ThreadClock`], which stands still while its thread does not run.
 //! - [`TscClock`]: the processor's counter as a clock, with an [`Interval`] that
 //!   says how wrong it may be.
 //! - [`Tick`]: a word in which a loop publishes what time it last read; a
@@ -89,8 +90,8 @@
 //!   store of a word; each store says what it costs, and allocates where it grows.
 //!   [`remote`] has the progress of the queue beneath it.
 //!
-//! The unsafe code is three small files: one reads the processor's counter and the
-//! system's boot clock, one keeps the places of a lane, and one is a slot whose value
+//! The unsafe code is three small files: one reads the processor's counter and two
+//! clocks of the system, one keeps the places of a lane, and one is a slot whose value
 //! may be absent. The proofs, and the faults of the source document that
 //! they answer, are in `docs/algorithms/timers.md`.
 //!
@@ -100,8 +101,8 @@
 //!
 //! # Features and platforms
 //!
-//! - `std` (default): [`MonotonicClock`], [`BootClock`] on Linux and Android
-//!   (brings `libc` there), [`TscClock`], [`Ticker`],
+//! - `std` (default): [`MonotonicClock`], [`BootClock`] and [`ThreadClock`] on Linux
+//!   and Android (brings `libc` there), [`TscClock`], [`Ticker`],
 //!   [`at_site!`]. Without it the crate is `no_std` with
 //!   `alloc`.
 //! - `histogram`: `LatencyHistogram`; brings `hdrhistogram`.
@@ -141,7 +142,7 @@ pub mod remote;
 mod store;
 
 #[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
-pub use clock::BootClock;
+pub use clock::{BootClock, ThreadClock};
 pub use clock::{Clock, CoarseClock, ManualClock};
 #[cfg(feature = "std")]
 pub use clock::{MonotonicClock, Ticker};

@@ -111,12 +111,25 @@ pub(crate) use absent::{counter, counter_is_invariant, counter_ordered};
 #[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
 #[inline]
 pub(crate) fn boot_nanos() -> Option<u64> {
+    nanos_of(libc::CLOCK_BOOTTIME)
+}
+
+/// Nanoseconds that the calling thread ran, `None` where the kernel refuses.
+#[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
+#[inline]
+pub(crate) fn thread_nanos() -> Option<u64> {
+    nanos_of(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+#[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
+#[inline]
+fn nanos_of(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: the pointer is to a timespec of ours, which the call fills.
-    let refused = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    let refused = unsafe { libc::clock_gettime(clock, &raw mut time) };
     if refused != 0 {
         return None;
     }

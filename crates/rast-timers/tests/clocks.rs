@@ -73,6 +73,21 @@ fn the_boot_clock_never_runs_behind_the_monotonic_one() {
     assert!(boot.now().saturating_since(boot_at) >= Nanos::from_millis(2));
 }
 
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn the_clock_of_a_thread_moves_while_it_runs_and_not_with_others() {
+    use rast_timers::ThreadClock;
+    let clock = ThreadClock::new().unwrap();
+    let start = clock.now();
+    while clock.now().saturating_since(start) < Nanos::from_millis(2) {
+        std::hint::spin_loop();
+    }
+    // A thread that has just begun has run for less.
+    let own = clock.now();
+    let other = std::thread::spawn(move || clock.now()).join().unwrap();
+    assert!(other < own);
+}
+
 /// A guard may be borrowed, shared, padded, and chosen while the program runs.
 #[test]
 fn any_guard_will_do() {

@@ -73,7 +73,7 @@ fn a_hook_that_panics_costs_its_message_alone() {
             Err(end) => break end,
         }
     };
-    assert_eq!(end, RecvTimeoutError::Closed);
+    assert!(matches!(end, RecvTimeoutError::Closed(_)), "{end}");
     let report = app.wait();
     let lost = report
         .undelivered
@@ -154,7 +154,7 @@ mod within {
 
 #[test]
 fn a_handle_may_be_dropped_by_a_handler_of_its_graph() {
-    use rast_msgpass::RecvTimeoutError;
+    use rast_msgpass::{EndedBy, RecvTimeoutError};
     use within::{Holder, Other, Own};
     for to_holder in [true, false] {
         for workers in [1, 2] {
@@ -172,7 +172,8 @@ fn a_handle_may_be_dropped_by_a_handler_of_its_graph() {
                 false => other.send(Box::new(app)).unwrap(),
             }
             let end = out.recv_timeout(LONG);
-            assert_eq!(end, Err(RecvTimeoutError::Closed), "{to_holder} {workers}");
+            let dropped = RecvTimeoutError::Closed(EndedBy::Dropped);
+            assert_eq!(end, Err(dropped), "{to_holder} {workers}");
         }
     }
 }
@@ -242,7 +243,8 @@ fn a_retired_processor_waives_what_it_owes() {
         while app.report().panics.is_empty() {
             std::thread::yield_now();
         }
-        let report = app.drain(LONG).unwrap();
+        // What the retired one did not handle is no `Ok`.
+        let report = app.drain(LONG).unwrap_err().report;
         assert_eq!(report.metrics.instances[0].received, 100);
     }
 }

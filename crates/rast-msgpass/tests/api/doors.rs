@@ -6,7 +6,8 @@ use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use rast_msgpass::{
-    Cx, Egress, Ingress, Process, Receive, RecvTimeoutError, TryRecvError, TrySendError, graph,
+    Cx, Egress, EndedBy, Ingress, Process, Receive, RecvTimeoutError, TryRecvError, TrySendError,
+    graph,
 };
 
 use crate::LONG;
@@ -166,8 +167,9 @@ fn what_left_is_there_after_the_end() {
     assert_eq!(out.drain(100, |_| seen += 1), 5);
     assert_eq!(seen, 8);
     assert!(out.is_closed());
-    assert_eq!(out.try_recv(), Err(TryRecvError::Closed));
-    assert_eq!(out.recv_timeout(LONG), Err(RecvTimeoutError::Closed));
+    assert_eq!(out.try_recv(), Err(TryRecvError::Closed(EndedBy::Drain)));
+    let drained = RecvTimeoutError::Closed(EndedBy::Drain);
+    assert_eq!(out.recv_timeout(LONG), Err(drained));
 }
 
 #[test]

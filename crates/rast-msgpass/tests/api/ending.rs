@@ -224,6 +224,7 @@ fn destructors_that_panic_do_not_keep_a_graph_from_ending() {
     assert_eq!(report.undelivered_total(), 4);
     assert_eq!(report.faults.len(), 4, "{report}");
     assert!(report.faults[0].contains("a bomb"));
+    drop(report.take_states::<Bombs, Blocked>());
     assert_eq!(Arc::strong_count(&handled), 1);
     // The lane has ended, after the one that left.
     std::mem::forget(out.recv().unwrap());

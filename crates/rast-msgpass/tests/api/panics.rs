@@ -98,7 +98,7 @@ fn a_retired_processor_holds_nobody_up() {
     for number in 0..500 {
         into.send(number).unwrap();
     }
-    let report = app.drain(LONG).unwrap();
+    let report = app.drain(LONG).unwrap_err().report;
     assert_eq!(report.panics.len(), 1);
     assert_eq!(report.metrics.instances[0].sent, 500);
     // Three were answered, the fourth panicked, the others were given up.

@@ -44,7 +44,7 @@ enum Stage {
 /// Smoothed figures of all shards.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rates {
-    /// Busy share of a worker, by shard.
+    /// Share of a worker that each shard asks for.
     pub(super) loads: Vec<f64>,
     /// How far the shard's share of the total strays, as a load.
     pub(super) noise: Vec<f64>,
@@ -89,7 +89,7 @@ impl Rates {
         let shards = view.shards();
         let is_measured = |shard: usize| {
             let load = view.loads()[shard];
-            load.window >= least && load.window > Nanos::ZERO && load.busy.is_finite()
+            load.window >= least && load.window > Nanos::ZERO && load.demand.is_finite()
         };
         let weight = |known: bool| if known { NEWEST } else { 1.0 };
         let mut left = budget as isize;
@@ -129,7 +129,7 @@ impl Rates {
                 Stage::Sum if at == shards => self.enter(Stage::Load),
                 Stage::Sum => {
                     self.totals[0] += self.loads[at];
-                    self.totals[1] += view.loads()[at].busy;
+                    self.totals[1] += view.loads()[at].demand;
                 }
                 Stage::Load if at == shards => {
                     self.windows = PATIENCE.min(self.windows + 1);
@@ -137,7 +137,7 @@ impl Rates {
                 }
                 Stage::Load => {
                     if is_measured(at) {
-                        self.take_load(at, view.loads()[at].busy);
+                        self.take_load(at, view.loads()[at].demand);
                     }
                     self.totals[2] += self.loads[at];
                 }

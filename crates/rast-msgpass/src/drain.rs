@@ -1,0 +1,234 @@
+//! Bringing a graph to rest.
+//!
+//! ```text
+//!   close the doors ─► no more pings ─► quiet? ─► flush stage 0 ─► quiet? ─► flush stage 1 ─► ..
+//! ```
+//!
+//! Quiet is: all that was sent has been handled, and nothing waits beside a sender for room in
+//! a lane. `counter.rs` has the argument for the first, and the second is counted before what
+//! made it is counted as handled.
+
+use core::fmt;
+use core::time::Duration;
+use std::time::Instant;
+
+use crate::ending::EndedBy;
+use crate::graph::{EdgeInfo, End};
+use crate::handle::Run;
+use crate::primitive::Parker;
+use crate::report::Report;
+use crate::sharder::ShardId;
+use crate::stages::Stage;
+
+/// How long `drain` sleeps between two looks.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Why a graph did not come to rest with all delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DrainCause {
+    /// The deadline came first.
+    Deadline,
+    /// It was ended by something else first.
+    Ended(EndedBy),
+    /// A handler of the graph called: it has to return before the graph can come to rest. The
+    /// graph is stopped and was not waited for.
+    Handler,
+    /// It came to rest, and messages reached no handler, because their processor was retired.
+    Lost,
+}
+
+impl fmt::Display for DrainCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deadline => f.write_str("the deadline came before the graph was at rest"),
+            Self::Ended(by) => write!(f, "the graph ended before it was at rest: {by}"),
+            Self::Handler => {
+                f.write_str("a handler of the graph called, which has to return before it can rest")
+            }
+            Self::Lost => f.write_str("the graph came to rest, and not all was delivered"),
+        }
+    }
+}
+
+/// Where messages waited when a drain gave up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Blocked {
+    /// The edge.
+    pub edge: &'static EdgeInfo,
+    /// On an edge to egress, the lane whose receiver does not take them, where that is known.
+    pub lane: Option<usize>,
+    /// How many waited on the edge.
+    pub messages: u64,
+}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} messages wait on {}", self.messages, self.edge)?;
+        match self.lane {
+            Some(lane) => write!(f, ", lane {lane}, which its receiver does not empty"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A drain lost messages, or could not wait until the graph was at rest.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DrainError {
+    /// Why.
+    pub cause: DrainCause,
+    /// What the others waited for, where something did.
+    pub blocked: Option<Blocked>,
+    /// What happened, with what was lost.
+    pub report: Box<Report>,
+}
+
+impl fmt::Display for DrainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)?;
+        let report = &self.report;
+        let lost = report.undelivered_total();
+        if let Some(most) = report.undelivered.iter().max_by_key(|lost| lost.messages) {
+            write!(
+                f,
+                "\n{lost} messages were not delivered, {} of them of {}",
+                most.messages, most.edge
+            )?;
+        }
+        if let Some(blocked) = &self.blocked {
+            write!(f, "\n{blocked}")?;
+        }
+        if let Some(panic) = report.panics.first() {
+            let text = panic.message.lines().next().unwrap_or_default();
+            let (name, replica) = (panic.processor, panic.replica);
+            write!(
+                f,
+                "\n{} panics, the first in {name}[{replica}]: {text}",
+                report.panics.len()
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for DrainError {}
+
+/// A drain under way.
+pub(crate) struct Drain<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) parker: Parker,
+}
+
+impl Drain<'_> {
+    /// Lets all that was accepted be handled and flushed.
+    pub(crate) fn settle(&self, stages: &[Stage]) -> Result<(), DrainCause> {
+        for door in self.run.closers.iter().flatten() {
+            door.close();
+        }
+        self.run.shared.calm.ask();
+        self.rest()?;
+        for stage in stages {
+            loop {
+                let before = self.run.shared.sent();
+                self.flush(stage)?;
+                if !stage.is_cyclic || self.run.shared.sent() == before {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the processors of a stage flush, and waits until what they sent has been handled.
+    fn flush(&self, stage: &Stage) -> Result<(), DrainCause> {
+        let shared = &self.run.shared;
+        let nodes = stage.processors.iter();
+        let shards: Vec<usize> = nodes.flat_map(|&node| shared.shards_of(node)).collect();
+        for &shard in &shards {
+            shared.stats[shard].flushes_asked.add_after(1);
+            self.run.sharder.wake(ShardId::from_index(shard));
+        }
+        self.wait(|| {
+            shards.iter().all(|&shard| {
+                let stats = &shared.stats[shard];
+                stats.flushes.get_after() == stats.flushes_asked.get()
+            })
+        })?;
+        self.rest()
+    }
+
+    /// Waits until nothing is under way.
+    fn rest(&self) -> Result<(), DrainCause> {
+        let run = self.run;
+        self.wait(|| {
+            let spent = run.closers.iter().flatten().all(|door| door.is_spent());
+            let seen = run.shared.calm.all_see();
+            if !seen {
+                // A worker that sleeps has not seen it, also one that holds no shard.
+                run.sharder.notify_all();
+            }
+            spent && seen && run.shared.is_quiet() && run.shared.kept() == 0
+        })
+    }
+
+    fn wait(&self, is_done: impl Fn() -> bool) -> Result<(), DrainCause> {
+        loop {
+            if self.run.sharder.is_stopping() {
+                let by = self.run.shared.ending.stopped_by();
+                return Err(DrainCause::Ended(by.unwrap_or(EndedBy::Fault)));
+            }
+            if is_done() {
+                return Ok(());
+            }
+            let is_late = |deadline| Instant::now() >= deadline;
+            if self.deadline.is_some_and(is_late) {
+                return Err(DrainCause::Deadline);
+            }
+            self.parker.park_timeout(LOOK);
+        }
+    }
+
+    /// Finds what holds up the others: a lane that is full, or else the edge with messages
+    /// whose receiver is furthest downstream.
+    pub(crate) fn blocked(&self, stages: &[Stage]) -> Option<Blocked> {
+        let metrics = self.run.metrics();
+        let waiting = metrics.edges.iter().enumerate();
+        let waiting = waiting.filter(|(_, counts)| counts.depth > 0);
+        let place = |end: End| match end {
+            End::Processor(node) => stages
+                .iter()
+                .position(|stage| stage.processors.contains(&node)),
+            End::Ingress | End::Egress => None,
+        };
+        let has_kept = self.run.shared.kept() > 0;
+        let blocked = waiting.filter_map(|(number, counts)| {
+            let edge = counts.edge;
+            let lane = self.run.lanes[number]
+                .iter()
+                .position(|lane| lane.has_news());
+            let rank = match edge.to {
+                End::Egress => {
+                    // It holds up its sender when it lacks room for a burst, or when messages
+                    // wait beside the sender.
+                    let room = (edge.capacity as u64).saturating_sub(counts.depth);
+                    if room >= edge.burst as u64 && !has_kept {
+                        return None;
+                    }
+                    usize::MAX
+                }
+                to => place(to)?,
+            };
+            let found = Blocked {
+                edge,
+                lane,
+                messages: counts.depth,
+            };
+            Some((rank, found))
+        });
+        let last = blocked.max_by_key(|&(rank, found)| (rank, found.messages));
+        last.map(|(_, found)| found)
+    }
+}

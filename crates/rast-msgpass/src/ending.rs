@@ -1,0 +1,138 @@
+//! What ended a graph, and that it has to end.
+//!
+//! The first cause is kept, in one word; later ones change nothing. A drain is a cause before
+//! anything stops: the doors close by it, and the handlers go on.
+
+use core::fmt;
+
+use crate::graph::ProcessorInfo;
+use crate::primitive::CachePadded;
+use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+
+/// What ended a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndedBy {
+    /// [`Handle::stop`](crate::Handle::stop).
+    Stop,
+    /// [`Handle::drain`](crate::Handle::drain).
+    Drain,
+    /// The [`Handle`](crate::Handle) was dropped. One that no variable keeps is dropped at the
+    /// end of its statement.
+    Dropped,
+    /// A [`Stopper`](crate::Stopper).
+    Stopper,
+    /// A processor: by [`Cx::stop`](crate::Cx::stop), or by a panic under
+    /// [`OnPanic::Stop`](crate::OnPanic::Stop).
+    Processor {
+        /// The name in `graph!`.
+        name: &'static str,
+        /// Which of its replicas.
+        replica: usize,
+    },
+    /// A fault of the runtime, which is in the report.
+    Fault,
+}
+
+impl fmt::Display for EndedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stop => f.write_str("its handle stopped it"),
+            Self::Drain => f.write_str("its handle drains it"),
+            Self::Dropped => f.write_str("its handle was dropped"),
+            Self::Stopper => f.write_str("a stopper stopped it"),
+            Self::Processor { name, replica } => {
+                write!(f, "its processor {name}[{replica}] stopped it")
+            }
+            Self::Fault => f.write_str("its runtime failed"),
+        }
+    }
+}
+
+const NONE: u64 = 0;
+const PROCESSOR: u64 = 6;
+
+/// The end of one graph.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    processors: &'static [ProcessorInfo],
+    /// The first cause: the kind in the low byte, above it a processor's replica in 32 bits
+    /// and its number in 24.
+    cause: AtomicU64,
+    /// The first cause that stopped it. Read for each message, and written once.
+    stop: CachePadded<AtomicU64>,
+}
+
+impl Ending {
+    pub(crate) fn new(processors: &'static [ProcessorInfo]) -> Self {
+        Self {
+            processors,
+            cause: AtomicU64::new(NONE),
+            stop: CachePadded::new(AtomicU64::new(NONE)),
+        }
+    }
+
+    /// Keeps a cause, unless there is one.
+    pub(crate) fn note(&self, by: EndedBy) {
+        set(&self.cause, self.word(by));
+    }
+
+    /// Has every instance end its turn after the message in hand.
+    pub(crate) fn stop(&self, by: EndedBy) {
+        self.note(by);
+        set(&self.stop, self.word(by));
+    }
+
+    #[inline]
+    pub(crate) fn is_stopping(&self) -> bool {
+        // Relaxed: an instance that sees it late handles a message more.
+        self.stop.load(Ordering::Relaxed) != NONE
+    }
+
+    /// Returns the first cause, once there is one.
+    pub(crate) fn cause(&self) -> Option<EndedBy> {
+        self.read(&self.cause)
+    }
+
+    /// Returns the first cause that stopped it, once there is one.
+    pub(crate) fn stopped_by(&self) -> Option<EndedBy> {
+        self.read(&self.stop)
+    }
+
+    fn word(&self, by: EndedBy) -> u64 {
+        match by {
+            EndedBy::Stop => 1,
+            EndedBy::Drain => 2,
+            EndedBy::Dropped => 3,
+            EndedBy::Stopper => 4,
+            EndedBy::Fault => 5,
+            EndedBy::Processor { name, replica } => {
+                let mut nodes = self.processors.iter();
+                let node = nodes.position(|info| info.name == name).unwrap_or(0) as u64;
+                PROCESSOR | (replica as u64 & 0xFFFF_FFFF) << 8 | node << 40
+            }
+        }
+    }
+
+    fn read(&self, word: &AtomicU64) -> Option<EndedBy> {
+        // Relaxed: the word is all there is.
+        let word = word.load(Ordering::Relaxed);
+        Some(match word & 0xFF {
+            NONE => return None,
+            1 => EndedBy::Stop,
+            2 => EndedBy::Drain,
+            3 => EndedBy::Dropped,
+            4 => EndedBy::Stopper,
+            PROCESSOR => EndedBy::Processor {
+                name: self.processors[(word >> 40) as usize].name,
+                replica: (word >> 8) as usize & 0xFFFF_FFFF,
+            },
+            _ => EndedBy::Fault,
+        })
+    }
+}
+
+fn set(word: &AtomicU64, cause: u64) {
+    // Relaxed: the word is all there is; a later cause leaves it.
+    let _ = word.compare_exchange(NONE, cause, Ordering::Relaxed, Ordering::Relaxed);
+}

@@ -1,0 +1,44 @@
+//! Panics of sends that the graph was not declared for.
+
+use super::Out;
+
+impl<M: Send + 'static> Out<M> {
+    #[cold]
+    pub(super) fn burst_fault(&self) -> ! {
+        panic!(
+            "graph `{}`, edge {}: an invocation sent more than its burst of {}; \
+             declare [burst = {}] or more on the edge, or use `try_send`",
+            self.shared.graph,
+            self.info,
+            self.info.burst,
+            self.info.burst + 1,
+        )
+    }
+
+    #[cold]
+    pub(super) fn debt_fault(&self) -> ! {
+        panic!(
+            "graph `{}`, edge {}: an answer without a request that waits for one; \
+             each request is answered, or waived, once",
+            self.shared.graph, self.info,
+        )
+    }
+
+    #[cold]
+    pub(super) fn ticket_fault(&self) -> ! {
+        panic!(
+            "graph `{}`, edge {}: a `ReplyTo` of another instance; the instance that received \
+             the request answers it",
+            self.shared.graph, self.info,
+        )
+    }
+
+    #[cold]
+    pub(super) fn amplification_fault(&self) -> ! {
+        panic!(
+            "graph `{}`, edge {}: the handling of answers sends more requests than it takes answers, \
+             which outgrows any bound; look at `room` first, or use `try_send`",
+            self.shared.graph, self.info,
+        )
+    }
+}

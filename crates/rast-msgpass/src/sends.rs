@@ -1,0 +1,171 @@
+//! What the handlers of an edge send, and so what its inlet waits for.
+//!
+//! ```text
+//!   ingress -> front: Put [sends = (Job)]      waits for room in front -> worker: Job alone
+//!   ingress -> front: Look [sends = ()]        never waits
+//!   worker -> front: Done                      waits for every edge that leaves front
+//! ```
+//!
+//! Rules:
+//! 1. An inlet is delivered while no edge that its handler sends on gates.
+//! 2. Without `sends` a handler sends on every edge that leaves its processor. The
+//!    handler of a request does not `send` requests that may lead back to the client of that
+//!    request: the two would wait for each other's credit.
+//! 3. Answers go by the request they answer, never wait, and are not listed.
+//! 4. `send` on an edge that the handler does not send on panics; `try_send` takes the
+//!    room that there is.
+//!
+//! The lists are constants, so a graph without them has no code for them.
+
+use crate::check::{same, same_end};
+use crate::graph::{EdgeInfo, EdgeKind, End};
+
+/// What the handlers of an edge's messages `send`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Sends {
+    /// Nothing was declared: every edge that leaves the receiver. From the handler of a request,
+    /// not the requests that may lead back to its client.
+    Undeclared,
+    /// What `sends = (..)` lists.
+    Listed(&'static [SendsTo]),
+}
+
+/// An entry of `sends = (..)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::exhaustive_structs, reason = "made by graph!, in a constant")]
+pub struct SendsTo {
+    /// The receiving end; `None` for every edge with this message that leaves the processor.
+    pub to: Option<End>,
+    /// The type of the message, as written.
+    pub message: &'static str,
+}
+
+impl SendsTo {
+    /// Returns `true` if the entry names `edge`, which leaves the processor.
+    pub(crate) const fn names(&self, edge: &EdgeInfo) -> bool {
+        let is_end = match self.to {
+            None => true,
+            Some(end) => same_end(end, edge.to),
+        };
+        is_end && same(self.message, edge.message)
+    }
+}
+
+/// Returns the edge that answers the requests of `edge`, if one does.
+pub(crate) const fn answers_to(edges: &[EdgeInfo], edge: usize) -> Option<usize> {
+    let mut index = 0;
+    while index < edges.len() {
+        if let EdgeKind::Reply { request } = edges[index].kind
+            && request == edge
+        {
+            return Some(index);
+        }
+        index += 1;
+    }
+    None
+}
+
+/// Returns `true` if the handler of edge `of` may `send` on edge `on`, which leaves its
+/// processor.
+pub(crate) const fn may_send(edges: &[EdgeInfo], of: usize, on: usize) -> bool {
+    if matches!(edges[on].kind, EdgeKind::Reply { .. }) {
+        return true;
+    }
+    match edges[of].sends {
+        Sends::Listed(list) => {
+            let mut index = 0;
+            while index < list.len() {
+                if list[index].names(&edges[on]) {
+                    return true;
+                }
+                index += 1;
+            }
+            false
+        }
+        Sends::Undeclared => {
+            answers_to(edges, of).is_none()
+                || answers_to(edges, on).is_none()
+                || !leads(edges, edges[on].to, edges[of].from)
+        }
+    }
+}
+
+/// Returns `true` if plainly bounded edges lead from one processor to another, or it is the same.
+const fn leads(edges: &[EdgeInfo], from: End, to: End) -> bool {
+    let (Some(from), Some(to)) = (from.processor(), to.processor()) else {
+        return false;
+    };
+    let mut reached = [false; crate::check::MOST];
+    reached[from] = true;
+    let mut changed = true;
+    while changed && !reached[to] {
+        changed = false;
+        let mut index = 0;
+        while index < edges.len() {
+            if let Some((one, other)) = crate::check::gating(&edges[index])
+                && reached[one]
+                && !reached[other]
+            {
+                reached[other] = true;
+                changed = true;
+            }
+            index += 1;
+        }
+    }
+    reached[to]
+}
+
+/// Returns `true` if some handler of the processor at `end` may not `send` on every edge that
+/// leaves it.
+pub(crate) const fn is_restricted(edges: &[EdgeInfo], end: End) -> bool {
+    let mut of = 0;
+    while of < edges.len() {
+        if same_end(edges[of].to, end) {
+            if matches!(edges[of].sends, Sends::Listed(_)) {
+                return true;
+            }
+            let mut on = 0;
+            while on < edges.len() && answers_to(edges, of).is_some() {
+                if same_end(edges[on].from, end) && !may_send(edges, of, on) {
+                    return true;
+                }
+                on += 1;
+            }
+        }
+        of += 1;
+    }
+    false
+}
+
+/// The outlets whose room an inlet waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// All of its processor.
+    All,
+    /// Those with these indices, in order.
+    For(Box<[u32]>),
+}
+
+impl Waits {
+    /// Returns what the inlet of an edge waits for.
+    pub(crate) fn of(edges: &[EdgeInfo], of: usize) -> Self {
+        let leaving = || (0..edges.len()).filter(|&on| edges[on].from == edges[of].to);
+        let sends = (0_u32..)
+            .zip(leaving())
+            .filter(|&(_, on)| may_send(edges, of, on));
+        let sends: Box<[u32]> = sends.map(|(index, _)| index).collect();
+        match sends.len() == leaving().count() {
+            true => Self::All,
+            false => Self::For(sends),
+        }
+    }
+
+    /// Returns `true` if the outlet is one of them.
+    pub(crate) fn has(&self, out: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::For(outs) => outs.binary_search(&(out as u32)).is_ok(),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The order in which a drain asks processors to flush: upstream first.
+//!
+//! ```text
+//!   reader ──► parser ◄──► cache          stages: [reader] [parser, cache] [sink]
+//!                 └──────► sink                            a cycle repeats
+//! ```
+//!
+//! Processors that reach each other are one component, and what such a component flushes may
+//! give its other members something to flush, so it is asked again until a pass sends nothing.
+//! The stage of a component is the longest way to it, so all of a stage are asked at once.
+
+use crate::graph::{End, Graph};
+
+/// Processors that are asked to flush together.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stage {
+    pub(crate) processors: Vec<usize>,
+    /// Some of them reach each other, or themselves.
+    pub(crate) is_cyclic: bool,
+}
+
+/// Returns the stages of graph `G`.
+pub(crate) fn stages<G: Graph>() -> Vec<Stage> {
+    let edges = G::EDGES.iter();
+    let pairs = edges.filter_map(|edge| match (edge.from, edge.to) {
+        (End::Processor(from), End::Processor(to)) => Some((from, to)),
+        _ => None,
+    });
+    of(G::PROCESSORS.len(), &pairs.collect::<Vec<_>>())
+}
+
+fn of(count: usize, edges: &[(usize, usize)]) -> Vec<Stage> {
+    // Who is reached from each processor, by one step or more.
+    let mut reach = vec![vec![false; count]; count];
+    let mut next: Vec<Vec<usize>> = vec![Vec::new(); count];
+    for &(from, to) in edges {
+        next[from].push(to);
+    }
+    for (start, reached) in reach.iter_mut().enumerate() {
+        let mut left = vec![start];
+        while let Some(at) = left.pop() {
+            for &to in &next[at] {
+                if !core::mem::replace(&mut reached[to], true) {
+                    left.push(to);
+                }
+            }
+        }
+    }
+    let is_one = |a: usize, b: usize| a == b || (reach[a][b] && reach[b][a]);
+    // No way is longer than the number of processors.
+    let mut depth = vec![0_usize; count];
+    loop {
+        let mut has_changed = false;
+        for &(from, to) in edges {
+            let least = depth[from] + usize::from(!is_one(from, to));
+            if depth[to] < least {
+                depth[to] = least;
+                has_changed = true;
+            }
+        }
+        if !has_changed {
+            break;
+        }
+    }
+    let last = depth.iter().copied().max();
+    let stage = |at: usize| Stage {
+        processors: (0..count).filter(|&node| depth[node] == at).collect(),
+        is_cyclic: (0..count).any(|node| depth[node] == at && reach[node][node]),
+    };
+    last.into_iter()
+        .flat_map(|last| 0..=last)
+        .map(stage)
+        .collect()
+}
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_go_downstream_and_a_cycle_is_one() {
+        let found = of(5, &[(0, 1), (1, 2), (2, 1), (1, 3), (0, 3), (4, 4)]);
+        let found: Vec<_> = found
+            .iter()
+            .map(|stage| (&*stage.processors, stage.is_cyclic))
+            .collect();
+        assert_eq!(found, [(&[0, 4][..], true), (&[1, 2], true), (&[3], false)]);
+        assert_eq!(of(0, &[]), []);
+        assert_eq!(of(2, &[])[0].processors, [0, 1]);
+    }
+}

@@ -1,0 +1,48 @@
+//! The states of the processors, once their graph has ended.
+
+use core::fmt;
+use std::any::Any;
+
+use crate::primitive::sync::{Arc, Mutex};
+
+/// A processor, without its type.
+pub(crate) type State = Box<dyn Any + Send>;
+
+/// The processors of a graph that has ended, by shard. Clones share them: each is taken once.
+#[derive(Clone, Default)]
+pub(crate) struct States(Arc<Mutex<Vec<Option<State>>>>);
+
+impl States {
+    pub(crate) fn put(&self, states: Vec<Option<State>>) {
+        *self.0.lock() = states;
+    }
+
+    /// Takes the states of the given shards that are still here.
+    pub(crate) fn take<P: 'static>(&self, shards: core::ops::Range<usize>) -> Vec<P> {
+        let mut states = self.0.lock();
+        let taken = states.get_mut(shards).into_iter().flatten();
+        let taken = taken.filter_map(Option::take);
+        let states = taken.map(|state| match state.downcast::<P>() {
+            Ok(state) => *state,
+            Err(_) => unreachable!("a shard has the type of its processor"),
+        });
+        states.collect()
+    }
+
+    /// Takes one state, if there is any.
+    pub(crate) fn pop(&self) -> Option<State> {
+        let mut states = self.0.lock();
+        loop {
+            if let Some(state) = states.pop()? {
+                return Some(state);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for States {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held = self.0.lock().iter().flatten().count();
+        f.debug_struct("States").field("held", &held).finish()
+    }
+}

@@ -1,0 +1,394 @@
+//! Messages of an instance to itself, at a time.
+//!
+//! ```text
+//!   Core.timers ─► [ Kind u8 | Kind Tick | .. ]     one per type of message, few
+//!                       ├─ store: deadlines and messages, of rast-timers
+//!                       ├─ repeats: messages that come again and again, by slot
+//!                       └─ fire: takes one out and calls its handler
+//! ```
+//!
+//! A timer belongs to its instance and moves with it, so nothing here is shared. It is armed
+//! from a fresh reading of the graph's clock and fires at the first turn that begins at or
+//! after its deadline: never early. The instance tells the sharder the first deadline.
+//!
+//! A handler runs for it as for a message: only where there is room, and one at a time. No
+//! message is counted as sent for it, so a drain cancels timers as it ends pings.
+
+use core::any::TypeId;
+use core::fmt;
+use core::marker::PhantomData;
+use std::any::Any;
+
+use crate::cx::{Core, Cx};
+use crate::graph::Graph;
+use crate::process::Receive;
+use crate::timers::{DeadlineStore, Handle, HeapStore, Instant, Nanos};
+
+/// The sender of what a processor sent to itself by [`Cx::after`] or [`Cx::every`]:
+/// `impl Receive<App, Timer, Tick> for Worker`.
+#[derive(Debug)]
+pub enum Timer {}
+
+/// Names a timer of one instance, whose message is an `M`; for [`Cx::cancel`].
+pub struct TimerId<M> {
+    name: Name,
+    message: PhantomData<fn() -> M>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    Once(Handle),
+    Repeat { slot: u32, generation: u32 },
+}
+
+impl<M> Clone for TimerId<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for TimerId<M> {}
+
+impl<M> PartialEq for TimerId<M> {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl<M> Eq for TimerId<M> {}
+
+impl<M> fmt::Debug for TimerId<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TimerId").field(&self.name).finish()
+    }
+}
+
+/// What waits in a store.
+enum Waiting<M> {
+    Once(M),
+    /// The slot among the repeats.
+    Repeat(u32),
+}
+
+struct Repeat<M> {
+    /// `None` in a free slot.
+    message: Option<M>,
+    generation: u32,
+    period: Nanos,
+    copy: fn(&M) -> M,
+    handle: Handle,
+}
+
+/// The timers of one type of message.
+struct Store<M> {
+    waiting: HeapStore<Waiting<M>>,
+    repeats: Vec<Repeat<M>>,
+    free: Vec<u32>,
+}
+
+impl<M> Store<M> {
+    fn new() -> Self {
+        Self {
+            waiting: HeapStore::new(),
+            repeats: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    fn after(&mut self, at: Instant, message: M) -> Name {
+        Name::Once(self.waiting.insert(at, Waiting::Once(message)))
+    }
+
+    fn every(&mut self, at: Instant, period: Nanos, message: M, copy: fn(&M) -> M) -> Name {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => u32::try_from(self.repeats.len()).expect("an instance has fewer timers"),
+        };
+        let handle = self.waiting.insert(at, Waiting::Repeat(slot));
+        let generation = match self.repeats.get(slot as usize) {
+            Some(before) => before.generation.wrapping_add(1),
+            None => 0,
+        };
+        let repeat = Repeat {
+            message: Some(message),
+            generation,
+            period,
+            copy,
+            handle,
+        };
+        match self.repeats.get_mut(slot as usize) {
+            Some(place) => *place = repeat,
+            None => self.repeats.push(repeat),
+        }
+        Name::Repeat { slot, generation }
+    }
+
+    fn cancel(&mut self, name: Name) -> Option<M> {
+        match name {
+            Name::Once(handle) => match self.waiting.cancel(handle)? {
+                Waiting::Once(message) => Some(message),
+                Waiting::Repeat(_) => unreachable!("a repeated message has a name of its own"),
+            },
+            Name::Repeat { slot, generation } => {
+                let repeat = self.repeats.get_mut(slot as usize)?;
+                if repeat.generation != generation {
+                    return None;
+                }
+                let message = repeat.message.take()?;
+                self.waiting.cancel(repeat.handle);
+                self.free.push(slot);
+                Some(message)
+            }
+        }
+    }
+
+    /// Takes a message out whose time has come. A repeated one is set for the next time of its
+    /// row that lies ahead.
+    fn pop(&mut self, now: Instant) -> Option<M> {
+        let due = self.waiting.pop_due(now)?;
+        let slot = match due.value {
+            Waiting::Once(message) => return Some(message),
+            Waiting::Repeat(slot) => slot,
+        };
+        let repeat = &mut self.repeats[slot as usize];
+        let period = repeat.period.as_nanos().max(1);
+        let missed = now.saturating_since(due.at).as_nanos() / period;
+        let ahead = Nanos::from_nanos(period.saturating_mul(missed.saturating_add(1)));
+        let next = due.at.saturating_add(ahead);
+        // Before user code, whose panic leaves the row as it is.
+        repeat.handle = self.waiting.insert(next, Waiting::Repeat(slot));
+        let message = repeat
+            .message
+            .as_ref()
+            .expect("a slot in the store is in use");
+        Some((repeat.copy)(message))
+    }
+}
+
+/// A store whose message type is not known.
+trait AnyStore: Any + Send {
+    fn next(&self) -> Option<Instant>;
+    fn len(&self) -> usize;
+    fn as_any(&mut self) -> &mut dyn Any;
+}
+
+impl<M: Send + 'static> AnyStore for Store<M> {
+    fn next(&self) -> Option<Instant> {
+        self.waiting.next_deadline()
+    }
+
+    fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// Takes one message out of a store and has it handled; returns whether one was due.
+type Fire<P> = fn(&mut P, &mut Core, usize, Instant) -> bool;
+
+struct Kind {
+    message: TypeId,
+    store: Box<dyn AnyStore>,
+    /// A `Fire<P>`.
+    fire: Box<dyn Any + Send>,
+}
+
+/// The timers of one instance.
+#[derive(Default)]
+pub(crate) struct Timers {
+    kinds: Vec<Kind>,
+    /// The first deadline of all.
+    next: Option<Instant>,
+}
+
+impl Timers {
+    /// Returns when the first one is due.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Returns how many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.kinds.iter().map(|kind| kind.store.len()).sum()
+    }
+
+    fn store<M: Send + 'static>(&mut self, kind: usize) -> &mut Store<M> {
+        let store = self.kinds[kind].store.as_any().downcast_mut();
+        store.expect("a kind has the store of its message")
+    }
+
+    fn find<M: 'static>(&self) -> Option<usize> {
+        let message = TypeId::of::<M>();
+        self.kinds.iter().position(|kind| kind.message == message)
+    }
+
+    /// Returns the store for messages of type `M` to `P`.
+    fn store_for<G, P, M>(&mut self) -> &mut Store<M>
+    where
+        G: Graph,
+        P: Receive<G, Timer, M> + 'static,
+        M: Send + 'static,
+    {
+        let kind = self.find::<M>().unwrap_or_else(|| {
+            let fire: Fire<P> = fire::<G, P, M>;
+            self.kinds.push(Kind {
+                message: TypeId::of::<M>(),
+                store: Box::new(Store::<M>::new()),
+                fire: Box::new(fire),
+            });
+            self.kinds.len() - 1
+        });
+        self.store(kind)
+    }
+
+    fn see(&mut self, at: Instant) {
+        if at < Instant::MAX {
+            self.next = Some(self.next.map_or(at, |next| next.min(at)));
+        }
+    }
+
+    fn look(&mut self) {
+        self.next = self.kinds.iter().filter_map(|kind| kind.store.next()).min();
+    }
+
+    /// Drops one store; returns whether there was one. May panic as a destructor of a message.
+    pub(crate) fn drop_one(&mut self) -> bool {
+        self.next = None;
+        self.kinds.pop().is_some()
+    }
+}
+
+fn fire<G, P, M>(processor: &mut P, core: &mut Core, kind: usize, now: Instant) -> bool
+where
+    G: Graph,
+    P: Receive<G, Timer, M>,
+    M: Send + 'static,
+{
+    let message = core.timers.store::<M>(kind).pop(now);
+    core.timers.look();
+    let Some(message) = message else {
+        return false;
+    };
+    processor.receive(message, &mut Cx::new(core));
+    true
+}
+
+impl Core {
+    /// Has the message of the first timer handled, if it is due; returns whether it was. May
+    /// panic as its handler.
+    pub(crate) fn fire<P: 'static>(&mut self, processor: &mut P, now: Instant) -> bool {
+        if self.timers.next.is_none_or(|next| next > now) {
+            return false;
+        }
+        // A panic of user code may have kept it from being looked up.
+        self.timers.look();
+        let Some(first) = self.timers.next.filter(|&next| next <= now) else {
+            return false;
+        };
+        let mut kinds = self.timers.kinds.iter();
+        let Some(kind) = kinds.position(|kind| kind.store.next() == Some(first)) else {
+            return false;
+        };
+        let fire = self.timers.kinds[kind].fire.downcast_ref::<Fire<P>>();
+        let fire = *fire.expect("a processor arms its own timers");
+        self.invocation += 1;
+        self.sender = 0;
+        fire(processor, self, kind, now)
+    }
+}
+
+impl<G: Graph, P> Cx<'_, G, P> {
+    /// Sends a message to this instance itself, in `delay`. It arrives as
+    /// `Receive<G, Timer, M>`, never early, and needs no edge; where the instance has no room
+    /// in its edges it waits for that.
+    ///
+    /// A drain or a stop cancels it: [`Report::timers_cancelled`](crate::Report::timers_cancelled).
+    /// Costs a reading of the clock and O(log n) for n timers; allocates where they grow.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, Timer, graph};
+    ///
+    /// struct Late;
+    /// graph! {
+    ///     graph App {
+    ///         processors { late: Late }
+    ///         edges { ingress -> late: u64; late -> egress: u64; }
+    ///     }
+    /// }
+    /// impl Process<App> for Late {}
+    /// impl Receive<App, Ingress, u64> for Late {
+    ///     fn receive(&mut self, number: u64, cx: &mut Cx<'_, App, Self>) {
+    ///         cx.after(Duration::from_millis(1), number);
+    ///         let never = cx.after(Duration::from_secs(60), 0_u64);
+    ///         assert_eq!(cx.cancel(never), Some(0));
+    ///     }
+    /// }
+    /// impl Receive<App, Timer, u64> for Late {
+    ///     fn receive(&mut self, number: u64, cx: &mut Cx<'_, App, Self>) {
+    ///         cx.to::<Egress>().send(number);
+    ///     }
+    /// }
+    ///
+    /// let app = App::builder(Late).start()?;
+    /// let mut out = app.egress::<Late, u64>(0);
+    /// app.ingress::<Late, u64>().send(7)?;
+    /// assert_eq!(out.recv(), Ok(7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn after<M>(&mut self, delay: impl Into<Nanos>, message: M) -> TimerId<M>
+    where
+        P: Receive<G, Timer, M> + 'static,
+        M: Send + 'static,
+    {
+        let at = self.now().saturating_add(delay.into());
+        let timers = &mut self.core().timers;
+        let name = timers.store_for::<G, P, M>().after(at, message);
+        timers.see(at);
+        TimerId {
+            name,
+            message: PhantomData,
+        }
+    }
+
+    /// Sends copies of a message to this instance itself, each `period` from now on, as
+    /// [`after`](Self::after) does. Times that have passed before one is handled are left out,
+    /// and the others stay in the row. A period of zero counts as a nanosecond.
+    pub fn every<M>(&mut self, period: impl Into<Nanos>, message: M) -> TimerId<M>
+    where
+        P: Receive<G, Timer, M> + 'static,
+        M: Clone + Send + 'static,
+    {
+        let period = period.into();
+        let at = self.now().saturating_add(period);
+        let timers = &mut self.core().timers;
+        let store = timers.store_for::<G, P, M>();
+        let name = store.every(at, period, message, M::clone);
+        timers.see(at);
+        TimerId {
+            name,
+            message: PhantomData,
+        }
+    }
+
+    /// Takes a timer back; `None` if its message was handled, or it was cancelled before. The
+    /// id of another instance names another timer here, or none.
+    pub fn cancel<M: Send + 'static>(&mut self, timer: TimerId<M>) -> Option<M> {
+        let timers = &mut self.core().timers;
+        let kind = timers.find::<M>()?;
+        let message = timers.store::<M>(kind).cancel(timer.name);
+        timers.look();
+        message
+    }
+
+    /// Has [`Process::ping`](crate::Process::ping) called at `at` or soon after it, never
+    /// before, whatever the last ping asked for. The earliest of several calls counts.
+    pub fn wake_at(&mut self, at: Instant) {
+        let wake_at = &mut self.core().wake_at;
+        *wake_at = Some(wake_at.map_or(at, |before| before.min(at)));
+    }
+}

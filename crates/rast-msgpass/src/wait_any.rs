@@ -1,0 +1,165 @@
+//! Waiting on several lanes at once.
+//!
+//! It is a waker of each lane that notifies one event count, so that no wake-up is lost rests on
+//! the argument of the waker (see `egress.rs`): the look of a wait finds a lane empty, or ready,
+//! and a lane that was found empty calls its waker for what comes next.
+
+use core::fmt;
+use core::time::Duration;
+use std::time::Instant;
+
+use crate::egress::EgressReceiver;
+use crate::primitive::sync::Arc;
+use crate::primitive::{EventCount, WaitStrategy};
+use crate::sharder;
+
+/// An [`EgressReceiver`] of any message, for [`WaitAny`].
+pub trait Waitable: sealed::Lane {}
+
+pub(crate) mod sealed {
+    use super::{Arc, EventCount};
+
+    /// What a wait needs of a lane.
+    pub trait Lane {
+        /// Has the event notified when the lane may have got something.
+        fn listen(&mut self, event: &Arc<EventCount>);
+        /// Returns whether there is a message, or none will ever come.
+        fn is_ready(&mut self) -> bool;
+    }
+}
+
+impl<M> Waitable for EgressReceiver<M, sharder::Handle> {}
+
+/// Waits until one of several [`EgressReceiver`]s has something, for one thread that receives
+/// from all of them.
+///
+/// ```
+/// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
+/// # struct Sort;
+/// # struct Odd(u64);
+/// # struct Even(u64);
+/// # graph! {
+/// #     graph App {
+/// #         processors { sort: Sort }
+/// #         edges {
+/// #             ingress -> sort: u64;
+/// #             sort -> egress: Odd;
+/// #             sort -> egress: Even;
+/// #         }
+/// #     }
+/// # }
+/// # impl Process<App> for Sort {}
+/// # impl Receive<App, Ingress, u64> for Sort {
+/// #     fn receive(&mut self, number: u64, cx: &mut Cx<'_, App, Self>) {
+/// #         match number % 2 {
+/// #             0 => cx.to::<Egress>().send(Even(number)),
+/// #             _ => cx.to::<Egress>().send(Odd(number)),
+/// #         }
+/// #     }
+/// # }
+/// use rast_msgpass::WaitAny;
+///
+/// let app = App::builder(Sort).start()?;
+/// let (mut odd, mut even) = (app.egress::<Sort, Odd>(0), app.egress::<Sort, Even>(0));
+/// let numbers = app.ingress::<Sort, u64>();
+/// (1..=4).for_each(|number| numbers.send(number).unwrap());
+///
+/// let mut any = WaitAny::new();
+/// let mut sums = [0, 0];
+/// while sums != [4, 6] {
+///     match any.wait(&mut [&mut odd, &mut even]) {
+///         0 => sums[0] += odd.recv()?.0,
+///         _ => sums[1] += even.recv()?.0,
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Default)]
+pub struct WaitAny {
+    event: Arc<EventCount>,
+    strategy: WaitStrategy,
+    /// Which one is looked at first, so that none is passed over for ever.
+    first: usize,
+}
+
+impl WaitAny {
+    /// Waits by [`WaitStrategy::Adaptive`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how it waits.
+    #[must_use]
+    pub fn strategy(mut self, strategy: WaitStrategy) -> Self {
+        self.strategy = strategy;
+        self
+    }
+
+    /// Waits until a receiver has a message, or will never get one again, and returns its place
+    /// in the list; of several the next in turn. Blocking.
+    ///
+    /// It takes the place of the [waker](EgressReceiver::set_waker) of each receiver in the list.
+    /// Costs a look at each.
+    ///
+    /// # Panics
+    ///
+    /// When the list is empty.
+    pub fn wait(&mut self, receivers: &mut [&mut dyn Waitable]) -> usize {
+        loop {
+            if let Some(found) = self.wait_until(receivers, None) {
+                return found;
+            }
+        }
+    }
+
+    /// As [`wait`](Self::wait), at most `timeout`. Blocking.
+    ///
+    /// # Panics
+    ///
+    /// When the list is empty.
+    pub fn wait_timeout(
+        &mut self,
+        receivers: &mut [&mut dyn Waitable],
+        timeout: Duration,
+    ) -> Option<usize> {
+        self.wait_until(receivers, Instant::now().checked_add(timeout))
+    }
+
+    fn wait_until(
+        &mut self,
+        receivers: &mut [&mut dyn Waitable],
+        deadline: Option<Instant>,
+    ) -> Option<usize> {
+        assert!(!receivers.is_empty(), "there is a receiver to wait for");
+        for receiver in &mut *receivers {
+            receiver.listen(&self.event);
+        }
+        let (count, first) = (receivers.len(), self.first);
+        let mut found = None;
+        let look = || {
+            let mut places = (0..count).map(|step| (first + step) % count);
+            found = places.find(|&place| receivers[place].is_ready());
+            found.is_some()
+        };
+        match deadline {
+            None => self.event.wait_until(self.strategy, look),
+            Some(deadline) => {
+                self.event
+                    .wait_until_deadline(self.strategy, deadline, look);
+            }
+        }
+        if let Some(found) = found {
+            self.first = found + 1;
+        }
+        found
+    }
+}
+
+impl fmt::Debug for WaitAny {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitAny")
+            .field("strategy", &self.strategy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,177 @@
+//! Receivers of lanes: wakers that panic, wait strategies, several lanes at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use rast_msgpass::__private::{EgressReceiver, Lane, Wake};
+use rast_msgpass::primitive::WaitStrategy;
+use rast_msgpass::queue::spsc;
+use rast_msgpass::sharder::ShardId;
+use rast_msgpass::{Cx, Egress, EndedBy, Ingress, Process, Receive, TryRecvError, WaitAny, graph};
+
+use crate::LONG;
+
+struct Both;
+
+struct Text(u64);
+
+graph! {
+    graph Out {
+        processors { both: Both }
+        edges {
+            ingress -> both: u64 [cap = 64];
+            both -> egress: u64 [cap = 64, lanes = 2];
+            both -> egress: Text [cap = 64];
+        }
+    }
+}
+
+impl Process<Out> for Both {}
+impl Receive<Out, Ingress, u64> for Both {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Out, Self>) {
+        match number {
+            0..100 => {
+                cx.to::<Egress>().lane(0).send(number);
+                cx.to::<Egress>().send(Text(number));
+            }
+            _ => cx.to::<Egress>().lane(1).send(number),
+        }
+    }
+}
+
+#[test]
+fn a_waker_that_panics_leaves_no_lane_unannounced() {
+    let app = Out::builder(Both).workers(1).start().unwrap();
+    let (mut first, mut second) = (app.egress::<Both, u64>(0), app.egress::<Both, u64>(1));
+    let armed = Arc::new(AtomicBool::new(false));
+    for out in [&mut first, &mut second] {
+        let armed = armed.clone();
+        out.set_waker(move || assert!(!armed.load(SeqCst), "a waker that panics"));
+    }
+    armed.store(true, SeqCst);
+    let into = app.ingress::<Both, u64>();
+    for number in [1, 100, 2, 101] {
+        into.send(number).unwrap();
+    }
+    let report = app.drain(LONG).unwrap();
+    assert!(!report.faults.is_empty());
+    assert_eq!([first.recv(), first.recv()], [Ok(1), Ok(2)]);
+    assert_eq!([second.recv(), second.recv()], [Ok(100), Ok(101)]);
+    let closed = TryRecvError::Closed(EndedBy::Drain);
+    assert_eq!(first.try_recv(), Err(closed));
+    assert_eq!(second.try_recv(), Err(closed));
+}
+
+struct Deaf;
+
+impl Wake for Deaf {
+    fn wake(&self, _: ShardId) {}
+}
+
+#[test]
+fn a_lane_that_has_ended_gives_what_was_never_announced() {
+    let lane = Arc::new(Lane::new(2));
+    let (_first, ring0) = spsc::ring::<u32>(2);
+    let (mut second, ring1) = spsc::ring::<u32>(2);
+    let mut out = EgressReceiver::from_rings(vec![ring0, ring1], Arc::clone(&lane), 1, Deaf);
+    second.push(7).unwrap();
+    assert_eq!(out.try_recv(), Err(TryRecvError::Empty));
+    lane.end();
+    assert_eq!(out.try_recv(), Ok(7));
+    assert!(out.is_closed());
+}
+
+#[test]
+fn a_receiver_waits_as_it_was_told() {
+    for strategy in [
+        WaitStrategy::Spin,
+        WaitStrategy::Adaptive,
+        WaitStrategy::Park,
+    ] {
+        let app = Out::builder(Both).workers(1).start().unwrap();
+        let mut out = app.egress::<Both, u64>(0);
+        out.set_wait(strategy);
+        let short = Duration::from_millis(1);
+        assert!(out.recv_timeout(short).is_err());
+        let into = app.ingress::<Both, u64>();
+        let receiver = std::thread::spawn(move || {
+            let seen = (0..10).map(|_| out.recv().unwrap()).collect::<Vec<_>>();
+            (seen, out.recv().is_err())
+        });
+        let text = app.egress::<Both, Text>(0);
+        drop(text);
+        (0..10).for_each(|number| into.send(number).unwrap());
+        while app.metrics().edges[1].received < 10 {
+            std::thread::yield_now();
+        }
+        let _ = app.stop();
+        let (seen, closed) = receiver.join().unwrap();
+        assert!(closed);
+        assert_eq!(seen, (0..10).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn one_thread_waits_for_several_lanes() {
+    const EACH: u64 = 100;
+    for strategy in [WaitStrategy::Spin, WaitStrategy::Park] {
+        let app = Out::builder(Both).workers(1).start().unwrap();
+        let mut first = app.egress::<Both, u64>(0);
+        let mut second = app.egress::<Both, u64>(1);
+        let mut text = app.egress::<Both, Text>(0);
+        let into = app.ingress::<Both, u64>();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let told = asked.clone();
+        let receiver = std::thread::spawn(move || {
+            let mut any = WaitAny::new().strategy(strategy);
+            let mut seen = [0_u64; 3];
+            loop {
+                told.fetch_add(1, SeqCst);
+                let end = match any.wait(&mut [&mut first, &mut second, &mut text]) {
+                    0 => first.try_recv().map(|_| 0),
+                    1 => second.try_recv().map(|_| 1),
+                    _ => text.try_recv().map(|text| {
+                        assert!(text.0 < 100);
+                        2
+                    }),
+                };
+                match end {
+                    Ok(lane) => seen[lane] += 1,
+                    Err(end) => {
+                        assert_eq!(end, TryRecvError::Closed(EndedBy::Drain));
+                        // Each lane ends once it is empty; the others may hold something.
+                        seen[0] += first.drain(usize::MAX, drop) as u64;
+                        seen[1] += second.drain(usize::MAX, drop) as u64;
+                        seen[2] += text.drain(usize::MAX, drop) as u64;
+                        return seen;
+                    }
+                }
+            }
+        });
+        while asked.load(SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        for number in 0..EACH {
+            into.send(number).unwrap();
+            into.send(100 + number).unwrap();
+        }
+        app.drain(LONG).unwrap();
+        assert_eq!(receiver.join().unwrap(), [EACH; 3], "{strategy:?}");
+    }
+}
+
+#[test]
+fn a_wait_for_several_lanes_ends_in_time() {
+    let app = Out::builder(Both).workers(1).start().unwrap();
+    let (mut first, mut second) = (app.egress::<Both, u64>(0), app.egress::<Both, u64>(1));
+    let mut any = WaitAny::new();
+    let short = Duration::from_millis(1);
+    assert_eq!(
+        any.wait_timeout(&mut [&mut first, &mut second], short),
+        None
+    );
+    app.ingress::<Both, u64>().send(100).unwrap();
+    assert_eq!(any.wait(&mut [&mut first, &mut second]), 1);
+    assert_eq!(second.try_recv(), Ok(100));
+}
