@@ -193,6 +193,7 @@ mod runtime;
 mod sends;
 #[cfg(feature = "std")]
 mod shared;
+#[cfg(feature = "std")]
 mod stack;
 #[cfg(feature = "std")]
 mod stages;
