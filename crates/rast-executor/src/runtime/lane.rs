@@ -254,6 +254,12 @@ impl fmt::Debug for Lane {
 }
 
 impl Lane {
+    /// What a thread runs that is none of the workers, and acts for this runtime.
+    pub(crate) fn outside<'a>(self: &'a Arc<Self>) -> Context<'a> {
+        let shard = self.shared.queues.len();
+        Context::new(Place::Outside(self), &self.shared.timers, shard)
+    }
+
     /// The worker that runs on the calling thread, if it is one of this runtime's.
     #[inline]
     pub(crate) fn worker<'a>(&self, context: Option<&Context<'a>>) -> Option<&'a Worker> {

@@ -88,7 +88,8 @@ impl Worker {
                 self.shared.queues[self.index].push(task);
             }
         });
-        self.shared.leave();
+        // The last worker cancels tasks, whose destructors must not wait for other tasks.
+        context::enter(&self.lane.outside(), || self.shared.leave());
     }
 
     /// One turn; gives back the task that is to be queued again.
