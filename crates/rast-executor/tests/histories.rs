@@ -1,8 +1,8 @@
 //! Random programs of threads that spawn, wake, abort, join and drop tasks, and the rules that each
 //! recorded history has to keep: `support/history.rs` lists them.
 //!
-//! `RAST_HISTORY_SEED=N` runs the program of one seed a thousand times in place of the others. Wrong
-//! executors and wrong histories are caught, or what passes says nothing.
+//! `RAST_HISTORY_SEED=N` runs the program of one seed a thousand times in place of the others.
+//! Wrong executors and wrong histories are caught, or what passes says nothing.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 #[path = "support/history.rs"]

@@ -177,10 +177,11 @@ fn a_handle_is_polled_in_a_select_moved_and_awaited_elsewhere() {
             .block_on(runtime.spawn(async move {
                 match futures::future::select(task, yield_now()).await {
                     futures::future::Either::Left(_) => unreachable!("the gate is closed"),
-                    futures::future::Either::Right(((), task)) => task,
+                    futures::future::Either::Right(((), task)) => Some(task),
                 }
             }))
-            .unwrap();
+            .unwrap()
+            .expect("the select gives it back");
         // A join in a task that is aborted drops a handle with a waker; this one is moved on.
         let other = runtime.spawn(pending::<()>());
         let end = other.abort_handle();

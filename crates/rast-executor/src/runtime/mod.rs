@@ -36,8 +36,8 @@ use crate::task::{FUTURE_MAX, JoinHandle, Setup, make, unmake};
 
 /// A runtime: worker threads that run tasks, share them evenly, and sleep when there are none.
 ///
-/// Dropping it is [`shutdown`](Self::shutdown) without a grace, which waits for a poll at hand for
-/// up to a second. A [`Handle`] spawns from anywhere.
+/// Dropping it is [`shutdown`](Self::shutdown) without a grace, which waits up to a second for
+/// polls that are running. A [`Handle`] spawns from anywhere.
 ///
 /// # Examples
 ///

@@ -52,7 +52,7 @@ pub(crate) struct Worker {
     rests_until: Cell<u32>,
     is_searching: Cell<bool>,
     seed: Cell<u64>,
-    /// Wakers of what became ready, on their way from the driver.
+    /// Wakers that the driver returned and that are still to be woken.
     wakers: RefCell<Vec<Waker>>,
     /// The polls of the others when this worker last woke to watch.
     watched: Box<[Cell<u64>]>,
@@ -184,8 +184,8 @@ impl Worker {
         let task = if is_newest {
             match queue.replace_newest(task) {
                 Some(older) => older,
-                // The worker takes it after the poll at hand; waking another one for it would cost
-                // more than the poll. If the poll blocks, a worker that watches takes it.
+                // The worker takes it after this poll; waking another one for it would cost more
+                // than the poll. If the poll blocks, a worker that watches takes it.
                 None => return,
             }
         } else {
