@@ -47,8 +47,10 @@
 //!   turns at least 32 serve the queue; there a normal task from another thread with k others ahead
 //!   of it is taken within 2 (k + 1) turns, a normal one within 72 (k + 1), a low one within
 //!   576 (k + 1).
-//! - A worker that blocks hides no queued task from the others; the one that it woke last is taken
-//!   over within two periods of the watch ([`Builder::watch`]).
+//! - A worker that blocks hides no queued task from the others: one that is idle takes it at once,
+//!   a busy one looks at each other worker once in 256 turns for each worker. The task that it woke
+//!   last is taken over by a busy one likewise, and by a sleeping one within two periods of the
+//!   watch ([`Builder::watch`]).
 //! - A sleep is never ready early. Nothing spins while there is no task.
 //! - Misuse is named: `block_on` inside of an executor panics with a message, a spawn after the
 //!   shutdown gives the future back or an error.
