@@ -55,7 +55,7 @@ pub(crate) struct Worker {
     rests_until: Cell<u32>,
     is_searching: Cell<bool>,
     seed: Cell<u64>,
-    /// Wakers of what became ready, on their way from the driver.
+    /// Wakers that the driver returned and that are still to be woken.
     wakers: RefCell<Vec<Waker>>,
     /// The steps of the others when this worker last looked at them.
     watched: Box<[Cell<u64>]>,
@@ -91,7 +91,8 @@ impl Worker {
                 self.shared.queues[self.index].push(task);
             }
         });
-        self.shared.leave();
+        // The last worker cancels tasks, whose destructors must not wait for other tasks.
+        context::enter(&self.lane.outside(), || self.shared.leave());
     }
 
     /// One turn; gives back the task that is to be queued again.
@@ -189,8 +190,8 @@ impl Worker {
         let task = if is_newest {
             match queue.replace_newest(task) {
                 Some(older) => older,
-                // The worker takes it after the poll at hand; waking another one for it would cost
-                // more than the poll. If the poll blocks, a worker that watches takes it.
+                // The worker takes it after this poll; waking another one for it would cost more
+                // than the poll. If the poll blocks, a worker that watches takes it.
                 None => return,
             }
         } else {
