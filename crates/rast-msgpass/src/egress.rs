@@ -75,7 +75,7 @@ impl Lane {
     /// Makes the lane of so many senders.
     #[must_use]
     pub fn new(senders: usize) -> Self {
-        Self::of(senders, Arc::new(Ending::new(&[])))
+        Self::of(senders, Arc::new(Ending::new(&[], &[])))
     }
 
     /// Makes a lane of the graph that ends by `ending`.

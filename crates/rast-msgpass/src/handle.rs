@@ -280,6 +280,7 @@ impl Run {
         Report {
             metrics: self.metrics(),
             panics: self.shared.panics(),
+            ceilings: self.shared.ceilings(),
             undelivered: undelivered
                 .filter(|&(_, messages)| messages > 0)
                 .map(|(edge, messages)| Undelivered { edge, messages })

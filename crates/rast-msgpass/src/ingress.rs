@@ -130,7 +130,7 @@ impl<M> Door<M> {
     /// Makes an open door with room for `capacity` messages.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self::of(capacity, Arc::new(Ending::new(&[])))
+        Self::of(capacity, Arc::new(Ending::new(&[], &[])))
     }
 
     /// Makes a door of the graph that ends by `ending`.

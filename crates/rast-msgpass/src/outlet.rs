@@ -15,7 +15,8 @@
 //! 2. Whether it gates is known without a look at all targets: a target that
 //!    runs short of room, or of credit, is counted when that happens.
 //! 3. On an unbounded edge, what finds no room waits beside the ring, in order,
-//!    until the receiver has made room.
+//!    until the receiver has made room. One that is past the ceiling is given up
+//!    at once, and stops the graph.
 //! 4. A request is sent only within the credit of its reply edge, and reserves
 //!    a slot there until the answer, or its waiver, has been taken out.
 //! 5. An answer is sent only against a debt, so a slot is reserved for it. In an
@@ -130,6 +131,8 @@ pub(crate) struct Out<M> {
     is_noted: bool,
     /// The most messages of an invocation; no bound on an edge that has none.
     burst: usize,
+    /// The most messages without room; `usize::MAX` on an edge that has no such bound.
+    ceiling: usize,
     invocation: u64,
     used: usize,
     /// Sent and not counted yet.
@@ -184,6 +187,7 @@ impl<M: Send + 'static> Out<M> {
                 EdgeKind::Bounded => info.burst,
                 EdgeKind::Unbounded | EdgeKind::Reply { .. } => usize::MAX,
             },
+            ceiling: info.ceiling,
             invocation: 0,
             used: 0,
             uncounted: 0,
@@ -246,7 +250,10 @@ impl<M: Send + 'static> Out<M> {
     /// `promised`: the handler found room for its burst.
     pub(crate) fn room(&self, index: usize, invocation: u64, promised: bool) -> usize {
         match self.info.kind {
-            EdgeKind::Unbounded => usize::MAX,
+            EdgeKind::Unbounded => {
+                let below = self.ceiling.saturating_sub(self.without_room());
+                self.queue_room(index).saturating_add(below)
+            }
             EdgeKind::Reply { .. } => self.owed(index),
             EdgeKind::Bounded => {
                 let promise = self.promise(index, invocation, promised);
@@ -308,6 +315,23 @@ impl<M: Send + 'static> Out<M> {
             Some(credit) => room.min(credit.left(index)),
             None => room,
         }
+    }
+
+    /// Returns how many messages found no room.
+    #[inline]
+    fn without_room(&self) -> usize {
+        match &self.way {
+            Way::Rings(rings) => rings.spilled(),
+            Way::Inboxes(outbox) => outbox.late(),
+            // Credit bounds answers.
+            Way::AnswerRings(_) | Way::AnswerInboxes(_) => 0,
+        }
+    }
+
+    /// Returns whether a message to a target would be one more without room than the edge keeps.
+    #[inline]
+    fn is_at_ceiling(&self, index: usize) -> bool {
+        self.without_room() >= self.ceiling && self.queue_room(index) == 0
     }
 
     fn unused(&self, invocation: u64) -> usize {
@@ -418,9 +442,9 @@ impl<M: Send + 'static> Out<M> {
     ) -> Result<News, Full<M>> {
         assert!(index < self.targets(), "there is no such replica or lane");
         if !self.is_bounded {
-            return match self.room(index, invocation, promised) {
-                0 => Err(Full(message)),
-                _ => Ok(self.put(index, message)),
+            return match self.is_at_ceiling(index) {
+                true => Err(Full(message)),
+                false => Ok(self.put(index, message)),
             };
         }
         if self.promise(index, invocation, promised) == 0 {
@@ -463,8 +487,12 @@ impl<M: Send + 'static> Out<M> {
         // Before anything is counted.
         assert!(index < self.targets(), "there is no such replica or lane");
         self.spend(index);
+        let is_at_ceiling = self.is_at_ceiling(index);
         if let Way::Rings(rings) = &mut self.way {
             self.uncounted += 1;
+            if is_at_ceiling {
+                return self.lose_at_ceiling(message);
+            }
             if let Err(message) = rings.put(index, message) {
                 return self.lose(message);
             }
@@ -568,18 +596,25 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// The receiver outside has gone.
+    /// The receiver outside has gone, or nothing is kept any more.
     #[cold]
     fn lose(&mut self, message: M) -> News {
         self.shared.give_up(self.edge, message);
         self.news()
     }
 
+    /// An unbounded edge keeps no more: the graph stops.
+    #[cold]
+    pub(super) fn lose_at_ceiling(&mut self, message: M) -> News {
+        self.shared.stop_at_ceiling(self.edge);
+        self.lose(message)
+    }
+
     /// Counts what waits beside the instance for room in a lane.
     #[inline]
     fn count_kept(&mut self) {
         if let (Receivers::Lanes { .. }, Way::Rings(rings)) = (&self.receivers, &self.way) {
-            let kept = rings.kept();
+            let kept = rings.spilled();
             if kept != self.spilled {
                 let change = (kept as u64).wrapping_sub(self.spilled as u64);
                 self.stats.kept.add(change);

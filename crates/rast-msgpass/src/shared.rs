@@ -9,7 +9,7 @@ use std::any::Any;
 
 use crate::calm::Calm;
 use crate::counter::{Counter, Counters};
-use crate::ending::Ending;
+use crate::ending::{EndedBy, Ending};
 use crate::graph::{EdgeInfo, End, Graph, ProcessorInfo};
 use crate::panics::{self, contain};
 use crate::primitive::CachePadded;
@@ -126,6 +126,8 @@ pub(crate) struct Shared {
     panics: Mutex<Vec<PanicRecord>>,
     /// What panicked outside of handlers.
     faults: Mutex<Vec<String>>,
+    /// The edges that reached their ceilings.
+    ceilings: Mutex<Vec<usize>>,
     /// Per edge.
     undelivered: Box<[AtomicU64]>,
     /// Those of them that were in the hand of a handler that panicked.
@@ -175,9 +177,10 @@ impl Shared {
             on_undelivered,
             panics: Mutex::new(Vec::new()),
             faults: Mutex::new(Vec::new()),
+            ceilings: Mutex::new(Vec::new()),
             in_hand: AtomicU64::new(0),
             undelivered: G::EDGES.iter().map(|_| AtomicU64::new(0)).collect(),
-            ending: Arc::new(Ending::new(G::PROCESSORS)),
+            ending: Arc::new(Ending::new(G::PROCESSORS, G::EDGES)),
             calm: Calm::new(workers),
             wakes: Arc::default(),
             threads: Mutex::new(Vec::new()),
@@ -263,6 +266,28 @@ impl Shared {
         if faults.len() < PANICS_KEPT {
             faults.push(format!("{what} panicked: {text}"));
         }
+    }
+
+    /// Stops the graph: an unbounded edge has a message more than it keeps.
+    #[cold]
+    pub(crate) fn stop_at_ceiling(&self, edge: usize) {
+        let mut ceilings = self.ceilings.lock();
+        if ceilings.contains(&edge) {
+            return;
+        }
+        ceilings.push(edge);
+        drop(ceilings);
+        let edge = &self.edges[edge];
+        self.ending.stop(EndedBy::Ceiling { edge });
+        let handle = self.wakes.0.lock().clone();
+        if let Some(handle) = handle {
+            handle.stop();
+        }
+    }
+
+    pub(crate) fn ceilings(&self) -> Vec<&'static EdgeInfo> {
+        let ceilings = self.ceilings.lock();
+        ceilings.iter().map(|&edge| &self.edges[edge]).collect()
     }
 
     pub(crate) fn faults(&self) -> Vec<String> {

@@ -313,7 +313,7 @@ impl Wiring {
     {
         let info = &self.shared.edges[id];
         let capacity = match info.kind {
-            EdgeKind::Unbounded => usize::MAX,
+            EdgeKind::Unbounded => info.ceiling,
             EdgeKind::Bounded | EdgeKind::Reply { .. } => info.capacity,
         };
         let receivers = self.shared.shards_of(to);

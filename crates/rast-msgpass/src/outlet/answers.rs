@@ -42,6 +42,9 @@ impl<M: Send + 'static> Out<M> {
         }
         // An outbox may publish at once, so it is counted before.
         self.stats.sent[self.index].add(1);
+        if self.is_at_ceiling(index) {
+            return self.lose_at_ceiling(message);
+        }
         match &mut self.way {
             Way::Rings(_) | Way::AnswerRings(_) => unreachable!("rings are written above"),
             Way::Inboxes(outbox) => outbox.put(index, message),
