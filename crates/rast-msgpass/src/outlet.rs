@@ -5,7 +5,7 @@
 //!                     │
 //!                     ├─ way: a ring per receiver, or an outbox for their inboxes
 //!                     ├─ burst: what this invocation has sent of it
-//!                     └─ credit, or debts, where requests are answered
+//!                     └─ credit of requests, or tokens of those to be answered
 //! ```
 //!
 //! Rules:
@@ -19,17 +19,18 @@
 //!    at once, and stops the graph.
 //! 4. A request is sent only within the credit of its reply edge, and reserves
 //!    a slot there until the answer, or its waiver, has been taken out.
-//! 5. An answer is sent only against a debt, so a slot is reserved for it. In an
-//!    inbox that slot may not have returned yet: the answer waits at its sender
-//!    until it has.
+//! 5. An answer is sent only for a request in hand, or by its ticket, so a slot is
+//!    reserved for it. In an inbox that slot may not have returned yet: the answer
+//!    waits at its sender until it has.
 //! 6. The handling of an answer may go beyond the credit, up to the slots for
 //!    answers: twice the credit. Near that only the answers of the target
 //!    itself are handled, so that one request per answer always fits.
 
 mod answers;
 mod faults;
+mod room;
 
-use crate::credit::{Credit, Owed};
+use crate::credit::Credit;
 use crate::egress::Lane;
 use crate::graph::{EdgeInfo, EdgeKind};
 use crate::outbox::Outbox;
@@ -84,15 +85,9 @@ pub(crate) trait Outlet: Send {
     fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News;
     /// An answer from a target has been taken out.
     fn answered(&mut self, target: usize);
-    /// A request of a target has been taken in; returns the debt.
-    fn owe(&mut self, target: usize) -> usize;
-    /// Returns the debt to a target.
-    fn owed(&self, target: usize) -> usize;
     /// Gives back the credit of one request of a target.
     fn waive(&mut self, target: usize) -> News;
-    /// Returns a target that an answer is owed.
-    fn any_owed(&self) -> Option<usize>;
-    /// Takes a request of a target out of the debts, to be answered by its ticket.
+    /// Keeps a request of a target, to be answered by its ticket.
     fn keep(&mut self, target: usize, since: Instant) -> Ticket;
     /// Waives the requests whose tickets were dropped.
     fn waive_dropped(&mut self) -> News;
@@ -139,8 +134,6 @@ pub(crate) struct Out<M> {
     uncounted: u64,
     /// On an edge of requests.
     credit: Option<Credit>,
-    /// On an edge of answers.
-    owed: Option<Owed>,
     /// On an edge of answers: the requests that have tickets.
     kept: Option<Kept>,
     info: &'static EdgeInfo,
@@ -171,7 +164,6 @@ pub(crate) struct Parts {
     pub(crate) receivers: Receivers,
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) credit: Option<Credit>,
-    pub(crate) owed: Option<Owed>,
     pub(crate) kept: Option<Kept>,
 }
 
@@ -192,7 +184,6 @@ impl<M: Send + 'static> Out<M> {
             used: 0,
             uncounted: 0,
             credit: parts.credit,
-            owed: parts.owed,
             kept: parts.kept,
             info,
             edge: parts.edge,
@@ -244,102 +235,6 @@ impl<M: Send + 'static> Out<M> {
         let found = found.unwrap_or(start);
         self.cursor = if found + 1 == count { 0 } else { found + 1 };
         found
-    }
-
-    /// Returns how many messages `try_send` would take for a target now.
-    /// `promised`: the handler found room for its burst.
-    pub(crate) fn room(&self, index: usize, invocation: u64, promised: bool) -> usize {
-        match self.info.kind {
-            EdgeKind::Unbounded => {
-                let below = self.ceiling.saturating_sub(self.without_room());
-                self.queue_room(index).saturating_add(below)
-            }
-            EdgeKind::Reply { .. } => self.owed(index),
-            EdgeKind::Bounded => {
-                let promise = self.promise(index, invocation, promised);
-                self.queue_room(index).max(promise)
-            }
-        }
-    }
-
-    /// Returns what is left of the burst. The handling of an answer may have no slots for the
-    /// answers to a whole burst of requests.
-    fn promise(&self, index: usize, invocation: u64, promised: bool) -> usize {
-        let unused = match promised {
-            true => self.unused(invocation),
-            false => 0,
-        };
-        match &self.credit {
-            Some(credit) => unused.min(credit.slots(index)),
-            None => unused,
-        }
-    }
-
-    /// Returns whether `try_send` would take so many messages for a target now.
-    #[inline]
-    pub(crate) fn has_room(
-        &self,
-        index: usize,
-        count: usize,
-        invocation: u64,
-        promised: bool,
-    ) -> bool {
-        match &self.way {
-            Way::Rings(_) if self.is_bounded => {
-                self.queue_has_room(index, count)
-                    || self.promise(index, invocation, promised) >= count
-            }
-            _ => self.room(index, invocation, promised) >= count,
-        }
-    }
-
-    /// Returns whether a target has room and credit for so many messages.
-    #[inline]
-    fn queue_has_room(&self, index: usize, count: usize) -> bool {
-        let credit = self.credit.as_ref();
-        credit.is_none_or(|credit| credit.left(index) >= count)
-            && match &self.way {
-                Way::Rings(rings) => rings.has_room(index, count),
-                _ => self.queue_room(index) >= count,
-            }
-    }
-
-    /// The room and credit of a target, by a fresh look.
-    fn queue_room(&self, index: usize) -> usize {
-        let room = match &self.way {
-            Way::Rings(rings) => rings.room(index),
-            Way::Inboxes(outbox) => outbox.room(index),
-            Way::AnswerRings(_) | Way::AnswerInboxes(_) => 0,
-        };
-        match &self.credit {
-            Some(credit) => room.min(credit.left(index)),
-            None => room,
-        }
-    }
-
-    /// Returns how many messages found no room.
-    #[inline]
-    fn without_room(&self) -> usize {
-        match &self.way {
-            Way::Rings(rings) => rings.spilled(),
-            Way::Inboxes(outbox) => outbox.late(),
-            // Credit bounds answers.
-            Way::AnswerRings(_) | Way::AnswerInboxes(_) => 0,
-        }
-    }
-
-    /// Returns whether a message to a target would be one more without room than the edge keeps.
-    #[inline]
-    fn is_at_ceiling(&self, index: usize) -> bool {
-        self.without_room() >= self.ceiling && self.queue_room(index) == 0
-    }
-
-    fn unused(&self, invocation: u64) -> usize {
-        if self.invocation == invocation {
-            self.burst.saturating_sub(self.used)
-        } else {
-            self.burst
-        }
     }
 
     /// Counts one message against the burst; returns false when that is used up.
@@ -506,12 +401,19 @@ impl<M: Send + 'static> Out<M> {
 
     #[inline(never)]
     fn put_otherwise(&mut self, index: usize, message: M) -> News {
-        if let Some(owed) = &mut self.owed
-            && !owed.pay(index)
-        {
-            self.debt_fault();
+        // An outbox may publish at once, so it is counted before.
+        self.stats.sent[self.index].add(1);
+        if self.is_at_ceiling(index) {
+            return self.lose_at_ceiling(message);
         }
-        self.put_paid(index, message)
+        match &mut self.way {
+            Way::Inboxes(outbox) => outbox.put(index, message),
+            Way::Rings(_) => unreachable!("rings are written by `put`"),
+            Way::AnswerRings(_) | Way::AnswerInboxes(_) => {
+                unreachable!("answers are sent by `answer`")
+            }
+        }
+        self.news()
     }
 
     /// Publishes in another way than by rings to shards.
@@ -727,6 +629,9 @@ impl<M: Send + 'static> Outlet for Out<M> {
         self.is_noted = false;
         // Before it can be received.
         self.stats.sent[self.index].add(core::mem::take(&mut self.uncounted));
+        if self.credit.is_some() {
+            self.note_asked(cx.now());
+        }
         match (&mut self.way, &self.receivers) {
             (Way::Rings(rings), &Receivers::Shards { first, note }) => {
                 let mut news = 0;
@@ -748,36 +653,17 @@ impl<M: Send + 'static> Outlet for Out<M> {
 
     fn answered(&mut self, target: usize) {
         if let Some(credit) = &mut self.credit {
-            credit.give_back(target);
+            credit.give_back(target, &self.stats.asked[self.index]);
         }
-    }
-
-    fn owe(&mut self, target: usize) -> usize {
-        self.owed.as_mut().map_or(0, |owed| owed.owe(target))
-    }
-
-    fn owed(&self, target: usize) -> usize {
-        self.owed.as_ref().map_or(0, |owed| owed.get(target))
     }
 
     fn waive(&mut self, target: usize) -> News {
-        let Some(owed) = &mut self.owed else {
-            panic!(
-                "graph `{}`, edge {}: only an edge declared with `reply` has requests to waive",
-                self.shared.graph, self.info
-            );
-        };
-        if !owed.pay(target) {
-            self.debt_fault();
-        }
-        self.waive_paid(target)
+        self.give_back(target)
     }
 
     fn keep(&mut self, target: usize, since: Instant) -> Ticket {
-        let is_owed = self.owed.as_mut().is_some_and(|owed| owed.pay(target));
-        let (true, Some(kept)) = (is_owed, &mut self.kept) else {
-            self.debt_fault();
-        };
+        let kept = self.kept.as_mut();
+        let kept = kept.expect("an edge of answers keeps requests");
         let ticket = kept.keep(target, since);
         self.note_oldest();
         ticket
@@ -787,7 +673,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
         let mut news = 0;
         while let Some(client) = self.kept.as_mut().and_then(Kept::take_dropped) {
             self.note_oldest();
-            news |= self.waive_paid(client);
+            news |= self.give_back(client);
         }
         news
     }
@@ -796,13 +682,9 @@ impl<M: Send + 'static> Outlet for Out<M> {
         let mut news = 0;
         while let Some(client) = self.kept.as_mut().and_then(Kept::void_oldest) {
             self.note_oldest();
-            news |= self.waive_paid(client);
+            news |= self.give_back(client);
         }
         news
-    }
-
-    fn any_owed(&self) -> Option<usize> {
-        self.owed.as_ref()?.any()
     }
 
     fn abandon(&mut self) {

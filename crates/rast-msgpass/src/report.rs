@@ -75,8 +75,12 @@ pub struct EdgeMetrics {
     pub depth: u64,
     /// Requests that were sent and neither answered nor waived; zero on other edges.
     pub unanswered: u64,
-    /// How long a server has kept the oldest [`ReplyTo`](crate::ReplyTo) of this edge; zero
-    /// if none is kept.
+    /// How long the oldest of these has had no answer; zero if all have one.
+    ///
+    /// Of requests that are kept as a [`ReplyTo`](crate::ReplyTo), since they were received. Of
+    /// others, since they were sent, or longer by at most the time that the answers before took.
+    /// Where answers come by inboxes a client has one count for all servers, which hides a slow
+    /// one among fast ones.
     pub oldest: Nanos,
 }
 
@@ -205,7 +209,7 @@ impl fmt::Display for Report {
         for edge in metrics.edges.iter().filter(|edge| edge.unanswered > 0) {
             write!(f, "\nunanswered: {} of {}", edge.unanswered, edge.edge)?;
             if edge.oldest > Nanos::ZERO {
-                write!(f, ", the oldest kept for {}", edge.oldest)?;
+                write!(f, ", the oldest for {}", edge.oldest)?;
             }
         }
         for lost in &self.undelivered {

@@ -211,6 +211,11 @@ impl<T> Rings<T> {
         !self.written.is_empty()
     }
 
+    /// Returns the targets that got something since the last flush.
+    pub(crate) fn written(&self) -> impl Iterator<Item = usize> {
+        self.written.iter().map(|&index| index as usize)
+    }
+
     /// Publishes what was staged, and calls `each` with every target that got
     /// something.
     #[inline]

@@ -18,6 +18,7 @@ use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::thread::{self, ThreadId};
 use crate::reply::Wakes;
 use crate::report::PanicRecord;
+use crate::sends::answers_to;
 use crate::timers::{Clock, Instant};
 
 /// What becomes of a processor whose handler panicked.
@@ -76,6 +77,9 @@ pub(crate) struct Counts {
     /// Per edge that leaves, if it carries answers: since when the oldest request with a token
     /// is kept, in nanoseconds of the clock and one; zero if none is.
     pub(crate) since: Counters,
+    /// Per edge that leaves: the same for requests without an answer, per receiver, or for all
+    /// that share an inbox. Empty if the edge carries no requests.
+    pub(crate) asked: Box<[Counters]>,
     pub(crate) pings: Counter,
     pub(crate) turns: Counter,
     pub(crate) gated: Counter,
@@ -90,8 +94,11 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    fn new(outgoing: usize, incoming: usize) -> Self {
+    /// `asked`: per edge that leaves, the number of counts of its requests.
+    fn new(asked: &[usize], incoming: usize) -> Self {
+        let outgoing = asked.len();
         Self {
+            asked: asked.iter().map(|&counts| Counters::new(counts)).collect(),
             sent: Counters::new(outgoing),
             received: Counters::new(incoming),
             entered: Counters::new(incoming),
@@ -157,10 +164,19 @@ impl Shared {
         for (node, processor) in G::PROCESSORS.iter().enumerate() {
             first.push(stats.len());
             let end = End::Processor(node);
-            let outgoing = G::EDGES.iter().filter(|edge| edge.from == end).count();
+            let asked = (0..G::EDGES.len()).filter(|&edge| G::EDGES[edge].from == end);
+            let asked = asked.map(
+                |edge| match (answers_to(G::EDGES, edge), G::EDGES[edge].to) {
+                    (Some(_), End::Processor(to)) if G::EDGES[edge].by_pair => {
+                        G::PROCESSORS[to].replicas
+                    }
+                    (answers, _) => usize::from(answers.is_some()),
+                },
+            );
+            let asked: Vec<usize> = asked.collect();
             let incoming = G::EDGES.iter().filter(|edge| edge.to == end).count();
             for _ in 0..processor.replicas {
-                let counts = Counts::new(outgoing, incoming);
+                let counts = Counts::new(&asked, incoming);
                 stats.push(Arc::new(CachePadded::new(counts)));
             }
         }

@@ -16,7 +16,7 @@
 use std::any::Any;
 
 use crate::batch::Batch;
-use crate::credit::{Credit, Owed, answers_held};
+use crate::credit::{Credit, answers_held};
 use crate::cx::Core;
 use crate::egress::{AnyLaneParts, Lane, LaneParts};
 use crate::erased::Erased;
@@ -279,11 +279,6 @@ impl Wiring {
             let answers = &self.shared.edges[answers];
             Credit::new(targets, !answers.by_pair, answers.capacity, info.burst)
         });
-        let owed = match (info.kind, info.by_pair) {
-            (EdgeKind::Reply { .. }, true) => Some(Owed::Each(vec![0; targets])),
-            (EdgeKind::Reply { .. }, false) => Some(Owed::Some(Default::default())),
-            _ => None,
-        };
         let parts = outlet::Parts {
             shared: Arc::clone(&self.shared),
             edge: id,
@@ -293,11 +288,10 @@ impl Wiring {
             receivers,
             waiting: Arc::clone(waiting),
             credit,
-            kept: owed.as_ref().map(|_| {
+            kept: matches!(info.kind, EdgeKind::Reply { .. }).then(|| {
                 let wakes = Arc::clone(&self.shared.wakes);
                 Kept::new(ShardId::from_index(shard), wakes)
             }),
-            owed,
         };
         let outs = &mut self.parts[shard].outs;
         debug_assert_eq!(outs.len(), index, "outlets stand in order");
