@@ -225,7 +225,7 @@ pub const fn find(keys: &[Key], from: usize, to: usize, message: &str) -> usize 
         }
         index += 1;
     }
-    panic!("an edge stands in the table it was declared with")
+    panic!("an edge is in the table that it was declared with")
 }
 
 /// Counts the edges before `id` that leave the same processor.

@@ -1,4 +1,4 @@
-//! What a handler sees: who it is, and the ways out.
+//! What a handler sees: its instance, and the ways out.
 //!
 //! `cx.to::<Parser>().send(line)` names the receiver's type; the message's type
 //! picks the edge, and the edge's constants say which outlet it is.
@@ -359,7 +359,7 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
         self.core.end();
     }
 
-    /// Tells whether the graph drains: no ping comes any more, the messages
+    /// Returns whether the graph drains: no ping comes any more, the messages
     /// that are still there are handled, and [`Process::flush`](crate::Process::flush) is
     /// called at the end.
     #[must_use]
@@ -647,10 +647,11 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
     /// When there is no such replica or lane.
     pub fn try_send<M: Edge<G, P, To>>(mut self, message: M) -> Result<(), Full<M>> {
         if const { Self::request::<M>().is_some() } {
-            return match self.has_request::<M>() {
-                true => Ok(self.send(message)),
-                false => Err(Full(message)),
-            };
+            if !self.has_request::<M>() {
+                return Err(Full(message));
+            }
+            self.send(message);
+            return Ok(());
         }
         let index = self.index::<M>();
         let (invocation, promised) = (self.core.invocation, self.is_promised::<M>());

@@ -403,7 +403,7 @@ impl<G: Graph> Handle<G> {
         self.run.shared.ending.cause()
     }
 
-    /// Tells whether the graph was asked to stop.
+    /// Returns whether the graph was asked to stop.
     pub fn is_stopping(&self) -> bool {
         self.run.sharder.is_stopping()
     }

@@ -113,8 +113,8 @@
 //!   read-modify-write. Others have one inbox per receiver: one read-modify-write
 //!   for each chunk of a pair.
 //! - What a message costs does not depend on the size of the graph.
-//! - A message does not wait for a timeout: who sends wakes the receiver, who
-//!   makes room wakes the sender. The arguments are in
+//! - A message does not wait for a timeout: a sender wakes the receiver,
+//!   and a receiver that makes room wakes the sender. The arguments are in
 //!   `docs/algorithms/msgpass.md` of the repository, the models in
 //!   `tests/loom.rs`.
 //! - A panic in a handler costs the message in hand and is reported

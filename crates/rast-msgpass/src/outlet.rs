@@ -68,7 +68,7 @@ pub(crate) trait Outlet: Send {
     fn lacks_room(&self) -> bool;
     /// Returns whether it keeps messages that found no room.
     fn keeps(&self) -> bool;
-    /// Tells whether a target owes so many answers that asking it once more has
+    /// Returns whether a target owes so many answers that asking it once more has
     /// to wait until one has come.
     fn is_at_limit(&self, target: usize) -> bool;
     /// As `is_at_limit`, for any target except the given one.

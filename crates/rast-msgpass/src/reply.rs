@@ -207,8 +207,8 @@ impl Drop for Ticket {
 /// The right to answer one request `M` of `F`, in graph `G`, by the server `P` that received it.
 ///
 /// Taken by [`Cx::reply_to`], where the handler does not answer at once by
-/// [`Port::send`](crate::Port::send). It may be kept in the processor's state and answered by a later
-/// handler or ping of the same instance; sent elsewhere, it can only come back or be dropped.
+/// [`Port::send`](crate::Port::send). It may be kept in the processor's state and answered by a
+/// later handler or ping of the same instance; sent elsewhere, it can only come back or be dropped.
 /// Dropped, on any thread, it waives: its client gets the credit back without an answer.
 ///
 /// ```

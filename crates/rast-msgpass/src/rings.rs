@@ -31,7 +31,7 @@ pub(crate) struct Rings<T> {
     targets: Vec<Target<T>>,
     /// The room that every target of a bounded edge needs; zero if none.
     burst: usize,
-    /// One more: not zero, so that who has that room has some.
+    /// One more: not zero, so a target with that room has some.
     needs: NonZeroUsize,
     written: Stack,
     /// The targets that lack room. With `any` it is empty until all do.

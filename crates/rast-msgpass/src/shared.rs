@@ -208,13 +208,13 @@ impl Shared {
         self.first[node]..self.first[node + 1]
     }
 
-    /// Tells which instance of which processor a shard is.
+    /// Returns which instance of which processor a shard is.
     pub(crate) fn instance(&self, shard: usize) -> (usize, usize) {
         let node = self.first.partition_point(|&first| first <= shard) - 1;
         (node, shard - self.first[node])
     }
 
-    /// Tells whether everything that was sent within the graph, or taken from a
+    /// Returns whether everything that was sent within the graph, or taken from a
     /// door, had been handled at some moment during this call.
     pub(crate) fn is_quiet(&self) -> bool {
         let mut received = 0_u64;
@@ -258,7 +258,7 @@ impl Shared {
         }
     }
 
-    /// Says that the calling thread runs user code of this graph.
+    /// Takes note that the calling thread runs user code of this graph.
     #[cold]
     pub(crate) fn enter_thread(&self) {
         let id = thread::current_id();
@@ -268,7 +268,7 @@ impl Shared {
         }
     }
 
-    /// Tells whether the calling thread is one of this graph, which cannot wait
+    /// Returns whether the calling thread is one of this graph, which cannot wait
     /// for the graph's end.
     pub(crate) fn is_own_thread(&self) -> bool {
         self.threads.lock().contains(&thread::current_id())

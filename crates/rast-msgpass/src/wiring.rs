@@ -46,7 +46,7 @@ pub(crate) struct Parts {
     pub(crate) outs: Vec<Erased>,
     /// Each holds a `Box<dyn Inlet<G, P>>` of the instance's own types.
     pub(crate) ins: Vec<Box<dyn Any + Send>>,
-    /// Per input: who sends into it.
+    /// Per input: its sender.
     pub(crate) routes: Vec<Route>,
     /// Per inlet: what it waits for.
     pub(crate) waits: Vec<Waits>,
@@ -294,7 +294,7 @@ impl Wiring {
             }),
         };
         let outs = &mut self.parts[shard].outs;
-        debug_assert_eq!(outs.len(), index, "outlets stand in order");
+        debug_assert_eq!(outs.len(), index, "outlets are in order");
         outs.push(Erased::new(Out::new(parts, way)));
     }
 
