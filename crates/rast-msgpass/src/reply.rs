@@ -374,7 +374,8 @@ impl Core {
 
 impl<G: Graph, P> Cx<'_, G, P> {
     /// Takes the right to answer the request in hand, which `F` sent, for later. To answer at
-    /// once, [`Port::send`] does it without a token; a handler that does neither waives.
+    /// once, [`Port::send`](crate::Port::send) does it without a token; a handler that does
+    /// neither waives.
     ///
     /// The types are known from where it is kept; otherwise name them:
     /// `cx.reply_to::<Client, Ask>()`. Wait-free; it allocates when more tokens are kept than ever

@@ -151,7 +151,7 @@ impl Receive<Siege, Right, Answer> for Left {
     fn receive(&mut self, Answer(number): Answer, cx: &mut Cx<'_, Siege, Self>) {
         self.counts.begin(3, number);
         if number.is_multiple_of(3) {
-            cx.to::<Right>().send(Ask(number / 3 | 1));
+            cx.to::<Right>().send(Ask((number / 3) | 1));
             self.counts.sent(2);
         }
         self.counts.end(3, number);
