@@ -47,8 +47,10 @@
 //!   turns at least 32 serve the queue; there a normal task from another thread with k others ahead
 //!   of it is taken within 2 (k + 1) turns, a normal one within 72 (k + 1), a low one within
 //!   576 (k + 1).
-//! - If a worker blocks, the other workers run the tasks in its queue. The task that it woke last
-//!   is taken over within two periods of the watch ([`Builder::watch`]).
+//! - If a worker blocks, the other workers run the tasks in its queue: an idle worker takes them at
+//!   once, and a busy worker looks at one other worker in 256 of its turns. The task that the
+//!   blocked worker woke last is taken by a busy worker in the same way, and by a sleeping worker
+//!   within two periods of the watch ([`Builder::watch`]).
 //! - A sleep is never ready early. Nothing spins while there is no task.
 //! - Misuse is reported: `block_on` inside of an executor panics with a message. A spawn after the
 //!   shutdown returns the future or an error.

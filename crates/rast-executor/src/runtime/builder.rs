@@ -103,7 +103,8 @@ impl Builder {
     /// to run it next blocks; 250 ms by default, `None` for never.
     ///
     /// Such a task is one that was woken last by the poll that blocks; all others are found at
-    /// once. It is taken over within two of these periods, if a worker sleeps.
+    /// once. It is taken over within two of these periods, if a worker sleeps; a worker that is
+    /// always busy looks by itself.
     pub fn watch(mut self, period: Option<Duration>) -> Self {
         self.watch = period;
         self
