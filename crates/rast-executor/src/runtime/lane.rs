@@ -255,9 +255,9 @@ impl fmt::Debug for Lane {
 
 impl Lane {
     /// What a thread runs that is none of the workers, and acts for this runtime.
-    pub(crate) fn outside<'a>(self: &'a Arc<Self>) -> Context<'a> {
-        let shard = self.shared.queues.len();
-        Context::new(Place::Outside(self), &self.shared.timers, shard)
+    pub(crate) fn outside<'a>(this: &'a Arc<Self>) -> Context<'a> {
+        let shard = this.shared.queues.len();
+        Context::new(Place::Outside(this), &this.shared.timers, shard)
     }
 
     /// The worker that runs on the calling thread, if it is one of this runtime's.
