@@ -160,6 +160,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         "a server in the example of that feature",
     ),
     (
+        "rast-reactor",
+        "core_affinity",
+        Kind::Normal,
+        "reactors on cores; a core that is missing is an error",
+    ),
+    (
         "rast-conflate",
         "futures-core",
         Kind::Normal,

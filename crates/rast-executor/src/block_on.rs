@@ -20,6 +20,11 @@ impl Wake for Thread {
     }
 }
 
+/// A waker that leaves a token.
+pub(crate) fn waker_of(unparker: Unparker) -> Waker {
+    Waker::from(Arc::new(Thread(unparker)))
+}
+
 /// Polls `future` on the calling thread until it is ready; the thread sleeps in between. Blocking.
 ///
 /// It brings no timers and spawns nothing: see [`Runtime::block_on`](crate::Runtime::block_on) and
@@ -40,7 +45,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 /// As [`block_on`], without the look at the context.
 pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     let parker = Parker::new();
-    let waker = Waker::from(Arc::new(Thread(parker.unparker())));
+    let waker = waker_of(parker.unparker());
     let mut cx = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {

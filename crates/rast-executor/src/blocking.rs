@@ -48,7 +48,7 @@ impl fmt::Debug for Pool {
 }
 
 /// A call as a future that is ready at its first poll.
-struct Call<F>(Option<F>);
+pub(crate) struct Call<F>(pub(crate) Option<F>);
 
 // Nothing is pinned in it.
 impl<F> Unpin for Call<F> {}

@@ -16,10 +16,10 @@ use std_alloc::vec::Vec;
 
 use rast_timers::{CalendarStore, Clock, DeadlineStore, Handle, Instant};
 
-use crate::driver::Driver;
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::primitive::sync::{Arc, Mutex};
+use crate::sleepers::Sleepers;
 
 /// How many wakers are taken from a store under one lock.
 const BATCH: usize = 64;
@@ -44,7 +44,7 @@ pub(crate) struct Timers {
     asleep_until_ns: AtomicU64,
     /// The executor has ended: nothing fires any more.
     is_closed: AtomicBool,
-    driver: Arc<Driver>,
+    driver: Arc<Sleepers>,
 }
 
 impl fmt::Debug for Timers {
@@ -61,7 +61,7 @@ pub(crate) struct Armed {
 }
 
 impl Timers {
-    pub(crate) fn new(clock: SharedClock, shards: usize, driver: Arc<Driver>) -> Self {
+    pub(crate) fn new(clock: SharedClock, shards: usize, driver: Arc<Sleepers>) -> Self {
         let shard = || {
             CachePadded::new(Shard {
                 next_ns: AtomicU64::new(NEVER),

@@ -10,6 +10,7 @@ use rast_timers::{ManualClock, Nanos};
 
 use crate::budget;
 use crate::context::refuse_nested;
+use crate::driver::ParkerDriver;
 use crate::local::{Local, shared_clock};
 
 /// One thread, a clock that moves by itself, and an order that a seed decides.
@@ -65,7 +66,13 @@ impl Deterministic {
         let clock = ManualClock::new();
         let shared = shared_clock(clock.clone());
         Self {
-            local: Rc::new(Local::new(shared, budget::DEFAULT, Some(seed))),
+            // It never sleeps: the clock moves instead.
+            local: Rc::new(Local::new(
+                shared,
+                budget::DEFAULT,
+                Some(seed),
+                Box::new(ParkerDriver::new()),
+            )),
             clock,
             seed,
             main: Cell::new(None),

@@ -1,135 +1,116 @@
-//! What workers sleep in: each in its parker, except one, the holder of the driver, which waits for
-//! deadlines and sockets.
-//!
-//! The holder sleeps in the readiness poll, and is woken through it. A wake-up between the look at
-//! the parker and the poll is not lost, by two fences. The holder writes that it holds the driver,
-//! fences, and then looks for a token in its parker. The thread that wakes it leaves the token,
-//! fences, and then looks for the holder. At least one of the two sees what the other wrote.
+//! What the thread of a `LocalExecutor` sleeps in.
 
+use core::fmt;
 use core::task::Waker;
 use core::time::Duration;
-use std_alloc::boxed::Box;
-use std_alloc::vec::Vec;
 
-#[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-use crate::io::Reactor;
-#[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-use crate::primitive::sync::Arc;
-#[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-use crate::primitive::sync::atomic::fence;
-use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
-use crate::primitive::{Parker, Unparker};
+use crate::block_on::waker_of;
+use crate::primitive::Parker;
 
-/// Wakes workers. One of the sleepers holds the driver: it sleeps until the next deadline.
-#[derive(Debug)]
-pub(crate) struct Driver {
-    unparkers: Box<[Unparker]>,
-    /// The sleeper that has it, plus one; 0 if none has.
-    holder: AtomicUsize,
-    /// The sockets; none on one thread.
-    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-    reactor: Option<Arc<Reactor>>,
+/// What the thread of a [`LocalExecutor`](crate::LocalExecutor) sleeps in, and gives its requests
+/// to once a turn: a poll of the system, or other threads.
+///
+/// A turn ends after at most 64 polls of tasks, and when no task is ready.
+///
+/// Rules for an implementation:
+///
+/// 1. A wake-up by [`unparker`](Self::unparker) ends the `park` at hand; if there is none, it ends
+///    the next one at once.
+/// 2. `park` may return early, for no reason. It returns not much later than its timeout.
+/// 3. What a thread wrote before a wake-up is visible after the `park` that it ends.
+///
+/// A driver that breaks the first rule loses wake-ups; none can break memory safety.
+///
+/// # Panics
+///
+/// A panic of `submit` or `park` while the executor runs ends the process: tasks may borrow what a
+/// panic would drop.
+///
+/// # Examples
+///
+/// A driver that counts its turns:
+///
+/// ```
+/// use rast_executor::timers::MonotonicClock;
+/// use rast_executor::{Driver, LocalExecutor, ParkerDriver, sleep};
+/// use std::{cell::Cell, rc::Rc, task::Waker, time::Duration};
+///
+/// struct Counts(ParkerDriver, Rc<Cell<u32>>);
+///
+/// impl Driver for Counts {
+///     fn submit(&mut self) {
+///         self.1.set(self.1.get() + 1);
+///     }
+///     fn park(&mut self, timeout: Option<Duration>) {
+///         self.0.park(timeout);
+///     }
+///     fn unparker(&self) -> Waker {
+///         self.0.unparker()
+///     }
+/// }
+///
+/// let turns = Rc::new(Cell::new(0));
+/// let driver = Counts(ParkerDriver::new(), Rc::clone(&turns));
+/// let executor = LocalExecutor::with_driver(MonotonicClock::new(), driver);
+/// executor.run(async { sleep(Duration::from_millis(1)).await });
+/// assert!(turns.get() > 0);
+/// ```
+pub trait Driver {
+    /// Called at the end of each turn, before a sleep, and at the end of a run: passes on what
+    /// tasks have asked for since. It may wake tasks of the executor.
+    fn submit(&mut self);
+
+    /// Sleeps until a wake-up, or for the time; without one until a wake-up.
+    fn park(&mut self, timeout: Option<Duration>);
+
+    /// Returns what wakes the thread, from any other. Called once, when the executor is made.
+    fn unparker(&self) -> Waker;
 }
 
-impl Driver {
-    pub(crate) fn new(parkers: &[Parker]) -> Self {
-        Self {
-            unparkers: parkers.iter().map(Parker::unparker).collect(),
-            holder: AtomicUsize::new(0),
-            #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-            reactor: None,
-        }
-    }
+/// The driver of an executor that waits for tasks and timers alone: a [`Parker`].
+///
+/// ```
+/// use rast_executor::{Driver, ParkerDriver};
+///
+/// let mut driver = ParkerDriver::new();
+/// driver.unparker().wake();
+/// driver.park(None);
+/// ```
+pub struct ParkerDriver(Parker);
 
-    /// As [`new`](Self::new), with sockets.
-    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-    pub(crate) fn with_reactor(parkers: &[Parker], reactor: Reactor) -> Self {
-        Self {
-            reactor: Some(Arc::new(reactor)),
-            ..Self::new(parkers)
-        }
+impl ParkerDriver {
+    /// Makes a driver without a token.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Parker::new())
     }
+}
 
-    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-    pub(crate) fn reactor(&self) -> Option<&Arc<Reactor>> {
-        self.reactor.as_ref()
-    }
+impl Driver for ParkerDriver {
+    fn submit(&mut self) {}
 
-    /// Takes the driver, if no other worker has it.
-    pub(crate) fn try_hold(&self, worker: usize) -> bool {
-        // Relaxed: it guards no memory. [XD1]
-        self.holder
-            .compare_exchange(0, worker + 1, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
-    }
-
-    /// Gives the driver back.
-    pub(crate) fn release(&self) {
-        // Relaxed: as XD1. [XD2]
-        self.holder.store(0, Ordering::Relaxed);
-    }
-
-    /// Sleeps, as the holder, until a wake-up, an event or for the time. Adds the wakers of what is
-    /// ready.
-    pub(crate) fn sleep(
-        &self,
-        parker: &Parker,
-        timeout: Option<Duration>,
-        wakers: &mut Vec<Waker>,
-    ) {
-        #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-        if let Some(reactor) = &self.reactor {
-            // SeqCst: pairs with XD5; either the thread that wakes sees the holder, or the look
-            // below finds its token. [XD4]
-            fence(Ordering::SeqCst);
-            if !parker.park_timeout(Duration::ZERO) {
-                reactor.poll(timeout, wakers);
-                // The token of a wake-up through the poll.
-                parker.park_timeout(Duration::ZERO);
-            }
-            return;
-        }
-        let _ = wakers;
+    fn park(&mut self, timeout: Option<Duration>) {
         match timeout {
             Some(timeout) => {
-                parker.park_timeout(timeout);
+                self.0.park_timeout(timeout);
             }
-            None => parker.park(),
+            None => self.0.park(),
         }
     }
 
-    /// Looks for events without sleeping, if no worker sleeps in the poll and there are sockets.
-    pub(crate) fn look(&self, wakers: &mut Vec<Waker>) {
-        #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-        if let Some(reactor) = &self.reactor {
-            reactor.look(wakers);
-        }
-        #[cfg(not(all(feature = "io", not(any(rast_loom, rast_shuttle)))))]
-        let _ = wakers;
+    fn unparker(&self) -> Waker {
+        waker_of(self.0.unparker())
     }
+}
 
-    /// Wakes a worker. The wake-up is kept if the worker is awake.
-    pub(crate) fn wake(&self, worker: usize) {
-        self.unparkers[worker].unpark();
-        #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-        if let Some(reactor) = &self.reactor {
-            // SeqCst: pairs with XD4; either the load below sees the holder, or the holder finds
-            // the token. [XD5]
-            fence(Ordering::SeqCst);
-            // Relaxed: ordered by the fence. [XD6]
-            if self.holder.load(Ordering::Relaxed) == worker + 1 {
-                reactor.interrupt();
-            }
-        }
+impl Default for ParkerDriver {
+    fn default() -> Self {
+        Self::new()
     }
+}
 
-    /// Wakes the holder, if there is one.
-    pub(crate) fn interrupt(&self) {
-        // Relaxed: ordered by the fences of the timers. A worker that no longer holds the driver
-        // looks for work once more. [XD3]
-        let holder = self.holder.load(Ordering::Relaxed);
-        if let Some(worker) = holder.checked_sub(1) {
-            self.wake(worker);
-        }
+impl fmt::Debug for ParkerDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ParkerDriver").finish_non_exhaustive()
     }
 }

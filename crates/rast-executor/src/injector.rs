@@ -42,15 +42,37 @@ impl Injector {
     /// Pushes a task; returns whether the stack was empty.
     pub fn push(&self, task: Task) -> bool {
         let raw = task.into_raw();
+        self.link(raw, raw)
+    }
+
+    /// Pushes all tasks of a chain by one exchange; returns whether the stack was empty. `false` if
+    /// the chain is.
+    pub(crate) fn push_all(&self, mut chain: Chain) -> bool {
+        let Some(oldest) = chain.pop() else {
+            return false;
+        };
+        let oldest = oldest.into_raw();
+        let mut newest = oldest;
+        while let Some(task) = chain.pop() {
+            let raw = task.into_raw();
+            // SAFETY: the right to run the task is this call's until it is linked below.
+            unsafe { set_next(raw, Some(newest)) };
+            newest = raw;
+        }
+        self.link(newest, oldest)
+    }
+
+    /// Puts linked tasks, whose rights are the caller's, on the stack.
+    fn link(&self, newest: NonNull<Header>, oldest: NonNull<Header>) -> bool {
         // Relaxed: the exchange below checks it, and no thread follows it. [XI1]
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
             // SAFETY: the right to run the task is this call's until the exchange succeeds.
-            unsafe { set_next(raw, NonNull::new(top)) };
-            // Release: pairs with XI3; publishes the link. [XI2]
+            unsafe { set_next(oldest, NonNull::new(top)) };
+            // Release: pairs with XI3; publishes the links. [XI2]
             match self.top.compare_exchange_weak(
                 top,
-                raw.as_ptr(),
+                newest.as_ptr(),
                 Ordering::Release,
                 Ordering::Relaxed,
             ) {

@@ -6,7 +6,9 @@
 //! - [`Runtime`]: workers that take tasks from each other and sleep when there are none; its
 //!   [`Handle`] spawns from any thread.
 //! - [`JoinHandle`]: the output of a task, its panic, its abort.
-//! - [`LocalExecutor`]: tasks that stay on one thread.
+//! - [`LocalExecutor`]: tasks that stay on one thread, which sleeps in a [`Driver`]; other threads
+//!   spawn there by a [`RemoteSpawner`].
+//! - [`Job`]: a call for a thread of the program's own, awaited as a task is.
 //! - [`Deterministic`]: one thread, a clock that moves by itself, an order that a seed decides.
 //! - [`sleep`], [`timeout`], [`interval`] on the deadline stores of `rast-timers`.
 //! - [`spawn_blocking`], [`Handle::scope`], [`Priority`], [`consume_budget`], [`yield_now`].
@@ -87,8 +89,8 @@ mod owned;
 mod run_queue;
 
 mod deadlines;
-mod driver;
 mod idle;
+mod sleepers;
 
 mod budget;
 mod context;
@@ -98,7 +100,10 @@ mod metrics;
 mod block_on;
 mod blocking;
 mod deterministic;
+mod driver;
+mod job;
 mod local;
+mod remote;
 mod runtime;
 mod scope;
 
@@ -119,10 +124,13 @@ pub mod parts;
 pub use block_on::block_on;
 pub use budget::consume_budget;
 pub use deterministic::Deterministic;
+pub use driver::{Driver, ParkerDriver};
+pub use job::Job;
 pub use latency::ScheduleLatency;
 pub use local::{LocalExecutor, spawn_local};
 pub use metrics::{Metrics, WorkerMetrics};
 pub use priority::Priority;
+pub use remote::{RemoteBatch, RemoteSpawner};
 pub use runtime::{
     Builder, Handle, Runtime, Shutdown, SpawnError, TaskBuilder, Unfinished, spawn, spawn_blocking,
 };

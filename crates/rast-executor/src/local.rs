@@ -24,22 +24,25 @@ use rast_timers::{Clock, MonotonicClock};
 use crate::budget;
 use crate::context::{self, Context, OUTSIDE, Place, refuse_nested};
 use crate::deadlines::{SharedClock, Timers};
-use crate::driver::Driver;
+use crate::driver::{Driver, ParkerDriver};
 use crate::injector::Injector;
 use crate::lists::Lists;
 use crate::owned::Owned;
-use crate::primitive::Parker;
 use crate::primitive::sync::Arc;
+use crate::remote::RemoteSpawner;
+use crate::sleepers::Sleepers;
 use crate::task::{FUTURE_MAX, JoinHandle, Poller, Ran, Schedule, Setup, Task, make};
 
 /// Polls between two looks at the timers.
 const LOOK_EVERY: u32 = 16;
+/// Polls of one turn of the driver, at most.
+const TURN: u32 = 64;
 
 /// The part that wakers reach.
-struct Shared {
-    injector: Injector,
-    owned: Owned,
-    driver: Arc<Driver>,
+pub(crate) struct Shared {
+    pub(crate) injector: Injector,
+    pub(crate) owned: Owned,
+    sleepers: Arc<Sleepers>,
 }
 
 // SAFETY: 1. `forget` unlinks from the list of this executor, which adopted the task. 2. The
@@ -58,7 +61,7 @@ unsafe impl Schedule for Shared {
         if let Some(task) = task
             && self.injector.push(task)
         {
-            self.driver.wake(0);
+            self.wake();
         }
     }
 
@@ -73,6 +76,11 @@ unsafe impl Schedule for Shared {
 }
 
 impl Shared {
+    /// Wakes the thread, or leaves a token.
+    pub(crate) fn wake(&self) {
+        self.sleepers.wake(0);
+    }
+
     fn inside<'a>(&self, context: Option<&Context<'a>>) -> Option<&'a Local> {
         match context?.place {
             Place::Local(local) if core::ptr::eq(Arc::as_ptr(&local.shared), self) => Some(local),
@@ -94,6 +102,13 @@ impl Ready {
         match self {
             Self::InOrder(lists) => lists.push(task),
             Self::Seeded { tasks, .. } => tasks.push(task),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::InOrder(lists) => lists.len() == 0,
+            Self::Seeded { tasks, .. } => tasks.is_empty(),
         }
     }
 
@@ -123,15 +138,19 @@ pub(crate) struct Local {
     shared: Arc<Shared>,
     ready: RefCell<Ready>,
     timers: Arc<Timers>,
-    parker: Parker,
+    driver: RefCell<Box<dyn Driver>>,
     budget: u32,
     polls: Cell<u64>,
 }
 
 impl Local {
-    pub(crate) fn new(clock: SharedClock, budget: u32, seed: Option<u64>) -> Self {
-        let parker = Parker::new();
-        let driver = Arc::new(Driver::new(core::slice::from_ref(&parker)));
+    pub(crate) fn new(
+        clock: SharedClock,
+        budget: u32,
+        seed: Option<u64>,
+        driver: Box<dyn Driver>,
+    ) -> Self {
+        let sleepers = Arc::new(Sleepers::of_driver(driver.unparker()));
         let ready = match seed {
             None => Ready::InOrder(Lists::default()),
             Some(seed) => Ready::Seeded {
@@ -140,14 +159,14 @@ impl Local {
             },
         };
         Self {
-            timers: Arc::new(Timers::new(clock, 1, Arc::clone(&driver))),
+            timers: Arc::new(Timers::new(clock, 1, Arc::clone(&sleepers))),
             shared: Arc::new(Shared {
                 injector: Injector::new(),
                 owned: Owned::new(),
-                driver,
+                sleepers,
             }),
             ready: RefCell::new(ready),
-            parker,
+            driver: RefCell::new(driver),
             budget,
             polls: Cell::new(0),
         }
@@ -209,6 +228,7 @@ impl Local {
                 while !handle.is_finished() {
                     self.turn(&context, &idle);
                 }
+                self.submit();
             });
             core::mem::forget(incomplete);
             handle
@@ -241,6 +261,9 @@ impl Local {
         if polls.is_multiple_of(u64::from(LOOK_EVERY)) {
             self.timers.fire();
         }
+        if polls.is_multiple_of(u64::from(TURN)) {
+            self.submit();
+        }
         let task = self.ready.borrow_mut().pop();
         let Some(task) = task else {
             self.wait(idle);
@@ -263,7 +286,11 @@ impl Local {
         if self.timers.fire() {
             return;
         }
-        let held = self.shared.driver.try_hold(0);
+        self.submit();
+        if !self.ready.borrow().is_empty() {
+            return;
+        }
+        let held = self.shared.sleepers.try_hold(0);
         debug_assert!(held, "local: the executor is the one that sleeps");
         let timeout = self.timers.begin_sleep();
         // A push onto an empty injector leaves a token, so the sleep ends at once.
@@ -271,14 +298,16 @@ impl Local {
             idle(timeout);
         }
         self.timers.end_sleep();
-        self.shared.driver.release();
+        self.shared.sleepers.release();
         self.timers.fire();
     }
 
+    fn submit(&self) {
+        self.driver.borrow_mut().submit();
+    }
+
     fn sleep(&self, timeout: Option<Duration>) {
-        self.shared
-            .driver
-            .sleep(&self.parker, timeout, &mut Vec::new());
+        self.driver.borrow_mut().park(timeout);
     }
 }
 
@@ -368,8 +397,19 @@ impl LocalExecutor {
     /// by hand needs a wake-up beside. [`Deterministic`](crate::Deterministic) moves its clock
     /// itself.
     pub fn with_clock(clock: impl Clock + Send + Sync + 'static) -> Self {
+        Self::with_driver(clock, ParkerDriver::new())
+    }
+
+    /// Makes an executor whose sleeps go by `clock`, and whose thread sleeps in `driver`.
+    ///
+    /// See [`Driver`] for an example.
+    pub fn with_driver(
+        clock: impl Clock + Send + Sync + 'static,
+        driver: impl Driver + 'static,
+    ) -> Self {
+        let local = Local::new(shared_clock(clock), budget::DEFAULT, None, Box::new(driver));
         Self {
-            local: Rc::new(Local::new(shared_clock(clock), budget::DEFAULT, None)),
+            local: Rc::new(local),
             stays: PhantomData,
         }
     }
@@ -396,6 +436,12 @@ impl LocalExecutor {
     /// ```
     pub fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
         self.local.spawn(future, Setup::default())
+    }
+
+    /// Returns what spawns tasks here from other threads.
+    #[must_use]
+    pub fn remote(&self) -> RemoteSpawner {
+        RemoteSpawner::new(Arc::clone(&self.local.shared))
     }
 
     /// How many tasks are not complete.

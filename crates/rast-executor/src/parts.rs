@@ -8,10 +8,10 @@ use std_alloc::vec::Vec;
 use rast_timers::{Instant, ManualClock, Nanos};
 
 use crate::deadlines::Timers;
-use crate::driver::Driver;
 use crate::local::shared_clock;
 use crate::primitive::Parker;
 use crate::primitive::sync::Arc;
+use crate::sleepers::Sleepers;
 use crate::task::{Poller, Ran, Setup, make};
 
 use crate::JoinHandle;
@@ -56,14 +56,14 @@ pub fn steal(queue: &RunQueue) -> Vec<Task> {
 pub struct Deadlines {
     timers: Timers,
     clock: ManualClock,
-    driver: Arc<Driver>,
+    driver: Arc<Sleepers>,
 }
 
 impl Deadlines {
     /// Makes an empty store for the worker with this parker.
     #[must_use]
     pub fn new(parker: &Parker) -> Self {
-        let driver = Arc::new(Driver::new(core::slice::from_ref(parker)));
+        let driver = Arc::new(Sleepers::new(core::slice::from_ref(parker)));
         let clock = ManualClock::new();
         Self {
             timers: Timers::new(shared_clock(clock.clone()), 1, Arc::clone(&driver)),

@@ -6,6 +6,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc as StdArc;
 use std::task::{Context, Poll, Wake, Waker};
 
+use rast_executor::LocalExecutor;
 use rast_executor::parts::{
     Deadlines, Idle, Injector, Notified, RunQueue, Schedule, Task, run, spawn, steal,
 };
@@ -647,4 +648,37 @@ fn a_deadline_reaches_the_one_that_falls_asleep() {
         sleeper.join().unwrap();
         assert!(deadlines.fire(), "what is due is fired");
     });
+}
+
+#[test]
+fn a_remote_task_meets_the_end_of_its_executor() {
+    // One task is sent while the executor is dropped: its future is dropped once, and its handle
+    // is complete when both are done.
+    model::model(|| {
+        let executor = LocalExecutor::new();
+        let remote = executor.remote();
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let count = Count(Arc::clone(&dropped));
+        let spawning = thread::spawn(move || {
+            let mut batch = remote.batch();
+            let handle = batch.spawn(move || async move { drop(count) });
+            batch.send();
+            handle
+        });
+        drop(executor);
+        let handle = spawning.join().unwrap();
+        assert!(handle.is_finished());
+        // Relaxed: the join orders it.
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
+    });
+}
+
+/// Counts its drops.
+struct Count(Arc<AtomicUsize>);
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        // Relaxed: the test reads it after a join.
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }

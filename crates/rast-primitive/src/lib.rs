@@ -23,6 +23,7 @@
 //! | [`LocalParker`], [`LocalUnparker`] | the sleep of the calling thread, woken without a lock |
 //! | [`Signal`] | a one-slot event |
 //! | [`EventCount`] | sleep until a condition holds that changes without a lock |
+//! | [`ClassEvent`] | the same for threads of several classes, of which a wake-up names one |
 //! | [`Snapshot`] | a value replaced whole, read without waiting |
 //! | [`model`] | one scenario under loom, shuttle or std |
 //! | [`explore`](mod@explore) | every state of a protocol that is written as a state machine |
@@ -115,6 +116,8 @@ mod tagged;
 mod wait_strategy;
 
 #[cfg(feature = "std")]
+mod class_event;
+#[cfg(feature = "std")]
 mod deadline;
 #[cfg(feature = "std")]
 mod event_count;
@@ -136,6 +139,8 @@ pub mod model;
 
 pub use backoff::Backoff;
 pub use cache_padded::CachePadded;
+#[cfg(feature = "std")]
+pub use class_event::{ClassEvent, Seen};
 #[cfg(feature = "std")]
 pub use event_count::{EventCount, Key};
 pub use exchange_fence::fence_after_exchange;

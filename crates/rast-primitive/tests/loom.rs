@@ -11,7 +11,7 @@ use rast_primitive::model::model;
 use rast_primitive::sync::Arc;
 use rast_primitive::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rast_primitive::{
-    AtomicTaggedPtr, EventCount, Parker, Signal, Snapshot, TaggedPtr, WaitStrategy,
+    AtomicTaggedPtr, ClassEvent, EventCount, Parker, Signal, Snapshot, TaggedPtr, WaitStrategy,
     fence_after_exchange, thread,
 };
 use std::time::{Duration, Instant};
@@ -283,6 +283,27 @@ fn event_count_loses_no_wakeup() {
         wait_for(&shared.0, &shared.1);
         notifier.join().unwrap();
         shared.0.check_invariants();
+    });
+}
+
+#[test]
+fn class_event_loses_no_wakeup() {
+    model(|| {
+        let shared = Arc::new((ClassEvent::new(2), AtomicUsize::new(0)));
+        let theirs = Arc::clone(&shared);
+        let notifier = thread::spawn(move || {
+            // Relaxed on purpose: the change of the word publishes it.
+            theirs.1.store(1, Relaxed);
+            theirs.0.wake(1, 1);
+        });
+        loop {
+            let seen = shared.0.look();
+            if shared.1.load(Relaxed) == 1 {
+                break;
+            }
+            shared.0.wait(seen, 1);
+        }
+        notifier.join().unwrap();
     });
 }
 

@@ -25,7 +25,8 @@
 //! ```
 //!
 //! Beside the tower, each on `timers`: `scheduler`, tasks with deadlines, wake-ups and signals;
-//! `conflate`, only the newest value per key; `executor`, an async runtime.
+//! `conflate`, only the newest value per key; `executor`, an async runtime, and on it `reactor`, a
+//! core per thread.
 //!
 //! A crate knows the one directly beneath it and re-exports all that is below, so
 //! `rast_sharder::queue` and `rast::queue` are the same crate and versions cannot drift apart.
@@ -40,6 +41,7 @@
 //! | deadlines that can be cancelled, from other threads too | `rast-timers` | [`timers::DeadlineStore`], [`timers::remote`] |
 //! | many small tasks that wait for deadlines, wake-ups and signals | `rast-scheduler` | [`scheduler::Scheduler`] |
 //! | of fast updates only the newest per key | `rast-conflate` | [`conflate::Conflator`] |
+//! | a thread per core, calls between them, a background pool, locks and guards | `rast-reactor` | [`reactor::Reactors`] |
 //! | a bounded ring between two threads | `rast-queue` | [`queue::spsc`] |
 //! | an unbounded queue between many threads | `rast-queue` | [`queue::Queue`] |
 //! | an unbounded queue with one thread on a side, or both | `rast-queue` | [`queue::mpsc`], [`queue::spmc`], [`queue::spsc::segmented`] |
@@ -136,7 +138,7 @@
 //!
 //! | feature | gives | costs |
 //! | --- | --- | --- |
-//! | `std` | threads, parking, locks, the system's clock; needed by `conflate`, `scheduler`, `executor`, `sharder` and `msgpass` | `parking_lot`, `crossbeam-epoch` |
+//! | `std` | threads, parking, locks, the system's clock; needed by `conflate`, `scheduler`, `executor`, `reactor`, `sharder` and `msgpass` | `parking_lot`, `crossbeam-epoch` |
 //! | `alloc` | [`alloc`] | `allocator-api2` |
 //! | `queue` | [`queue`] | no other crate |
 //! | `timers` | [`timers`] | no other crate |
@@ -145,6 +147,7 @@
 //! | `sharder` | [`sharder`] | `hashbrown` |
 //! | `msgpass` | [`msgpass`] | no other crate |
 //! | `executor` | [`executor`]: an async runtime on `timers` | no other crate |
+//! | `reactor` | [`reactor`]: a core per thread, on `executor` | `core_affinity` |
 //!
 //! Those of this table are not:
 //!
@@ -203,3 +206,7 @@ pub use rast_msgpass as msgpass;
 #[cfg(feature = "executor")]
 #[doc(inline)]
 pub use rast_executor as executor;
+
+#[cfg(feature = "reactor")]
+#[doc(inline)]
+pub use rast_reactor as reactor;

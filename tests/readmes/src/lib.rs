@@ -22,6 +22,7 @@ readmes! {
     msgpass: "../../../crates/rast-msgpass/README.md",
     primitive: "../../../crates/rast-primitive/README.md",
     queue: "../../../crates/rast-queue/README.md",
+    reactor: "../../../crates/rast-reactor/README.md",
     scheduler: "../../../crates/rast-scheduler/README.md",
     sharder: "../../../crates/rast-sharder/README.md",
     timers: "../../../crates/rast-timers/README.md",

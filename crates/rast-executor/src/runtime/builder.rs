@@ -14,11 +14,11 @@ use super::{Handle, Runtime, Worker};
 use crate::blocking::{Pool, PoolSetup};
 use crate::budget;
 use crate::deadlines::{SharedClock, Timers};
-use crate::driver::Driver;
 use crate::idle::WORKERS_MAX;
 use crate::local::shared_clock;
 use crate::primitive::sync::Arc;
 use crate::primitive::{Parker, thread};
+use crate::sleepers::Sleepers;
 
 /// Sets up a [`Runtime`].
 ///
@@ -148,9 +148,9 @@ impl Builder {
             .unwrap_or_else(|| shared_clock(MonotonicClock::new()));
         let parkers: Vec<Parker> = (0..self.workers).map(|_| Parker::new()).collect();
         #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-        let driver = Driver::with_reactor(&parkers, crate::io::Reactor::new()?);
+        let driver = Sleepers::with_reactor(&parkers, crate::io::Reactor::new()?);
         #[cfg(not(all(feature = "io", not(any(rast_loom, rast_shuttle)))))]
-        let driver = Driver::new(&parkers);
+        let driver = Sleepers::new(&parkers);
         let driver = Arc::new(driver);
         let timers = Timers::new(clock, self.workers + 1, Arc::clone(&driver));
         let pool = Pool::new(PoolSetup {

@@ -11,7 +11,6 @@ use std_alloc::vec::Vec;
 use crate::blocking::Pool;
 use crate::context::{self, Context, Place};
 use crate::deadlines::Timers;
-use crate::driver::Driver;
 use crate::idle::{Idle, Notified};
 use crate::injector::Injector;
 use crate::metrics::Counters;
@@ -21,6 +20,7 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::run_queue::RunQueue;
 use crate::runtime::Worker;
+use crate::sleepers::Sleepers;
 use crate::task::{Schedule, Task, TaskRef};
 
 /// How long a worker that is not in a poll is given to return: more than it takes.
@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) injector: CachePadded<Injector>,
     pub(crate) idle: Idle,
     pub(crate) timers: Arc<Timers>,
-    pub(crate) driver: Arc<Driver>,
+    pub(crate) driver: Arc<Sleepers>,
     pub(crate) counters: Box<[CachePadded<Counters>]>,
     pub(crate) pool: Pool,
     pub(crate) budget: u32,
@@ -52,7 +52,7 @@ impl Shared {
     pub(crate) fn new(
         workers: usize,
         timers: Arc<Timers>,
-        driver: Arc<Driver>,
+        driver: Arc<Sleepers>,
         pool: Pool,
         budget: u32,
         watch: Option<Duration>,
@@ -255,9 +255,9 @@ impl fmt::Debug for Lane {
 
 impl Lane {
     /// What a thread runs that is none of the workers, and acts for this runtime.
-    pub(crate) fn outside<'a>(self: &'a Arc<Self>) -> Context<'a> {
-        let shard = self.shared.queues.len();
-        Context::new(Place::Outside(self), &self.shared.timers, shard)
+    pub(crate) fn outside<'a>(this: &'a Arc<Self>) -> Context<'a> {
+        let shard = this.shared.queues.len();
+        Context::new(Place::Outside(this), &this.shared.timers, shard)
     }
 
     /// The worker that runs on the calling thread, if it is one of this runtime's.

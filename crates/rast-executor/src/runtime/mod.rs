@@ -314,7 +314,7 @@ impl Handle {
     /// If `future` does; and inside of an executor, whose thread it would block.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         refuse_nested("block_on");
-        context::enter(&self.lane.outside(), || wait(future))
+        context::enter(&Lane::outside(&self.lane), || wait(future))
     }
 
     /// A sleep by the clock of this runtime, made outside of it.

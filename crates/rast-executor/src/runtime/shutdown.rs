@@ -11,7 +11,7 @@ use core::time::Duration;
 use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
-use super::Runtime;
+use super::{Lane, Runtime};
 use crate::context;
 
 /// How long one poll may go on after the deadline before its worker counts as blocked: a poll takes
@@ -96,7 +96,7 @@ impl Runtime {
         let unfinished = shared.all();
         shared.stop();
         // Destructors run here, which must not wait for other tasks.
-        let outside = self.handle.lane.outside();
+        let outside = Lane::outside(&self.handle.lane);
         context::enter(&outside, || shared.pool.close());
         let all_returned = !is_inside && shared.wait_for_workers(left, patience);
         if !all_returned {

@@ -92,7 +92,7 @@ impl Worker {
             }
         });
         // The last worker cancels tasks, whose destructors must not wait for other tasks.
-        context::enter(&self.lane.outside(), || self.shared.leave());
+        context::enter(&Lane::outside(&self.lane), || self.shared.leave());
     }
 
     /// One turn; gives back the task that is to be queued again.

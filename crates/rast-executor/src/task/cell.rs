@@ -25,7 +25,9 @@ use crate::priority::Priority;
 /// 1. `forget` unlinks the task from the list that `adopt` put it into.
 /// 2. If `is_inside` returns `true`, the scheduler stays alive until the calling thread returns to
 ///    the code that runs its tasks.
-/// 3. A task whose future is not `Send` is run and dropped by the thread that spawned it alone.
+/// 3. A task whose future is not `Send` is run by one thread alone, and dropped by it after its
+///    first poll; before that, by another thread only if what the future holds is `Send` until
+///    then.
 pub unsafe trait Schedule: Send + Sync + Sized + 'static {
     /// Queues `task`, or cancels it if nothing runs any more.
     fn schedule(&self, task: Task);
@@ -66,7 +68,7 @@ pub(crate) const FUTURE_MAX: usize = 2048;
 ///
 /// 1. The future, its output and what they borrow live until the task is complete and the output is
 ///    taken or dropped.
-/// 2. If the future is not `Send`, `scheduler` runs and drops it on this thread alone.
+/// 2. If the future is not `Send`, `scheduler` runs and drops it as its rule 3 says.
 pub(crate) unsafe fn make<F, S>(
     future: F,
     scheduler: Arc<S>,

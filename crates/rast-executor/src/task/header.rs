@@ -204,6 +204,15 @@ impl TaskRef {
         Self(raw)
     }
 
+    /// Takes over the reference of the list, for a task that is in none.
+    ///
+    /// # Safety
+    ///
+    /// `make` gave that reference, it was turned into a pointer, and is taken once.
+    pub(crate) unsafe fn of_list(task: &Task) -> Self {
+        Self(task.0)
+    }
+
     /// One reference more to a task.
     ///
     /// # Safety

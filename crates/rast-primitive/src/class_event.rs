@@ -1,0 +1,244 @@
+//! Sleeping by class, so that a wake-up picks whom it is for.
+//!
+//! Threads of several classes sleep on one word. A wake-up names a class and changes the word, so a
+//! thread that is about to sleep does not. On Linux the word is a futex and the class a bit of its
+//! bitset; elsewhere, and in a model, each class has an [`EventCount`](crate::EventCount).
+//!
+//! No wake-up is lost: a waiter reads the word, checks its condition, and sleeps only while the
+//! word is what it read. A notifier changes the condition and then the word. If the waiter read the
+//! word after that change, its check sees the condition; if before, it does not sleep, or the
+//! wake-up, which comes after the change, finds it asleep.
+
+use core::fmt;
+
+use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::Ordering::{Acquire, Release};
+
+/// The most classes: the bits of a futex' set.
+const CLASSES_MAX: u32 = 32;
+
+/// Lets threads of several classes sleep until a condition holds, and wakes some of one class.
+///
+/// Waiter: [`look`](Self::look), check the condition, then [`wait`](Self::wait); in a loop, since a
+/// wait may end early. Notifier: change the condition, then [`wake`](Self::wake).
+///
+/// # Examples
+///
+/// ```
+/// use rast_primitive::sync::{Arc, atomic::{AtomicBool, Ordering}};
+/// use rast_primitive::{ClassEvent, thread};
+///
+/// let shared = Arc::new((AtomicBool::new(false), ClassEvent::new(2)));
+/// let theirs = Arc::clone(&shared);
+/// let waiter = thread::spawn(move || {
+///     loop {
+///         let seen = theirs.1.look();
+///         if theirs.0.load(Ordering::Relaxed) {
+///             break;
+///         }
+///         theirs.1.wait(seen, 1);
+///     }
+/// });
+/// shared.0.store(true, Ordering::Relaxed);
+/// shared.1.wake(1, 1);
+/// waiter.join().unwrap();
+/// ```
+pub struct ClassEvent {
+    word: AtomicU32,
+    sleepers: imp::Sleepers,
+}
+
+/// The word as a waiter has read it, from [`ClassEvent::look`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen(u32);
+
+impl ClassEvent {
+    /// Makes an event for the classes 0 to `classes` - 1.
+    ///
+    /// # Panics
+    ///
+    /// If there is no class, or there are more than 32.
+    #[must_use]
+    pub fn new(classes: u32) -> Self {
+        assert!(
+            (1..=CLASSES_MAX).contains(&classes),
+            "a ClassEvent has 1 to {CLASSES_MAX} classes, not {classes}"
+        );
+        Self {
+            word: AtomicU32::new(0),
+            sleepers: imp::Sleepers::new(classes),
+        }
+    }
+
+    /// Reads the word, before the condition is checked. Wait-free.
+    ///
+    /// What a thread wrote before a [`wake`](Self::wake) that came earlier is visible after it.
+    #[must_use]
+    pub fn look(&self) -> Seen {
+        // Acquire: pairs with CE2; the condition that the caller checks next is what the notifier
+        // made of it, if its change of the word is seen. [CE1]
+        Seen(self.word.load(Acquire))
+    }
+
+    /// Sleeps as one of `class` until a wake-up for it; returns at once if there was a wake-up for
+    /// any class since `seen`. May return early. Blocking.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such class.
+    pub fn wait(&self, seen: Seen, class: u32) {
+        self.sleepers.check(class);
+        self.sleepers.wait(&self.word, seen.0, class);
+    }
+
+    /// Wakes up to `most` threads that sleep as `class`, those that came first.
+    ///
+    /// A system call on Linux, also if no thread sleeps; so call it for threads that are known to
+    /// wait.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such class.
+    pub fn wake(&self, class: u32, most: u32) {
+        self.sleepers.check(class);
+        // Release: pairs with CE1; publishes the condition. The word wraps after 2^32 wake-ups
+        // between a look and its wait. [CE2]
+        self.word.fetch_add(1, Release);
+        self.sleepers.wake(&self.word, class, most);
+    }
+}
+
+impl fmt::Debug for ClassEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClassEvent").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(
+    any(target_os = "linux", target_os = "android"),
+    not(any(rast_loom, rast_shuttle, miri))
+))]
+mod imp {
+    use core::ptr::null;
+
+    use super::AtomicU32;
+
+    /// They sleep in the kernel.
+    pub(super) struct Sleepers {
+        classes: u32,
+    }
+
+    impl Sleepers {
+        pub(super) fn new(classes: u32) -> Self {
+            Self { classes }
+        }
+
+        pub(super) fn check(&self, class: u32) {
+            assert!(class < self.classes, "no class {class} of a ClassEvent");
+        }
+
+        pub(super) fn wait(&self, word: &AtomicU32, seen: u32, class: u32) {
+            let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+            // Its errors are a changed word and a signal, both an early return.
+            // SAFETY: the word is borrowed for the call, and there is neither a timeout nor a
+            // second word.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    word.as_ptr(),
+                    operation,
+                    seen,
+                    null::<libc::timespec>(),
+                    null::<u32>(),
+                    1_u32 << class,
+                )
+            };
+        }
+
+        pub(super) fn wake(&self, word: &AtomicU32, class: u32, most: u32) {
+            let operation = libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG;
+            let most = i32::try_from(most).unwrap_or(i32::MAX);
+            // SAFETY: as above; the kernel takes the word's address as a name.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    word.as_ptr(),
+                    operation,
+                    most,
+                    null::<libc::timespec>(),
+                    null::<u32>(),
+                    1_u32 << class,
+                )
+            };
+        }
+    }
+}
+
+#[cfg(not(all(
+    any(target_os = "linux", target_os = "android"),
+    not(any(rast_loom, rast_shuttle, miri))
+)))]
+mod imp {
+    use std_alloc::boxed::Box;
+
+    use super::{Acquire, AtomicU32};
+    use crate::{EventCount, WaitStrategy};
+
+    /// They sleep in the event of their class.
+    pub(super) struct Sleepers {
+        events: Box<[EventCount]>,
+    }
+
+    impl Sleepers {
+        pub(super) fn new(classes: u32) -> Self {
+            Self {
+                events: (0..classes).map(|_| EventCount::new()).collect(),
+            }
+        }
+
+        pub(super) fn check(&self, class: u32) {
+            assert!(
+                (class as usize) < self.events.len(),
+                "no class {class} of a ClassEvent"
+            );
+        }
+
+        pub(super) fn wait(&self, word: &AtomicU32, seen: u32, class: u32) {
+            // Acquire: as CE1, for a caller that uses what the notifier wrote. [CE3]
+            let changed = || word.load(Acquire) != seen;
+            self.events[class as usize].wait_until(WaitStrategy::Park, changed);
+        }
+
+        pub(super) fn wake(&self, _: &AtomicU32, class: u32, most: u32) {
+            self.events[class as usize].notify_some(most as usize);
+        }
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_after_a_wake_up_returns_at_once() {
+        let event = ClassEvent::new(3);
+        let seen = event.look();
+        event.wake(0, 1);
+        // For another class, and of no use to this thread: it looks again.
+        event.wait(seen, 2);
+        assert_ne!(event.look(), seen);
+    }
+
+    #[test]
+    #[should_panic(expected = "no class 2")]
+    fn a_class_that_is_not_there_is_named() {
+        let event = ClassEvent::new(2);
+        event.wake(2, 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "1 to 32 classes, not 33")]
+    fn too_many_classes_are_named() {
+        let _ = ClassEvent::new(33);
+    }
+}

@@ -1,0 +1,330 @@
+//! A circuit breaker: calls that fail are given up early for a while.
+//!
+//! ```text
+//!            5 failures in a row                   the time is up: one probe
+//!   Closed ──────────────────────► Open until t ──────────────────────────► Probing
+//!     ▲                               ▲                                       │  │
+//!     │                               └── fails, is dropped, or is late ──────┘  │
+//!     └───────────────────────────────────── succeeds ──────────────────────────┘
+//! ```
+//!
+//! Each change of the state has a number, and a call counts only in the state that admitted it. So
+//! an old call that fails while the probe is on its way opens nothing, and a late probe closes
+//! nothing.
+
+use core::cell::Cell;
+use core::fmt;
+use core::time::Duration;
+use std_alloc::rc::Rc;
+
+use rast_executor::timers::{Clock, Instant, MonotonicClock, Nanos};
+
+use crate::random::{between, part};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed { failures: u32 },
+    Open { until: Instant },
+    Probing { deadline: Instant },
+}
+
+/// How a breaker is set up.
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    failures: u32,
+    wait: Duration,
+    wait_max: Duration,
+    jitter_percent: u32,
+    probe: Duration,
+}
+
+struct Core<C> {
+    clock: C,
+    setup: Setup,
+    state: Cell<State>,
+    /// The number of the state.
+    number: Cell<u64>,
+    /// How long it is open next time.
+    wait: Cell<Duration>,
+}
+
+/// Refuses calls of a service that fails, for a while that doubles; then lets one probe through.
+///
+/// It opens after 5 failures in a row, for 100 ms, then for twice as long each time up to 30 s,
+/// less up to 20 %. One probe is admitted after that: if it succeeds the breaker closes. A probe
+/// that fails, is dropped, or has no result after 10 s opens it again. All of that can be set.
+///
+/// For the tasks of one thread; clones are the same breaker. A call takes no lock and allocates
+/// nothing; the clock is read where it matters.
+///
+/// # Examples
+///
+/// ```
+/// use rast_reactor::timers::ManualClock;
+/// use rast_reactor::{Breaker, Open};
+///
+/// let clock = ManualClock::new();
+/// let breaker = Breaker::builder().failures(2).clock(clock.clone()).build();
+/// for _ in 0..2 {
+///     breaker.admit().unwrap().fail();
+/// }
+/// let Err(Open { retry_at }) = breaker.admit() else { panic!("it is open") };
+/// clock.set(retry_at);
+/// let probe = breaker.admit().unwrap();
+/// assert!(probe.is_probe() && breaker.admit().is_err());
+/// probe.succeed();
+/// assert!(!breaker.admit().unwrap().is_probe());
+/// ```
+pub struct Breaker<C = MonotonicClock>(Rc<Core<C>>);
+
+/// A breaker refused a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// When it may admit a probe, by its clock.
+    pub retry_at: Instant,
+}
+
+impl fmt::Display for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the breaker is open")
+    }
+}
+
+impl core::error::Error for Open {}
+
+/// A call that a breaker admitted. Its result is to be told.
+///
+/// Dropped without a result, a probe counts as failed, and another call not at all.
+#[must_use = "a probe that is dropped has failed"]
+pub struct Admission<C: Clock = MonotonicClock> {
+    core: Rc<Core<C>>,
+    number: u64,
+    is_probe: bool,
+    is_told: bool,
+}
+
+/// Sets up a [`Breaker`].
+#[derive(Clone, Debug)]
+#[must_use = "it makes a breaker by `build`"]
+pub struct BreakerBuilder<C = MonotonicClock> {
+    setup: Setup,
+    clock: C,
+}
+
+impl Breaker {
+    /// Sets up a breaker.
+    pub fn builder() -> BreakerBuilder {
+        BreakerBuilder {
+            setup: Setup {
+                failures: 5,
+                wait: Duration::from_millis(100),
+                wait_max: Duration::from_secs(30),
+                jitter_percent: 20,
+                probe: Duration::from_secs(10),
+            },
+            clock: MonotonicClock::new(),
+        }
+    }
+}
+
+impl<C> BreakerBuilder<C> {
+    /// After how many failures in a row it opens; 0 counts as 1.
+    pub fn failures(mut self, failures: u32) -> Self {
+        self.setup.failures = failures.max(1);
+        self
+    }
+
+    /// For how long it opens first, and at most. If the first is longer, both are that.
+    pub fn wait(mut self, first: Duration, most: Duration) -> Self {
+        self.setup.wait = first;
+        self.setup.wait_max = most.max(first);
+        self
+    }
+
+    /// By how much of that it is open shorter at most; over 100 counts as 100.
+    pub fn jitter_percent(mut self, percent: u32) -> Self {
+        self.setup.jitter_percent = percent;
+        self
+    }
+
+    /// After which time a probe without a result has failed.
+    pub fn probe(mut self, limit: Duration) -> Self {
+        self.setup.probe = limit;
+        self
+    }
+
+    /// Its clock.
+    pub fn clock<D: Clock>(self, clock: D) -> BreakerBuilder<D> {
+        BreakerBuilder {
+            setup: self.setup,
+            clock,
+        }
+    }
+
+    /// Makes a closed breaker.
+    #[must_use]
+    pub fn build(self) -> Breaker<C> {
+        Breaker(Rc::new(Core {
+            clock: self.clock,
+            state: Cell::new(State::Closed { failures: 0 }),
+            number: Cell::new(0),
+            wait: Cell::new(self.setup.wait),
+            setup: self.setup,
+        }))
+    }
+}
+
+impl<C> Clone for Breaker<C> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl<C: Clock> Breaker<C> {
+    /// Admits a call, or refuses it.
+    ///
+    /// # Errors
+    ///
+    /// [`Open`], also while a probe is on its way.
+    pub fn admit(&self) -> Result<Admission<C>, Open> {
+        let core = &self.0;
+        let is_probe = !matches!(core.state(), State::Closed { .. });
+        if is_probe {
+            core.probe()?;
+        }
+        Ok(Admission {
+            core: Rc::clone(core),
+            number: core.number.get(),
+            is_probe,
+            is_told: false,
+        })
+    }
+
+    /// Returns `true` if it would admit any call.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.0.state(), State::Closed { .. })
+    }
+}
+
+/// So much later.
+fn after(at: Instant, span: Duration) -> Instant {
+    at.saturating_add(Nanos::checked_from(span).unwrap_or(Nanos::from_nanos(u64::MAX)))
+}
+
+impl<C: Clock> Core<C> {
+    fn state(&self) -> State {
+        self.state.get()
+    }
+
+    fn change(&self, state: State) {
+        self.state.set(state);
+        self.number.set(self.number.get() + 1);
+    }
+
+    /// Opens at `at`, for twice as long the next time.
+    fn open(&self, at: Instant) {
+        let most = self.wait.get();
+        let wait = between(most - part(most, self.setup.jitter_percent), most);
+        self.wait
+            .set(most.saturating_mul(2).min(self.setup.wait_max));
+        self.change(State::Open {
+            until: after(at, wait),
+        });
+    }
+
+    /// Begins a probe if its time has come.
+    fn probe(&self) -> Result<(), Open> {
+        let now = self.clock.now();
+        if let State::Probing { deadline } = self.state() {
+            if now < deadline {
+                return Err(Open { retry_at: deadline });
+            }
+            // It failed when it was late.
+            self.open(deadline);
+        }
+        if let State::Open { until } = self.state()
+            && now < until
+        {
+            return Err(Open { retry_at: until });
+        }
+        self.change(State::Probing {
+            deadline: after(now, self.setup.probe),
+        });
+        Ok(())
+    }
+
+    /// A call that the state `number` admitted has a result.
+    fn tell(&self, number: u64, is_success: bool) {
+        if number != self.number.get() {
+            return;
+        }
+        match (self.state(), is_success) {
+            (State::Closed { .. }, true) => {
+                self.state.set(State::Closed { failures: 0 });
+            }
+            (State::Closed { failures }, false) if failures + 1 >= self.setup.failures => {
+                self.open(self.clock.now());
+            }
+            (State::Closed { failures }, false) => {
+                let failures = failures + 1;
+                self.state.set(State::Closed { failures });
+            }
+            (State::Probing { deadline }, is_success) => {
+                let now = self.clock.now();
+                if now >= deadline {
+                    self.open(deadline);
+                } else if is_success {
+                    self.wait.set(self.setup.wait);
+                    self.change(State::Closed { failures: 0 });
+                } else {
+                    self.open(now);
+                }
+            }
+            // An open one admits nothing.
+            (State::Open { .. }, _) => {}
+        }
+    }
+}
+
+impl<C: Clock> Admission<C> {
+    /// Returns `true` if the breaker waits for this result.
+    #[must_use]
+    pub fn is_probe(&self) -> bool {
+        self.is_probe
+    }
+
+    /// The call succeeded.
+    pub fn succeed(mut self) {
+        self.is_told = true;
+        self.core.tell(self.number, true);
+    }
+
+    /// The call failed.
+    pub fn fail(mut self) {
+        self.is_told = true;
+        self.core.tell(self.number, false);
+    }
+}
+
+impl<C: Clock> Drop for Admission<C> {
+    fn drop(&mut self) {
+        if self.is_probe && !self.is_told {
+            self.core.tell(self.number, false);
+        }
+    }
+}
+
+impl<C> fmt::Debug for Breaker<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Breaker").field(&self.0.state.get()).finish()
+    }
+}
+
+impl<C: Clock> fmt::Debug for Admission<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admission")
+            .field("is_probe", &self.is_probe)
+            .finish_non_exhaustive()
+    }
+}

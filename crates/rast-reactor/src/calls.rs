@@ -1,0 +1,245 @@
+//! Calls from a task to other reactors, and to the pool.
+//!
+//! A call is a task of the target's executor: made by the caller, sent with the others of its turn,
+//! begun at its first poll. Its handle gives the result, the panic, or that the target has stopped;
+//! giving the call up aborts it. So calls have no protocol of their own but the credits'.
+
+use core::panic::Location;
+use std_alloc::vec::Vec;
+
+use rast_executor::Job;
+use rast_executor::queue::Full;
+
+use crate::all::all_results;
+use crate::error::CallError;
+use crate::here::{Credit, Here, LaneOf, OUTSIDE, here};
+use crate::line::Wait;
+use crate::pool::Policy;
+use crate::primitive::sync::Arc;
+use crate::spawned::Call;
+use crate::watch::{Origin, Watched};
+
+/// Sends a call with the credit that it has.
+fn send<F, R>(
+    here: &Here,
+    lane: &LaneOf,
+    credit: Credit,
+    line: &'static Location<'static>,
+    begin: F,
+) -> Call<R::Output>
+where
+    F: FnOnce() -> R + Send + 'static,
+    R: Future + 'static,
+    R::Output: Send,
+{
+    let shared = Arc::clone(&here.shared);
+    let reactor = lane.target();
+    let handle = here.stage(lane, |batch| {
+        batch.spawn(move || {
+            // The closure begins: it no longer counts as being on its way.
+            drop(credit);
+            Watched {
+                future: async move { begin().await },
+                shared,
+                reactor,
+                origin: Origin { name: None, line },
+                _entry: None,
+            }
+        })
+    });
+    Call::new(handle)
+}
+
+/// Sends a call as soon as there is a credit, and awaits its result.
+async fn call<F, R>(
+    here: &Here,
+    target: usize,
+    line: &'static Location<'static>,
+    begin: F,
+) -> Result<R::Output, CallError>
+where
+    F: FnOnce() -> R + Send + 'static,
+    R: Future + 'static,
+    R::Output: Send,
+{
+    let lane = here.lane(target).ok_or(CallError::NoReactor)?;
+    let credit = match lane.try_take() {
+        Some(credit) => credit,
+        None => {
+            let wait = Wait::new(lane, ());
+            // If there is a credit now, or as soon as there is one.
+            lane.serve();
+            wait.await;
+            lane.taken()
+        }
+    };
+    send(here, lane, credit, line, begin).await
+}
+
+/// Has the reactor `target` call `begin` and run its future; returns the output.
+///
+/// Up to 1,024 calls from one reactor to another are on their way at once: sent, and their closures
+/// not begun. Further ones wait, first come first served. The credit is returned when the closure
+/// begins, so a closure that calls back waits for no call that waits for it.
+/// Calls are sent when the turn ends, those to one target together. They begin in the order in
+/// which they were sent, unless tasks of other threads come between.
+///
+/// A caller that is dropped gives the call up: a closure that has not begun is dropped on the
+/// target's thread, a future at its next await. A target that has stopped leaves the closure to be
+/// dropped by the caller.
+///
+/// Cost: an allocation, two locks that seldom meet another thread, and a share of an exchange and
+/// of a wake-up.
+///
+/// # Errors
+///
+/// [`CallError::Panicked`] with the payload; [`CallError::Stopped`] if the target has stopped;
+/// [`CallError::NoReactor`].
+///
+/// # Panics
+///
+/// Outside of a reactor, when it is polled.
+///
+/// ```
+/// use rast_reactor::{Reactors, current, reactor_task};
+///
+/// let reactors = Reactors::builder().number(2).build().unwrap();
+/// let task = reactors.reactor(0).unwrap().spawn(|| async {
+///     reactor_task(1, || async { current().unwrap().index() }).await.unwrap()
+/// });
+/// assert_eq!(rast_reactor::executor::block_on(task).unwrap(), 1);
+/// ```
+///
+/// The call stays on its reactor:
+///
+/// ```compile_fail,E0277
+/// fn moves<T: Send>(_: T) {}
+/// moves(rast_reactor::reactor_task(1, || async {}));
+/// ```
+#[track_caller]
+pub fn reactor_task<F, R>(
+    target: usize,
+    begin: F,
+) -> impl Future<Output = Result<R::Output, CallError>>
+where
+    F: FnOnce() -> R + Send + 'static,
+    R: Future + 'static,
+    R::Output: Send,
+{
+    let line = Location::caller();
+    async move {
+        let here = here().expect(OUTSIDE);
+        call(&here, target, line, begin).await
+    }
+}
+
+/// As [`reactor_task`], without a wait for a credit: sends the call, or returns the closure.
+///
+/// # Errors
+///
+/// [`Full`] with the closure if 1,024 calls are on their way, or others wait.
+///
+/// # Panics
+///
+/// Outside of a reactor.
+///
+/// ```
+/// use rast_reactor::{Reactors, try_reactor_task};
+///
+/// let reactors = Reactors::builder().number(2).build().unwrap();
+/// let task = reactors.reactor(0).unwrap().spawn(|| async {
+///     let call = try_reactor_task(1, || async { 1 }).unwrap_or_else(|_| panic!("it is idle"));
+///     call.await.unwrap()
+/// });
+/// assert_eq!(rast_reactor::executor::block_on(task).unwrap(), 1);
+/// ```
+#[track_caller]
+pub fn try_reactor_task<F, R>(target: usize, begin: F) -> Result<Call<R::Output>, Full<F>>
+where
+    F: FnOnce() -> R + Send + 'static,
+    R: Future + 'static,
+    R::Output: Send,
+{
+    let here = here().expect(OUTSIDE);
+    let Some(lane) = here.lane(target) else {
+        return Ok(Call::nowhere());
+    };
+    match lane.try_take() {
+        Some(credit) => Ok(send(&here, lane, credit, Location::caller(), begin)),
+        None => Err(Full(begin)),
+    }
+}
+
+/// As [`reactor_task`] on all other reactors; returns the results in their order.
+///
+/// # Panics
+///
+/// Outside of a reactor, when it is polled.
+///
+/// ```
+/// use rast_reactor::{Reactors, current, reactors_task};
+///
+/// let reactors = Reactors::builder().number(3).build().unwrap();
+/// let task = reactors.reactor(1).unwrap().spawn(|| async {
+///     let results = reactors_task(|| async { current().unwrap().index() }).await;
+///     results.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+/// });
+/// assert_eq!(rast_reactor::executor::block_on(task).unwrap(), [0, 2]);
+/// ```
+#[track_caller]
+pub fn reactors_task<F, R>(begin: F) -> impl Future<Output = Vec<Result<R::Output, CallError>>>
+where
+    F: FnOnce() -> R + Clone + Send + 'static,
+    R: Future + 'static,
+    R::Output: Send,
+{
+    let line = Location::caller();
+    async move {
+        let here = here().expect(OUTSIDE);
+        let others = (0..here.shared.seats.len()).filter(|&target| target != here.index);
+        let calls = others.map(|target| {
+            let begin = begin.clone();
+            call(&here, target, line, begin)
+        });
+        all_results(calls).await
+    }
+}
+
+/// Has the background pool of the reactors run `task`; the reactor goes on meanwhile.
+///
+/// Tasks are passed to the pool when the turn ends, all of them by one lock. Dropping the handle
+/// gives the task up if it has not begun.
+///
+/// # Errors
+///
+/// [`Full`] with the closure if 65,536 tasks of the policy are queued. The handle returns
+/// [`CallError::Panicked`] with the payload, or [`CallError::Stopped`].
+///
+/// # Panics
+///
+/// Outside of a reactor.
+///
+/// ```
+/// use rast_reactor::{Policy, Reactors, background_task};
+///
+/// let reactors = Reactors::builder().number(1).build().unwrap();
+/// let task = reactors.reactor(0).unwrap().spawn(|| async {
+///     let parsed = background_task(Policy::Medium, || "42".parse::<u32>());
+///     parsed.unwrap_or_else(|_| panic!("it is idle")).await.unwrap()
+/// });
+/// assert_eq!(rast_reactor::executor::block_on(task).unwrap(), Ok(42));
+/// ```
+pub fn background_task<T, F>(policy: Policy, task: F) -> Result<Call<T>, Full<F>>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let here = here().expect(OUTSIDE);
+    let pool = &here.shared.pool.shared;
+    if !pool.reserve(policy) {
+        return Err(Full(task));
+    }
+    let (job, handle) = Job::new(task);
+    here.stage_job(pool.entry(job, policy));
+    Ok(Call::new(handle))
+}

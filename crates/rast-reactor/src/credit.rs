@@ -1,0 +1,121 @@
+//! How many calls of one reactor to another may be on their way: the credits of an ordered pair.
+//!
+//! ```text
+//!   caller                      word: returned << 1 | waits        target
+//!   sent (its own)  ───────────────────┐        ┌──────────────────  a closure begins,
+//!   free = 1024 - (sent - returned)  ◄─┴────────┘                    or is dropped: returned += 1
+//! ```
+//!
+//! A caller without a credit sets `waits` and reads `returned` by one operation; a target adds to
+//! `returned` and reads `waits` by one operation. All operations on one word are in one order. So
+//! either the caller sees the credit, or the target sees that the caller waits, clears the mark and
+//! wakes it.
+
+use core::cell::Cell;
+
+use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+
+/// Calls of one pair that may be on their way.
+pub const CREDITS: u64 = 1024;
+
+/// The caller waits for a credit.
+const WAITS: u64 = 1;
+const ONE: u64 = 2;
+
+/// The word of an ordered pair of reactors.
+#[derive(Debug)]
+pub struct Pair(AtomicU64);
+
+impl Pair {
+    /// A pair with all its credits.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Returns a credit, on any thread; `true` if the caller is to be woken.
+    #[must_use = "true: the caller waits"]
+    pub fn give_back(&self) -> bool {
+        // Relaxed: a count and a mark in one word; the wake-up orders what comes after it.
+        let before = self.0.fetch_add(ONE, Ordering::Relaxed);
+        // Relaxed: as above. Of two threads that saw the mark, the one that clears it wakes.
+        before & WAITS != 0 && self.0.fetch_and(!WAITS, Ordering::Relaxed) & WAITS != 0
+    }
+
+    fn returned(&self) -> u64 {
+        // Relaxed: a stale count hides a credit, and `wait` looks by a read-modify-write.
+        self.0.load(Ordering::Relaxed) / ONE
+    }
+
+    /// Marks that the caller waits; returns how many credits were returned.
+    fn wait(&self) -> u64 {
+        // Relaxed: one order of operations on the word, as at the head of the file.
+        self.0.fetch_or(WAITS, Ordering::Relaxed) / ONE
+    }
+}
+
+impl Default for Pair {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The caller's side of a pair; on its thread alone.
+#[derive(Debug, Default)]
+pub struct Sent {
+    sent: Cell<u64>,
+    /// What was returned, when it was last looked at.
+    returned: Cell<u64>,
+}
+
+impl Sent {
+    /// Takes a credit, if there is one. A load at most, and none while the last look suffices.
+    pub fn take(&self, pair: &Pair) -> bool {
+        if self.is_spent() {
+            self.returned.set(pair.returned());
+        }
+        self.take_known()
+    }
+
+    /// As [`take`](Self::take); if there is none, the next one that is returned wakes the caller.
+    pub fn take_or_wait(&self, pair: &Pair) -> bool {
+        if self.take(pair) {
+            return true;
+        }
+        self.returned.set(pair.wait());
+        self.take_known()
+    }
+
+    fn is_spent(&self) -> bool {
+        self.sent.get() - self.returned.get() >= CREDITS
+    }
+
+    fn take_known(&self) -> bool {
+        if self.is_spent() {
+            return false;
+        }
+        self.sent.set(self.sent.get() + 1);
+        true
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_so_many_and_they_come_back() {
+        let (pair, sent) = (Pair::new(), Sent::default());
+        for _ in 0..CREDITS {
+            assert!(sent.take(&pair));
+        }
+        assert!(!sent.take(&pair));
+        assert!(!pair.give_back(), "the caller does not wait");
+        assert!(sent.take(&pair));
+        assert!(!sent.take_or_wait(&pair));
+        assert!(pair.give_back());
+        assert!(!pair.give_back(), "it was woken");
+        assert!(sent.take(&pair) && sent.take_or_wait(&pair));
+        assert!(!sent.take(&pair));
+    }
+}

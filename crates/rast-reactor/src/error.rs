@@ -1,0 +1,115 @@
+//! What is refused, and what has failed.
+
+use core::any::Any;
+use core::error::Error;
+use core::fmt;
+use std::io;
+use std_alloc::boxed::Box;
+
+use rast_executor::JoinError;
+
+/// Why a call has no result.
+///
+/// ```
+/// use rast_reactor::{CallError, Reactors, reactor_task};
+///
+/// let reactors = Reactors::builder().number(2).build().unwrap();
+/// let call = reactors.reactor(0).unwrap().spawn(|| async {
+///     reactor_task(1, || async { panic!("no") }).await.unwrap_err()
+/// });
+/// let error = rast_reactor::executor::block_on(call).unwrap();
+/// assert!(matches!(error, CallError::Panicked(payload) if payload.is::<&str>()));
+/// ```
+#[non_exhaustive]
+pub enum CallError {
+    /// It panicked with this payload, for `std::panic::resume_unwind`.
+    Panicked(Box<dyn Any + Send>),
+    /// What was to run it has stopped, or it was aborted.
+    Stopped,
+    /// There is no reactor of that number.
+    NoReactor,
+}
+
+impl From<JoinError> for CallError {
+    fn from(error: JoinError) -> Self {
+        match error.into_panic() {
+            Some(payload) => Self::Panicked(payload),
+            None => Self::Stopped,
+        }
+    }
+}
+
+// The payload is reached by value alone, so it is not asked to be `Debug`.
+impl fmt::Debug for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Panicked(_) => "Panicked(..)",
+            Self::Stopped => "Stopped",
+            Self::NoReactor => "NoReactor",
+        })
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Panicked(_) => "the call panicked",
+            Self::Stopped => "what was to run the call has stopped",
+            Self::NoReactor => "there is no reactor of that number",
+        })
+    }
+}
+
+impl Error for CallError {}
+
+/// Why [`Builder::build`](crate::Builder::build) made no reactors.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// None were asked for.
+    NoReactors,
+    /// More than 1,024 were asked for.
+    TooManyReactors,
+    /// The number of cores given is not the number of reactors.
+    Cores {
+        /// The reactors.
+        reactors: usize,
+        /// The cores.
+        cores: usize,
+    },
+    /// The process has no such core, or may not run on it.
+    MissingCore(usize),
+    /// A name contains a NUL.
+    Name,
+    /// A policy of the pool has no thread that could run it, or there are too many threads.
+    Threads,
+    /// The system has no thread for it.
+    Spawn(io::Error),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoReactors => f.write_str("there is to be at least one reactor"),
+            Self::TooManyReactors => f.write_str("there are to be at most 1024 reactors"),
+            Self::Cores { reactors, cores } => {
+                write!(f, "{reactors} reactors cannot be on {cores} cores")
+            }
+            Self::MissingCore(core) => write!(f, "there is no core {core} for this process"),
+            Self::Name => f.write_str("the name of a thread contains a NUL"),
+            Self::Threads => {
+                f.write_str("the lowest class of the pool needs a thread, and 1024 are the most")
+            }
+            Self::Spawn(error) => write!(f, "the system gave no thread: {error}"),
+        }
+    }
+}
+
+impl Error for BuildError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Spawn(error) => Some(error),
+            _ => None,
+        }
+    }
+}

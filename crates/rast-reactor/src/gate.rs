@@ -1,0 +1,240 @@
+//! A gate: so many users at once, the others in order.
+
+use core::cell::RefCell;
+use core::fmt;
+use core::task::{Poll, Waker};
+use std_alloc::rc::Rc;
+use std_alloc::vec::Vec;
+
+use crate::line::{Ended, Line, Place, Wait};
+
+struct State {
+    users: usize,
+    users_max: usize,
+    is_closed: bool,
+    line: Line<()>,
+    /// Those that wait for the last user to leave.
+    draining: Vec<Waker>,
+}
+
+struct Core(RefCell<State>);
+
+/// Lets a number of users in at once; the others wait in order. It can be closed and drained.
+///
+/// For the tasks of one thread; clones are the same gate. A user that is dropped while it waits
+/// leaves the line. Cost: a few loads and stores, and an allocation for a wait.
+///
+/// # Examples
+///
+/// ```
+/// use rast_reactor::executor::{LocalExecutor, spawn_local, yield_now};
+/// use rast_reactor::{EnterError, Gate};
+///
+/// LocalExecutor::new().run(async {
+///     let gate = Gate::new(1);
+///     let pass = gate.enter().await.unwrap();
+///     assert_eq!(gate.try_enter().err(), Some(EnterError::Full));
+///     let theirs = gate.clone();
+///     let waits = spawn_local(async move { theirs.enter().await.is_ok() });
+///     yield_now().await;
+///     drop(pass);
+///     assert!(waits.await.unwrap());
+///     // No user is in after this, and none will be.
+///     gate.close().await;
+///     assert!(gate.enter().await.is_err());
+/// });
+/// ```
+#[derive(Clone)]
+pub struct Gate(Rc<Core>);
+
+/// A user of a [`Gate`]; dropping it leaves.
+#[must_use = "the user leaves when it is dropped"]
+pub struct Pass(Rc<Core>);
+
+/// The gate was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateClosed;
+
+/// Why [`Gate::try_enter`] let none in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EnterError {
+    /// As many as may are in, or others wait.
+    Full,
+    /// The gate was closed.
+    Closed,
+}
+
+impl fmt::Display for GateClosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the gate is closed")
+    }
+}
+
+impl fmt::Display for EnterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the gate is full",
+            Self::Closed => "the gate is closed",
+        })
+    }
+}
+
+impl core::error::Error for GateClosed {}
+impl core::error::Error for EnterError {}
+
+impl Gate {
+    /// Makes an open gate. With 0 users each waits until it is closed.
+    #[must_use]
+    pub fn new(users_max: usize) -> Self {
+        Self(Rc::new(Core(RefCell::new(State {
+            users: 0,
+            users_max,
+            is_closed: false,
+            line: Line::new(),
+            draining: Vec::new(),
+        }))))
+    }
+
+    /// Waits until there is room, and enters.
+    ///
+    /// # Errors
+    ///
+    /// [`GateClosed`] if the gate was closed, also while it waited.
+    pub async fn enter(&self) -> Result<Pass, GateClosed> {
+        match self.try_enter() {
+            Ok(pass) => return Ok(pass),
+            Err(EnterError::Closed) => return Err(GateClosed),
+            Err(EnterError::Full) => {}
+        }
+        if Wait::new(&self.0, ()).await {
+            Ok(Pass(Rc::clone(&self.0)))
+        } else {
+            Err(GateClosed)
+        }
+    }
+
+    /// Enters if there is room and none waits.
+    ///
+    /// # Errors
+    ///
+    /// [`EnterError`].
+    pub fn try_enter(&self) -> Result<Pass, EnterError> {
+        let mut state = self.0.0.borrow_mut();
+        if state.is_closed {
+            return Err(EnterError::Closed);
+        }
+        if !state.line.is_empty() || state.users >= state.users_max {
+            return Err(EnterError::Full);
+        }
+        state.users += 1;
+        Ok(Pass(Rc::clone(&self.0)))
+    }
+
+    /// Closes the gate at once: those that wait get an error. Then waits until the last user has
+    /// left. It may be called again, and dropped; the gate stays closed.
+    ///
+    /// A user that closes the gate must leave before it awaits this.
+    pub fn close(&self) -> impl Future<Output = ()> + use<> {
+        let mut ended = Ended::new();
+        {
+            let mut state = self.0.0.borrow_mut();
+            state.is_closed = true;
+            state.line.refuse_all(&mut ended);
+        }
+        ended.wake();
+        let core = Rc::clone(&self.0);
+        core::future::poll_fn(move |cx| {
+            // Cloned before the borrow, since wakers are code of the user.
+            let waker = cx.waker().clone();
+            let mut state = core.0.borrow_mut();
+            if state.users == 0 {
+                drop(state);
+                return Poll::Ready(());
+            }
+            if !state.draining.iter().any(|known| known.will_wake(&waker)) {
+                state.draining.push(waker);
+            }
+            Poll::Pending
+        })
+    }
+
+    /// Returns `true` if the gate was closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.0.borrow().is_closed
+    }
+
+    /// How many users are in.
+    #[must_use]
+    pub fn users(&self) -> usize {
+        self.0.0.borrow().users
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.0.0.borrow().line.len()
+    }
+}
+
+impl Core {
+    /// A user leaves: the next one enters, or the last one ends the drain.
+    fn leave(&self) {
+        let mut ended = Ended::new();
+        let draining = {
+            let mut state = self.0.borrow_mut();
+            debug_assert!(state.users > 0, "gate: a user that leaves is in");
+            if state.line.is_empty() {
+                state.users -= 1;
+            } else {
+                state.line.serve(&mut ended);
+            }
+            if state.is_closed && state.users == 0 {
+                core::mem::take(&mut state.draining)
+            } else {
+                Vec::new()
+            }
+        };
+        ended.wake();
+        draining.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Place for Core {
+    type Wants = ();
+
+    fn line<R>(&self, f: impl FnOnce(&mut Line<()>) -> R) -> R {
+        f(&mut self.0.borrow_mut().line)
+    }
+
+    fn give_back(&self, (): &()) {
+        self.leave();
+    }
+
+    // Each waits for the same, so the next one has nothing of it.
+    fn left(&self) {}
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.0.0.borrow();
+        f.debug_struct("Gate")
+            .field("users", &state.users)
+            .field("users_max", &state.users_max)
+            .field("waiting", &state.line.len())
+            .field("is_closed", &state.is_closed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pass")
+    }
+}

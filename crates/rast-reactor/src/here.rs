@@ -1,0 +1,348 @@
+//! The reactor of the calling thread: what its turn has collected, its side of the credits.
+
+use core::cell::{Cell, OnceCell, RefCell};
+use core::panic::Location;
+use core::task::{Poll, Waker};
+use core::time::Duration;
+use std_alloc::boxed::Box;
+use std_alloc::rc::Rc;
+use std_alloc::string::String;
+use std_alloc::vec::Vec;
+
+use rast_executor::{Driver, ParkerDriver, RemoteBatch};
+
+use crate::credit::Sent;
+use crate::line::{Ended, Line, Place};
+use crate::pool;
+use crate::primitive;
+use crate::primitive::sync::Arc;
+use crate::shared::{Reactor, Shared};
+use crate::spawned::Spawned;
+use crate::watch::{Origin, Watched};
+
+/// The calls to one target.
+pub(crate) struct Lane {
+    target: usize,
+    sent: Sent,
+    waiting: RefCell<Line<()>>,
+    /// The calls of this turn; away while they are sent.
+    batch: RefCell<Option<RemoteBatch>>,
+}
+
+/// A reactor, on its thread.
+pub(crate) struct Here {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) index: usize,
+    lanes: Box<[Rc<LaneOf>]>,
+    /// The turn has collected something.
+    is_dirty: Cell<bool>,
+    jobs: RefCell<Vec<pool::Entry>>,
+    /// The executor runs; after that, destructors of its tasks do.
+    pub(crate) is_running: Cell<bool>,
+}
+
+/// A lane and what its pair is in.
+pub(crate) struct LaneOf {
+    lane: Lane,
+    shared: Arc<Shared>,
+    caller: usize,
+}
+
+/// A credit that was taken. Dropped, on whatever thread, it is returned.
+pub(crate) struct Credit {
+    shared: Arc<Shared>,
+    caller: usize,
+    target: usize,
+}
+
+impl Drop for Credit {
+    fn drop(&mut self) {
+        if self.shared.pair(self.caller, self.target).give_back() {
+            self.shared.wake(self.caller);
+        }
+    }
+}
+
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+primitive::thread_local! {
+    static HERE: RefCell<Option<Rc<Here>>> = const { RefCell::new(None) };
+}
+// The models' thread-locals know no `const`.
+#[cfg(any(rast_loom, rast_shuttle))]
+primitive::thread_local! {
+    static HERE: RefCell<Option<Rc<Here>>> = RefCell::new(None);
+}
+
+/// The reactor of the calling thread.
+pub(crate) fn here() -> Option<Rc<Here>> {
+    HERE.try_with(|here| here.borrow().clone()).ok().flatten()
+}
+
+/// Returns `true` if the calling thread is a reactor of this set.
+pub(crate) fn is_of(shared: &Arc<Shared>) -> bool {
+    here().is_some_and(|here| Arc::ptr_eq(&here.shared, shared))
+}
+
+/// What a function says that is called elsewhere.
+pub(crate) const OUTSIDE: &str =
+    "no reactor runs on this thread: call this in a task of a reactor, or use Reactor::spawn";
+
+/// Returns the reactor that runs the caller; `None` on other threads.
+///
+/// ```
+/// assert!(rast_reactor::current().is_none());
+/// ```
+#[must_use]
+pub fn current() -> Option<Reactor> {
+    here().map(|here| Reactor {
+        shared: Arc::clone(&here.shared),
+        index: here.index,
+    })
+}
+
+/// Spawns a task on the reactor that runs the caller; its future need not be `Send`.
+///
+/// In destructors of tasks that a reactor drops at its end the future is dropped, and the handle
+/// returns [`CallError::Stopped`](crate::CallError::Stopped).
+///
+/// # Panics
+///
+/// Outside of a reactor.
+///
+/// ```
+/// use rast_reactor::{Reactors, spawn_local};
+///
+/// let reactors = Reactors::builder().number(1).build().unwrap();
+/// let task = reactors.reactor(0).unwrap().spawn(|| async {
+///     spawn_local(async { 6 * 7 }).await.unwrap()
+/// });
+/// assert_eq!(rast_reactor::executor::block_on(task).unwrap(), 42);
+/// ```
+#[track_caller]
+pub fn spawn_local<F: Future + 'static>(future: F) -> Spawned<F::Output> {
+    spawn_local_as(Location::caller(), None, future)
+}
+
+/// As [`spawn_local`], with a name for reports.
+///
+/// # Panics
+///
+/// Outside of a reactor.
+#[track_caller]
+pub fn spawn_local_named<F: Future + 'static>(
+    name: impl Into<String>,
+    future: F,
+) -> Spawned<F::Output> {
+    spawn_local_as(Location::caller(), Some(name.into()), future)
+}
+
+#[track_caller]
+fn spawn_local_as<F: Future + 'static>(
+    line: &'static Location<'static>,
+    name: Option<String>,
+    future: F,
+) -> Spawned<F::Output> {
+    let here = here().expect(OUTSIDE);
+    if !here.is_running.get() {
+        drop(future);
+        return Spawned::stopped();
+    }
+    let origin = Origin {
+        name: name.map(Arc::new),
+        line,
+    };
+    let entry = Shared::enter(&here.shared, here.index, origin.clone());
+    Spawned::new(rast_executor::spawn_local(Watched {
+        future,
+        shared: Arc::clone(&here.shared),
+        reactor: here.index,
+        origin,
+        _entry: entry,
+    }))
+}
+
+impl Here {
+    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Self {
+        let lane = |target| {
+            Rc::new(LaneOf {
+                lane: Lane {
+                    target,
+                    sent: Sent::default(),
+                    waiting: RefCell::new(Line::new()),
+                    batch: RefCell::new(None),
+                },
+                shared: Arc::clone(&shared),
+                caller: index,
+            })
+        };
+        Self {
+            lanes: (0..shared.seats.len()).map(lane).collect(),
+            is_dirty: Cell::new(false),
+            jobs: RefCell::new(Vec::new()),
+            is_running: Cell::new(true),
+            shared,
+            index,
+        }
+    }
+
+    /// Calls `f` while this is the reactor of the thread.
+    pub(crate) fn enter<R>(self: &Rc<Self>, f: impl FnOnce() -> R) -> R {
+        /// Takes it away again, also in a panic.
+        struct Leave;
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                let here = HERE.try_with(|here| here.borrow_mut().take());
+                drop(here);
+            }
+        }
+        HERE.with(|here| *here.borrow_mut() = Some(Rc::clone(self)));
+        let _leave = Leave;
+        f()
+    }
+
+    /// The lane to a target; `None` if there is no such reactor.
+    pub(crate) fn lane(&self, target: usize) -> Option<&Rc<LaneOf>> {
+        self.lanes.get(target)
+    }
+
+    /// Adds a call to the turn.
+    pub(crate) fn stage<R>(&self, lane: &LaneOf, stage: impl FnOnce(&mut RemoteBatch) -> R) -> R {
+        self.is_dirty.set(true);
+        let target = lane.lane.target;
+        let mut batch = lane.lane.batch.borrow_mut();
+        stage(batch.get_or_insert_with(|| self.shared.seats[target].remote.batch()))
+    }
+
+    /// Adds a job to the turn.
+    pub(crate) fn stage_job(&self, entry: pool::Entry) {
+        self.is_dirty.set(true);
+        self.jobs.borrow_mut().push(entry);
+    }
+
+    /// Sends what the turn has collected. What is refused runs destructors of the user, which may
+    /// add more.
+    pub(crate) fn flush(&self) {
+        while self.is_dirty.replace(false) {
+            for lane in &self.lanes {
+                let batch = &lane.lane.batch;
+                let Some(mut taken) = batch.borrow_mut().take() else {
+                    continue;
+                };
+                taken.send();
+                batch.borrow_mut().get_or_insert(taken);
+            }
+            let mut jobs = self.jobs.take();
+            if !jobs.is_empty() {
+                self.shared.pool.shared.push(&mut jobs);
+                let mut place = self.jobs.borrow_mut();
+                if place.is_empty() {
+                    *place = jobs;
+                }
+            }
+        }
+    }
+
+    /// The main task of the reactor: serves calls that wait for a credit, until the reactor is
+    /// ended.
+    pub(crate) async fn main(self: Rc<Self>) {
+        core::future::poll_fn(|cx| {
+            let (is_ended, old) = {
+                let mut control = self.shared.seats[self.index].control.lock();
+                let is_new = control
+                    .waker
+                    .as_ref()
+                    .is_none_or(|waker| !waker.will_wake(cx.waker()));
+                let old: Option<Waker> = if is_new {
+                    control.waker.replace(cx.waker().clone())
+                } else {
+                    None
+                };
+                (control.is_ended, old)
+            };
+            drop(old);
+            for lane in &self.lanes {
+                lane.serve();
+            }
+            if is_ended {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+}
+
+impl LaneOf {
+    pub(crate) fn target(&self) -> usize {
+        self.lane.target
+    }
+
+    fn pair(&self) -> &crate::credit::Pair {
+        self.shared.pair(self.caller, self.lane.target)
+    }
+
+    /// Takes a credit, if there is one and no earlier call waits for it.
+    pub(crate) fn try_take(&self) -> Option<Credit> {
+        let may = self.lane.waiting.borrow().is_empty() && self.lane.sent.take(self.pair());
+        may.then(|| self.taken())
+    }
+
+    /// The credit that was taken.
+    pub(crate) fn taken(&self) -> Credit {
+        Credit {
+            shared: Arc::clone(&self.shared),
+            caller: self.caller,
+            target: self.lane.target,
+        }
+    }
+
+    /// Gives credits to those that wait, in order.
+    pub(crate) fn serve(&self) {
+        let mut ended = Ended::new();
+        {
+            let mut line = self.lane.waiting.borrow_mut();
+            while !line.is_empty() && self.lane.sent.take_or_wait(self.pair()) {
+                line.serve(&mut ended);
+            }
+        }
+        ended.wake();
+    }
+}
+
+impl Place for LaneOf {
+    type Wants = ();
+
+    fn line<R>(&self, f: impl FnOnce(&mut Line<()>) -> R) -> R {
+        f(&mut self.lane.waiting.borrow_mut())
+    }
+
+    fn give_back(&self, (): &()) {
+        drop(self.taken());
+    }
+
+    fn left(&self) {}
+}
+
+/// What the thread of a reactor sleeps in: it sends what a turn has collected.
+pub(crate) struct TurnDriver {
+    pub(crate) parker: ParkerDriver,
+    /// Set before the first task runs.
+    pub(crate) here: Rc<OnceCell<Rc<Here>>>,
+}
+
+impl Driver for TurnDriver {
+    fn submit(&mut self) {
+        if let Some(here) = self.here.get() {
+            here.flush();
+        }
+    }
+
+    fn park(&mut self, timeout: Option<Duration>) {
+        self.parker.park(timeout);
+    }
+
+    fn unparker(&self) -> Waker {
+        self.parker.unparker()
+    }
+}

@@ -1,0 +1,108 @@
+//! A core per thread: reactors that call each other, and what a service needs at its edge.
+//!
+//! # What is here
+//!
+//! - [`Reactors`]: threads with a [`LocalExecutor`](executor::LocalExecutor) each, on cores of
+//!   their own. [`Reactor::spawn`] from any thread, [`spawn_local`] on a reactor, [`current`].
+//! - [`reactor_task`], [`reactors_task`], [`try_reactor_task`]: calls between reactors, with
+//!   credits.
+//! - [`Pool`] and [`background_task`]: slow work by [`Policy`], beside the reactors.
+//! - [`Lock`]: shared or exclusive between the tasks of one thread; [`LockScope`] finds deadlocks,
+//!   [`retry`] begins again.
+//! - [`Gate`], [`Limiter`], [`Breaker`]: how many at once, how many per second, and whether at all.
+//! - [`all_results`]: several futures at once in one task.
+//!
+//! # When to use it, and when not
+//!
+//! Use it where each piece of state has one thread that writes it, and tasks on other threads ask
+//! that thread. State that stays on a thread needs no lock.
+//! Where tasks have no home, a runtime whose workers steal from each other spreads load by itself:
+//! `rast-executor`.
+//!
+//! # Example
+//!
+//! ```
+//! use rast_reactor::{Policy, Reactors, background_task, reactor_task};
+//! use std::time::Duration;
+//!
+//! let reactors = Reactors::builder().number(2).build().unwrap();
+//! let answer = reactors.reactor(0).unwrap().spawn(|| async {
+//!     let owned_there = reactor_task(1, || async { 40 }).await.unwrap();
+//!     let slow = background_task(Policy::Low, || 2).unwrap_or_else(|_| panic!("the pool is
+//!     full")); owned_there + slow.await.unwrap()
+//! });
+//! assert_eq!(rast_reactor::executor::block_on(answer).unwrap(), 42);
+//! assert!(reactors.stop(Duration::from_secs(60)).is_clean());
+//! ```
+//!
+//! # Guarantees
+//!
+//! - A closure that was sent to a reactor is called or dropped there, once; if that reactor has
+//!   stopped, it is dropped by its sender. Its caller learns which.
+//! - Calls from one reactor to another that have not begun are at most 1,024. A call that waits for
+//!   its turn delays no task, and nested calls cannot wait for each other.
+//! - A panic stays in its task or call, and its caller gets the payload.
+//! - Giving a call up, by dropping its future, is always sound: what has not begun is dropped, what
+//!   has begun ends at its next await.
+//! - A policy's tasks in the pool are at most 65,536. None is overtaken for ever: one that waits
+//!   for a second goes before the others on the threads that may run it.
+//!
+//! - A wait for a lock that could never end is refused, and no other is.
+//!
+//! Progress: a call takes locks that no thread holds for more than some instructions.
+//!
+//! # Features and platforms
+//!
+//! - `std` (default): everything. Without it the crate is empty.
+//!
+//! Runs where std has threads; threads are bound to cores where `core_affinity` can.
+//! How it works, with the arguments: `docs/algorithms/reactor.md` of the repository.
+#![cfg(feature = "std")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+extern crate alloc as std_alloc;
+
+mod contain;
+mod error;
+mod line;
+mod spawned;
+
+mod credit;
+mod pool;
+mod watch;
+
+mod here;
+mod shared;
+
+mod all;
+mod calls;
+mod reactors;
+
+mod breaker;
+mod gate;
+mod limiter;
+mod lock;
+mod random;
+mod retry;
+
+#[doc(hidden)]
+pub mod parts;
+
+pub use all::{AllResults, all_results};
+pub use breaker::{Admission, Breaker, BreakerBuilder, Open};
+pub use calls::{background_task, reactor_task, reactors_task, try_reactor_task};
+pub use error::{BuildError, CallError};
+pub use gate::{EnterError, Gate, GateClosed, Pass};
+pub use here::{current, spawn_local, spawn_local_named};
+pub use limiter::{InvalidRate, Limited, Limiter, TooLarge};
+pub use lock::{Deadlock, ExclusiveGuard, Lock, LockScope, SharedGuard};
+pub use pool::{Policy, Pool, PoolBuilder};
+pub use reactors::{Builder, Reactors, Stopped};
+pub use retry::{Retry, retry};
+pub use shared::Reactor;
+pub use spawned::{Call, Spawned};
+pub use watch::{SlowPoll, Unfinished};
+
+// The layers beneath: signatures here name their types, and one version serves all.
+#[doc(no_inline)]
+pub use rast_executor::{self as executor, alloc, primitive, queue, timers};

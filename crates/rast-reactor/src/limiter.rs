@@ -1,0 +1,211 @@
+//! A limiter: so many tokens per period, with a burst, by the generic cell rate algorithm.
+//!
+//! The state is one number, the theoretical arrival time: when the tokens that were taken would
+//! have come one by one at the rate. `n` tokens are there if that time, `n` tokens later, is at
+//! most a burst ahead of now. Times are counted in nanoseconds times the tokens of a period, so
+//! that a token costs a whole number of them: nothing is rounded, and no error adds up.
+
+use core::cell::Cell;
+use core::fmt;
+use core::time::Duration;
+
+use rast_executor::timers::{Clock, Instant, MonotonicClock};
+
+use crate::gate::Gate;
+
+/// Lets requests through at a rate, and bursts of them; for the tasks of one thread.
+///
+/// # Examples
+///
+/// ```
+/// use rast_reactor::timers::{Instant, ManualClock, Nanos};
+/// use rast_reactor::{Limited, Limiter, TooLarge};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// // 10 per second, 2 at once.
+/// let limiter = Limiter::with_clock(10, Duration::from_secs(1), 2, clock.clone()).unwrap();
+/// assert_eq!(limiter.try_acquire(2), Ok(Ok(())));
+/// let retry_at = Instant::from_nanos(100_000_000);
+/// assert_eq!(limiter.try_acquire(1), Ok(Err(Limited { retry_at })));
+/// clock.advance(Nanos::from_millis(100));
+/// assert_eq!(limiter.try_acquire(1), Ok(Ok(())));
+/// assert_eq!(limiter.try_acquire(3), Err(TooLarge));
+/// ```
+pub struct Limiter<C = MonotonicClock> {
+    clock: C,
+    /// Tokens of a period: the units of a nanosecond.
+    tokens: u64,
+    /// The units of a token: the nanoseconds of a period.
+    token: u64,
+    burst: u32,
+    /// The theoretical arrival time, in units.
+    arrival: Cell<u128>,
+    /// One waits for tokens, the others for their turn.
+    turn: Gate,
+}
+
+/// The rate or the burst is zero, or the period is longer than 584 years.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidRate;
+
+/// More tokens than the burst: they are never there at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
+
+/// The tokens are not there yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limited {
+    /// When they are there, if no others take them, by the limiter's clock.
+    pub retry_at: Instant,
+}
+
+impl fmt::Display for InvalidRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a rate and a burst are above zero, and a period is below 584 years")
+    }
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the request is above the burst of its limiter")
+    }
+}
+
+impl fmt::Display for Limited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the rate of the limiter is reached")
+    }
+}
+
+impl core::error::Error for InvalidRate {}
+impl core::error::Error for TooLarge {}
+impl core::error::Error for Limited {}
+
+impl Limiter {
+    /// Makes a limiter of `tokens` per period by the system's monotonic clock, with a whole burst.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRate`].
+    pub fn new(tokens: u32, period: Duration, burst: u32) -> Result<Self, InvalidRate> {
+        Self::with_clock(tokens, period, burst, MonotonicClock::new())
+    }
+}
+
+impl<C: Clock> Limiter<C> {
+    /// As [`new`](Limiter::new), by another clock.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRate`].
+    pub fn with_clock(
+        tokens: u32,
+        period: Duration,
+        burst: u32,
+        clock: C,
+    ) -> Result<Self, InvalidRate> {
+        let token = u64::try_from(period.as_nanos()).map_err(|_| InvalidRate)?;
+        if tokens == 0 || token == 0 || burst == 0 {
+            return Err(InvalidRate);
+        }
+        Ok(Self {
+            clock,
+            tokens: u64::from(tokens),
+            token,
+            burst,
+            arrival: Cell::new(0),
+            turn: Gate::new(1),
+        })
+    }
+
+    /// Takes tokens if they are there and none waits for some. A reading of the clock.
+    ///
+    /// # Errors
+    ///
+    /// [`TooLarge`] above the burst. The inner one is [`Limited`].
+    pub fn try_acquire(&self, tokens: u32) -> Result<Result<(), Limited>, TooLarge> {
+        if tokens > self.burst {
+            return Err(TooLarge);
+        }
+        let now = self.clock.now();
+        if self.turn.users() > 0 {
+            let retry_at = self.look(now, tokens).err().unwrap_or(now);
+            return Ok(Err(Limited { retry_at }));
+        }
+        Ok(self.take(now, tokens))
+    }
+
+    /// Waits until the tokens are there, and takes them: first come, first served.
+    ///
+    /// Cancel-safe: a wait that is dropped has taken none. It sleeps in the executor, whose clock
+    /// is to go as fast as the limiter's.
+    ///
+    /// # Errors
+    ///
+    /// [`TooLarge`] above the burst.
+    ///
+    /// # Panics
+    ///
+    /// Outside of an executor, if it has to wait.
+    ///
+    /// ```
+    /// use rast_reactor::Limiter;
+    /// use rast_reactor::executor::LocalExecutor;
+    /// use std::time::Duration;
+    ///
+    /// let limiter = Limiter::new(1_000, Duration::from_secs(1), 1).unwrap();
+    /// LocalExecutor::new().run(async {
+    ///     for _ in 0..3 {
+    ///         limiter.acquire(1).await.unwrap();
+    ///     }
+    /// });
+    /// ```
+    pub async fn acquire(&self, tokens: u32) -> Result<(), TooLarge> {
+        if tokens > self.burst {
+            return Err(TooLarge);
+        }
+        let turn = self.turn.enter().await;
+        debug_assert!(turn.is_ok(), "limiter: its gate is never closed");
+        loop {
+            let now = self.clock.now();
+            let Err(Limited { retry_at }) = self.take(now, tokens) else {
+                return Ok(());
+            };
+            let wait = retry_at.saturating_since(now).as_nanos();
+            rast_executor::sleep(Duration::from_nanos(wait)).await;
+        }
+    }
+
+    fn take(&self, now: Instant, tokens: u32) -> Result<(), Limited> {
+        let arrival = self
+            .look(now, tokens)
+            .map_err(|retry_at| Limited { retry_at })?;
+        self.arrival.set(arrival);
+        Ok(())
+    }
+
+    /// The arrival time after so many tokens, or when they are there.
+    fn look(&self, now: Instant, tokens: u32) -> Result<u128, Instant> {
+        let units = |tokens: u32| u128::from(tokens) * u128::from(self.token);
+        let now = u128::from(now.as_nanos()) * u128::from(self.tokens);
+        let arrival = self.arrival.get().max(now) + units(tokens);
+        let at = arrival.saturating_sub(units(self.burst));
+        if at <= now {
+            return Ok(arrival);
+        }
+        let at = at.div_ceil(u128::from(self.tokens));
+        Err(Instant::from_nanos(u64::try_from(at).unwrap_or(u64::MAX)))
+    }
+}
+
+impl<C> fmt::Debug for Limiter<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("tokens", &self.tokens)
+            .field("period_ns", &self.token)
+            .field("burst", &self.burst)
+            .field("waiting", &(self.turn.users() + self.turn.waiting()))
+            .finish_non_exhaustive()
+    }
+}

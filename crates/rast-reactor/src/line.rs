@@ -1,0 +1,224 @@
+//! Tasks of one thread that wait in order: for a credit, a gate, a lock.
+//!
+//! A waiter is counted once and marked when it is served or leaves, so that leaving costs nothing
+//! and the line forgets it when it comes to it, or when half of the line has left.
+
+use core::cell::{Cell, RefCell};
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use std_alloc::collections::VecDeque;
+use std_alloc::rc::Rc;
+use std_alloc::vec::Vec;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waiting,
+    /// Has what it waited for.
+    Served,
+    /// Will not get it.
+    Refused,
+    Left,
+}
+
+/// One that waits, and what it waits for.
+pub(crate) struct Waiter<T> {
+    pub(crate) wants: T,
+    state: Cell<State>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// The line.
+pub(crate) struct Line<T> {
+    waiters: VecDeque<Rc<Waiter<T>>>,
+    left: usize,
+}
+
+/// Those that were served or refused, to be woken when nothing is borrowed: a waker is code of the
+/// user.
+#[must_use = "they are woken by `wake`"]
+pub(crate) struct Ended<T>(Vec<Rc<Waiter<T>>>);
+
+impl<T> Ended<T> {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(crate) fn wake(self) {
+        for waiter in self.0 {
+            let waker = waiter.waker.borrow_mut().take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl<T> Line<T> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            waiters: VecDeque::new(),
+            left: 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiters.len() == self.left
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiters.len() - self.left
+    }
+
+    pub(crate) fn enter(&mut self, wants: T) -> Rc<Waiter<T>> {
+        let waiter = Rc::new(Waiter {
+            wants,
+            state: Cell::new(State::Waiting),
+            waker: RefCell::new(None),
+        });
+        self.waiters.push_back(Rc::clone(&waiter));
+        waiter
+    }
+
+    /// The first that waits.
+    pub(crate) fn first(&mut self) -> Option<&Rc<Waiter<T>>> {
+        while self.waiters.front()?.state.get() == State::Left {
+            self.waiters.pop_front();
+            self.left -= 1;
+        }
+        self.waiters.front()
+    }
+
+    /// Serves the first that waits.
+    pub(crate) fn serve(&mut self, ended: &mut Ended<T>) {
+        self.end_first(State::Served, ended);
+    }
+
+    /// Refuses all that wait.
+    pub(crate) fn refuse_all(&mut self, ended: &mut Ended<T>) {
+        while self.first().is_some() {
+            self.end_first(State::Refused, ended);
+        }
+    }
+
+    fn end_first(&mut self, state: State, ended: &mut Ended<T>) {
+        if self.first().is_some()
+            && let Some(waiter) = self.waiters.pop_front()
+        {
+            waiter.state.set(state);
+            ended.0.push(waiter);
+        }
+    }
+
+    /// Takes a waiter out that was neither served nor refused.
+    fn leave(&mut self, waiter: &Waiter<T>) {
+        debug_assert_eq!(waiter.state.get(), State::Waiting, "it is in the line");
+        waiter.state.set(State::Left);
+        self.left += 1;
+        if self.left > self.waiters.len() / 2 {
+            self.waiters
+                .retain(|waiter| waiter.state.get() != State::Left);
+            self.left = 0;
+        }
+    }
+}
+
+/// What has a line.
+pub(crate) trait Place {
+    /// What its waiters want.
+    type Wants;
+
+    /// Calls `f` with the line.
+    fn line<R>(&self, f: impl FnOnce(&mut Line<Self::Wants>) -> R) -> R;
+
+    /// A waiter that was served has gone without what it got: it goes to the next.
+    fn give_back(&self, wants: &Self::Wants);
+
+    /// A waiter has left the line, which may let the next one on.
+    fn left(&self);
+}
+
+/// A place in a line: ready with `true` when it is served, with `false` when it is refused.
+///
+/// Dropped before, it leaves the line, or gives back what it was served.
+pub(crate) struct Wait<P: Place> {
+    place: Rc<P>,
+    waiter: Option<Rc<Waiter<P::Wants>>>,
+}
+
+impl<P: Place> Wait<P> {
+    pub(crate) fn new(place: &Rc<P>, wants: P::Wants) -> Self {
+        Self {
+            waiter: Some(place.line(|line| line.enter(wants))),
+            place: Rc::clone(place),
+        }
+    }
+}
+
+// Nothing is pinned in it.
+impl<P: Place> Unpin for Wait<P> {}
+
+impl<P: Place> Future for Wait<P> {
+    type Output = bool;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+        let Some(waiter) = &self.waiter else {
+            panic!("a wait is polled after it was ready");
+        };
+        let served = match waiter.state.get() {
+            State::Served => true,
+            State::Refused => false,
+            State::Waiting | State::Left => {
+                // Cloned and dropped outside of the borrow, since wakers are code of the user.
+                let waker = cx.waker().clone();
+                let old = waiter.waker.replace(Some(waker));
+                drop(old);
+                return Poll::Pending;
+            }
+        };
+        self.waiter = None;
+        Poll::Ready(served)
+    }
+}
+
+impl<P: Place> Drop for Wait<P> {
+    fn drop(&mut self) {
+        let Some(waiter) = self.waiter.take() else {
+            return;
+        };
+        match waiter.state.get() {
+            State::Served => self.place.give_back(&waiter.wants),
+            State::Waiting => {
+                self.place.line(|line| line.leave(&waiter));
+                self.place.left();
+            }
+            State::Refused | State::Left => {}
+        }
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_leave_are_forgotten() {
+        let mut line = Line::new();
+        let stays = line.enter(0);
+        for n in 1..1000 {
+            let waiter = line.enter(n);
+            line.leave(&waiter);
+            assert_eq!(line.len(), 1);
+            assert!(line.waiters.len() <= 3, "{}", line.waiters.len());
+        }
+        let last = line.enter(1000);
+        line.leave(&stays);
+        assert_eq!(line.first().map(|waiter| waiter.wants), Some(1000));
+        let mut ended = Ended::new();
+        line.serve(&mut ended);
+        assert_eq!(last.state.get(), State::Served);
+        assert!(line.is_empty() && line.first().is_none());
+        line.serve(&mut ended);
+        assert_eq!(ended.0.len(), 1);
+        ended.wake();
+    }
+}

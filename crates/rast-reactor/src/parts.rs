@@ -1,0 +1,3 @@
+//! The parts of the protocols, for the models alone; no part of the interface.
+
+pub use crate::credit::{CREDITS, Pair, Sent};

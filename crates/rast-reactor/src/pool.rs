@@ -1,0 +1,509 @@
+//! Threads for slow work, by policy.
+//!
+//! ```text
+//!   policy         queues           threads            sleeps as
+//!   High    ───►  [ h h h ]  ◄───  class 0 (4)         bit 0   ┐
+//!   Medium  ───►  [ m m ]    ◄───  class 1 (3): h m    bit 1   ├ one ClassEvent
+//!   Low     ───►  [ l l l ]  ◄───  class 2 (3): h m l  bit 2   ┘
+//! ```
+//!
+//! A task of policy p runs on the threads of classes p and above. The source has each thread sleep
+//! on the bits of all its policies; then a wake-up for an urgent task may pick the one thread that
+//! could have run the next slow one. Here a thread sleeps on the bit of its class, and a wake-up
+//! goes to the lowest class that has a thread asleep.
+//!
+//! Rules, under the lock of the queues:
+//!
+//! 1. A thread that is about to sleep is counted in `asleep` of its class.
+//! 2. A push takes one of them from `asleep` to `picked` for each task, while there is one that may
+//!    run it, and wakes as many after the lock.
+//! 3. A thread that is awake again takes itself from `picked`, or if that is zero from `asleep`. So
+//!    the two are together the threads that are in their sleep, whichever of them woke up.
+//! 4. A thread sleeps only if it found no task that it may run, and reads the event's word under
+//!    that lock. So a later push sees it in `asleep`, and the wake-up changes the word it read.
+
+use core::fmt;
+use core::time::Duration;
+use std_alloc::collections::VecDeque;
+use std_alloc::format;
+use std_alloc::string::String;
+use std_alloc::vec::Vec;
+
+use rast_executor::Job;
+use rast_executor::queue::Full;
+use rast_executor::timers::{Clock, Instant, MonotonicClock, Nanos};
+
+use crate::error::BuildError;
+use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
+use crate::primitive::sync::{Arc, Condvar, Mutex};
+use crate::primitive::{ClassEvent, thread};
+use crate::spawned::Call;
+
+/// How many policies and classes there are.
+const CLASSES: usize = 3;
+
+/// The most threads of a pool.
+const THREADS_MAX: usize = 1024;
+
+/// Tasks of one policy that may be queued, unless the builder says otherwise.
+const CAPACITY: usize = 65_536;
+
+/// A task that has waited for so long goes before the others.
+const OLD: Nanos = Nanos::from_secs(1);
+
+/// How soon a task of a [`Pool`] is to run. A policy's tasks run on the threads of its class and of
+/// those above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Policy {
+    /// A request waits for it. All threads run it.
+    High,
+    /// The threads of the classes 1 and 2 run it.
+    Medium,
+    /// Analytics: nothing waits for it. The threads of class 2 alone run it.
+    Low,
+}
+
+impl Policy {
+    const ALL: [Self; CLASSES] = [Self::High, Self::Medium, Self::Low];
+}
+
+/// A job on its way to the pool. It counts against the bound of its policy.
+pub(crate) struct Entry {
+    job: Job,
+    policy: Policy,
+    queued: Instant,
+}
+
+struct State {
+    queues: [VecDeque<Entry>; CLASSES],
+    asleep: [u32; CLASSES],
+    picked: [u32; CLASSES],
+    threads: usize,
+    is_closed: bool,
+}
+
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    event: ClassEvent,
+    ended: Condvar,
+    /// Tasks by policy that are queued, or on their way from a reactor.
+    queued: [AtomicUsize; CLASSES],
+    capacity: usize,
+    clock: Arc<dyn Clock + Send + Sync>,
+}
+
+impl State {
+    /// Takes the task that a thread of `class` runs next.
+    fn take(&mut self, class: usize, clock: &dyn Clock) -> Option<Entry> {
+        let mine = &self.queues[..=class];
+        let first = mine.iter().position(|queue| !queue.is_empty())?;
+        let fronts = mine.iter().enumerate();
+        let oldest = fronts.filter_map(|(at, queue)| Some((queue.front()?.queued, at)));
+        let chosen = match oldest.min() {
+            // The clock is read only where there is another choice.
+            Some((queued, at)) if at != first => {
+                let is_old = clock.now().saturating_since(queued) > OLD;
+                if is_old { at } else { first }
+            }
+            _ => first,
+        };
+        self.queues[chosen].pop_front()
+    }
+
+    /// Picks a sleeper for a task of `policy`: of the lowest class that has one.
+    fn pick(&mut self, policy: Policy) -> Option<usize> {
+        let class = (policy as usize..CLASSES).find(|&class| self.asleep[class] > 0)?;
+        self.asleep[class] -= 1;
+        self.picked[class] += 1;
+        Some(class)
+    }
+
+    /// A thread of `class` is awake.
+    fn woke(&mut self, class: usize) {
+        if self.picked[class] > 0 {
+            self.picked[class] -= 1;
+        } else {
+            self.asleep[class] -= 1;
+        }
+    }
+}
+
+impl Shared {
+    /// Counts a task that is to come.
+    pub(crate) fn reserve(&self, policy: Policy) -> bool {
+        let more = |queued: usize| (queued < self.capacity).then_some(queued + 1);
+        // Relaxed: a count; the queue is under its lock.
+        self.queued[policy as usize]
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
+    }
+
+    pub(crate) fn entry(&self, job: Job, policy: Policy) -> Entry {
+        Entry {
+            job,
+            policy,
+            queued: self.clock.now(),
+        }
+    }
+
+    /// Queues tasks that were counted, and wakes threads for them: one system call for each class
+    /// at most.
+    pub(crate) fn push(&self, entries: &mut Vec<Entry>) {
+        let mut wakes = [0; CLASSES];
+        {
+            let mut state = self.state.lock();
+            if !state.is_closed {
+                for entry in entries.drain(..) {
+                    if let Some(class) = state.pick(entry.policy) {
+                        wakes[class] += 1;
+                    }
+                    state.queues[entry.policy as usize].push_back(entry);
+                }
+            }
+        }
+        for (class, &most) in wakes.iter().enumerate() {
+            if most > 0 {
+                self.event.wake(class as u32, most);
+            }
+        }
+        // What a closed pool does not take is cancelled, outside of the lock.
+        for entry in entries.drain(..) {
+            self.uncount(entry.policy);
+            drop(entry);
+        }
+    }
+
+    fn uncount(&self, policy: Policy) {
+        // Relaxed: a count, as in `reserve`.
+        self.queued[policy as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// What a thread does.
+    fn serve(&self, class: usize) {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(entry) = state.take(class, &*self.clock) {
+                drop(state);
+                self.uncount(entry.policy);
+                entry.job.run();
+                state = self.state.lock();
+                continue;
+            }
+            if state.is_closed {
+                break;
+            }
+            state.asleep[class] += 1;
+            let seen = self.event.look();
+            drop(state);
+            self.event.wait(seen, class as u32);
+            state = self.state.lock();
+            state.woke(class);
+        }
+        state.threads -= 1;
+        drop(state);
+        self.ended.notify_all();
+    }
+
+    /// Refuses tasks from now on, and cancels those that are queued.
+    fn close(&self) {
+        let queues = {
+            let mut state = self.state.lock();
+            state.is_closed = true;
+            core::mem::take(&mut state.queues)
+        };
+        for class in 0..CLASSES as u32 {
+            self.event.wake(class, u32::MAX);
+        }
+        for entry in queues.into_iter().flatten() {
+            self.uncount(entry.policy);
+            drop(entry);
+        }
+    }
+
+    /// Waits until all threads have ended, for the time; returns how many have not.
+    fn wait_for_threads(&self, grace: Duration) -> usize {
+        let begin = std::time::Instant::now();
+        let mut state = self.state.lock();
+        while state.threads > 0 {
+            let left = grace.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            self.ended.wait_timeout(&mut state, left);
+        }
+        state.threads
+    }
+}
+
+/// Threads that run slow work by [`Policy`], beside reactors or alone.
+///
+/// Dropping it refuses further tasks and cancels those that are queued; a thread ends after the
+/// task that it runs.
+///
+/// # Examples
+///
+/// ```
+/// use rast_reactor::executor::block_on;
+/// use rast_reactor::{Policy, Pool};
+///
+/// let pool = Pool::builder().threads([1, 0, 1]).build().unwrap();
+/// let sum = pool.run(Policy::Low, || (1..=100).sum::<u32>()).unwrap();
+/// assert_eq!(block_on(sum).unwrap(), 5050);
+/// ```
+pub struct Pool {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Pool {
+    /// Sets up a pool.
+    pub fn builder() -> PoolBuilder {
+        PoolBuilder {
+            threads: [4, 3, 3],
+            name: "rast-pool".into(),
+            capacity: CAPACITY,
+            clock: None,
+        }
+    }
+
+    /// Queues a call. Any thread may; takes a lock for some instructions, and a system call if a
+    /// thread sleeps that may run it.
+    ///
+    /// Dropping the handle gives the call up if it has not begun.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] with the closure if 65,536 tasks of the policy are queued, or as many as
+    /// [`PoolBuilder::capacity`] says.
+    pub fn run<T, F>(&self, policy: Policy, task: F) -> Result<Call<T>, Full<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        if !self.shared.reserve(policy) {
+            return Err(Full(task));
+        }
+        let (job, handle) = Job::new(task);
+        let mut entries = std_alloc::vec![self.shared.entry(job, policy)];
+        self.shared.push(&mut entries);
+        Ok(Call::new(handle))
+    }
+
+    /// How many tasks of a policy are queued. A hint.
+    #[must_use]
+    pub fn queued(&self, policy: Policy) -> usize {
+        // Relaxed: a figure.
+        self.shared.queued[policy as usize].load(Ordering::Relaxed)
+    }
+
+    /// Ends the pool: cancels what is queued, and waits for the threads, for `grace` at most.
+    /// Returns how many are still in a task; each ends after it. Blocking.
+    ///
+    /// ```
+    /// use rast_reactor::Pool;
+    /// use std::time::Duration;
+    ///
+    /// assert_eq!(Pool::builder().build().unwrap().stop(Duration::from_secs(60)), 0);
+    /// ```
+    pub fn stop(self, grace: Duration) -> usize {
+        self.end(grace)
+    }
+
+    pub(crate) fn end(&self, grace: Duration) -> usize {
+        self.shared.close();
+        self.shared.wait_for_threads(grace)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let queued = Policy::ALL.map(|policy| self.queued(policy));
+        f.debug_struct("Pool")
+            .field("queued", &queued)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sets up a [`Pool`].
+#[must_use = "nothing starts before `build`"]
+pub struct PoolBuilder {
+    threads: [usize; CLASSES],
+    name: String,
+    capacity: usize,
+    clock: Option<Arc<dyn Clock + Send + Sync>>,
+}
+
+impl PoolBuilder {
+    /// How many threads the classes have: 4, 3 and 3 by default.
+    pub fn threads(mut self, threads: [usize; CLASSES]) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// What the threads' names begin with: `rast-pool` by default.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// How many tasks of one policy may be queued: 65,536 by default.
+    pub fn capacity(mut self, tasks: usize) -> Self {
+        self.capacity = tasks;
+        self
+    }
+
+    /// The clock that the age of tasks goes by; the system's monotonic one by default.
+    pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
+        self.clock = Some(crate::shared::shared_clock(clock));
+        self
+    }
+
+    pub(crate) fn clock_if_none(mut self, clock: &Arc<dyn Clock + Send + Sync>) -> Self {
+        self.clock.get_or_insert_with(|| Arc::clone(clock));
+        self
+    }
+
+    /// Starts the threads.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Threads`] if class 2 has no thread, whose policy would never run, or there are
+    /// more than 1,024; [`BuildError::Name`]; [`BuildError::Spawn`].
+    pub fn build(self) -> Result<Pool, BuildError> {
+        let total = self.threads.iter().try_fold(0, |sum: usize, &threads| {
+            sum.checked_add(threads).filter(|&sum| sum <= THREADS_MAX)
+        });
+        if total.is_none() || self.threads[CLASSES - 1] == 0 {
+            return Err(BuildError::Threads);
+        }
+        if self.name.contains('\0') {
+            return Err(BuildError::Name);
+        }
+        let clock = self
+            .clock
+            .unwrap_or_else(|| crate::shared::shared_clock(MonotonicClock::new()));
+        let pool = Pool {
+            shared: Arc::new(Shared {
+                state: Mutex::new(State {
+                    queues: Default::default(),
+                    asleep: [0; CLASSES],
+                    picked: [0; CLASSES],
+                    threads: 0,
+                    is_closed: false,
+                }),
+                event: ClassEvent::new(CLASSES as u32),
+                ended: Condvar::new(),
+                queued: core::array::from_fn(|_| AtomicUsize::new(0)),
+                capacity: self.capacity,
+                clock,
+            }),
+        };
+        for (class, &threads) in self.threads.iter().enumerate() {
+            for number in 0..threads {
+                let shared = Arc::clone(&pool.shared);
+                shared.state.lock().threads += 1;
+                let name = format!("{}-{class}-{number}", self.name);
+                if let Err(error) = thread::spawn_named(name, move || shared.serve(class)) {
+                    pool.shared.state.lock().threads -= 1;
+                    // The drop of the pool ends the threads that were started.
+                    return Err(BuildError::Spawn(error));
+                }
+            }
+        }
+        Ok(pool)
+    }
+}
+
+impl fmt::Debug for PoolBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolBuilder")
+            .field("threads", &self.threads)
+            .field("name", &self.name)
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+    use rast_executor::timers::ManualClock;
+
+    fn state() -> State {
+        State {
+            queues: Default::default(),
+            asleep: [0; CLASSES],
+            picked: [0; CLASSES],
+            threads: 0,
+            is_closed: false,
+        }
+    }
+
+    fn queue(state: &mut State, clock: &ManualClock, policy: Policy) {
+        state.queues[policy as usize].push_back(Entry {
+            job: Job::new(|| ()).0,
+            policy,
+            queued: clock.now(),
+        });
+    }
+
+    #[test]
+    fn a_class_takes_its_policies_in_order_and_the_old_first() {
+        let clock = ManualClock::new();
+        let mut state = state();
+        let take = |state: &mut State, class| state.take(class, &clock).map(|e| e.policy);
+        queue(&mut state, &clock, Policy::Low);
+        clock.advance(Nanos::from_nanos(1));
+        queue(&mut state, &clock, Policy::Medium);
+        assert_eq!(
+            take(&mut state, 0),
+            None,
+            "class 0 runs the high ones alone"
+        );
+        clock.advance(Nanos::from_nanos(OLD.as_nanos() - 1));
+        queue(&mut state, &clock, Policy::High);
+        queue(&mut state, &clock, Policy::High);
+        assert_eq!(
+            take(&mut state, 2),
+            Some(Policy::High),
+            "one second is not more than one"
+        );
+        clock.advance(Nanos::from_nanos(2));
+        assert_eq!(
+            take(&mut state, 0),
+            Some(Policy::High),
+            "no old one is for class 0"
+        );
+        queue(&mut state, &clock, Policy::High);
+        assert_eq!(
+            take(&mut state, 2),
+            Some(Policy::Low),
+            "queued before the medium one"
+        );
+        assert_eq!(take(&mut state, 1), Some(Policy::Medium));
+        assert_eq!(take(&mut state, 1), Some(Policy::High));
+        assert_eq!(take(&mut state, 2), None);
+    }
+
+    #[test]
+    fn a_wake_up_leaves_the_threads_that_may_run_more() {
+        let mut state = state();
+        state.asleep = [1, 1, 1];
+        assert_eq!(state.pick(Policy::High), Some(0));
+        assert_eq!(state.pick(Policy::Low), Some(2), "it was not used up");
+        assert_eq!(state.pick(Policy::Low), None);
+        assert_eq!(state.pick(Policy::High), Some(1));
+        assert_eq!(state.pick(Policy::High), None);
+        assert_eq!((state.asleep, state.picked), ([0; 3], [1; 3]));
+        // One more goes to sleep in class 0; it and the picked one wake up in either order.
+        state.asleep[0] += 1;
+        state.woke(0);
+        state.woke(0);
+        assert_eq!((state.asleep[0], state.picked[0]), (0, 0));
+    }
+}

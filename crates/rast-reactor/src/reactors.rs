@@ -1,0 +1,479 @@
+//! The reactors of a program: started together, stopped together.
+
+use core::cell::OnceCell;
+use core::fmt;
+use core::time::Duration;
+use std_alloc::format;
+use std_alloc::rc::Rc;
+use std_alloc::string::String;
+use std_alloc::vec::Vec;
+
+use rast_executor::timers::{Clock, MonotonicClock};
+use rast_executor::{LocalExecutor, ParkerDriver, RemoteSpawner};
+
+use crate::error::BuildError;
+use crate::here::{self, Here, TurnDriver};
+use crate::pool::{Pool, PoolBuilder};
+use crate::primitive::sync::atomic::Ordering;
+use crate::primitive::sync::{Arc, Condvar, Mutex};
+use crate::primitive::thread::{self, JoinHandle};
+use crate::shared::{Reactor, Shared, shared_clock};
+use crate::watch::{Report, SlowPoll, Unfinished, Watch};
+
+/// The most reactors of a set: there is a word for each ordered pair.
+const REACTORS_MAX: usize = 1024;
+
+/// A poll that takes longer is reported.
+const SLOW: Duration = Duration::from_millis(1);
+
+/// How long one poll may go on after the deadline before its reactor counts as blocked: a poll
+/// takes microseconds, and the system may take its processor away for some milliseconds.
+const PATIENCE: Duration = Duration::from_millis(10);
+/// The same where reactors are dropped, which has no deadline.
+const PATIENCE_OF_DROP: Duration = Duration::from_secs(1);
+
+/// How the threads of a set begin together: each says what it came to, and waits for the rest.
+struct Start {
+    state: Mutex<Starting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Starting {
+    /// By reactor, once its thread has begun.
+    begun: Vec<Option<Result<RemoteSpawner, BuildError>>>,
+    /// What they share, once all have begun.
+    shared: Option<Arc<Shared>>,
+    /// One of them could not.
+    is_given_up: bool,
+}
+
+/// Reactors: a thread and a [`LocalExecutor`] each, and a background [`Pool`].
+///
+/// Dropping it stops them without a grace.
+///
+/// # Examples
+///
+/// ```
+/// use rast_reactor::{Reactors, reactor_task, spawn_local};
+/// use std::{cell::Cell, rc::Rc, time::Duration};
+///
+/// let reactors = Reactors::builder().number(2).build().unwrap();
+/// let task = reactors.reactor(0).unwrap().spawn(|| async {
+///     // What stays on this thread needs no lock.
+///     let seen = Rc::new(Cell::new(0));
+///     let theirs = Rc::clone(&seen);
+///     spawn_local(async move { theirs.set(1) }).await.unwrap();
+///     // What another reactor owns is asked for.
+///     let other = reactor_task(1, || async { 41 }).await.unwrap();
+///     seen.get() + other
+/// });
+/// assert_eq!(rast_reactor::executor::block_on(task).unwrap(), 42);
+/// assert!(reactors.stop(Duration::from_secs(60)).is_clean());
+/// ```
+pub struct Reactors {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What a stop came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "it says what did not end"]
+#[non_exhaustive]
+pub struct Stopped {
+    /// Tasks that did not end by themselves. Those of a reactor that returned are dropped.
+    pub unfinished: Vec<Unfinished>,
+    /// Reactors that did not return from a poll. Each ends when its poll does.
+    pub blocked: Vec<usize>,
+    /// Threads of the pool that still run a task. Each ends after it.
+    pub background: usize,
+}
+
+impl Stopped {
+    /// Returns `true` if all tasks ended by themselves, and all threads returned.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.unfinished.is_empty() && self.blocked.is_empty() && self.background == 0
+    }
+}
+
+impl Reactors {
+    /// Sets up reactors.
+    pub fn builder() -> Builder {
+        Builder {
+            number: None,
+            cores: Vec::new(),
+            name: "rast-reactor".into(),
+            clock: None,
+            slow: SLOW,
+            report: None,
+            pool: Pool::builder(),
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn number(&self) -> usize {
+        self.shared.seats.len()
+    }
+
+    /// A reactor by its number; `None` if there is none.
+    #[must_use]
+    pub fn reactor(&self, index: usize) -> Option<Reactor> {
+        (index < self.number()).then(|| Reactor {
+            shared: Arc::clone(&self.shared),
+            index,
+        })
+    }
+
+    /// The background pool.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.shared.pool
+    }
+
+    /// How many polls of a reactor took longer than the limit.
+    ///
+    /// Measured are the polls of tasks that this crate spawned. `None` if there is no such reactor.
+    #[must_use]
+    pub fn slow_polls(&self, reactor: usize) -> Option<u64> {
+        let seat = self.shared.seats.get(reactor)?;
+        Some(seat.slow_polls.get())
+    }
+
+    /// How many tasks of a reactor are not complete; calls of other reactors count with their
+    /// callers. `None` if there is no such reactor.
+    #[must_use]
+    pub fn tasks(&self, reactor: usize) -> Option<usize> {
+        let seat = self.shared.seats.get(reactor)?;
+        Some(seat.tasks.count().0)
+    }
+
+    /// Stops the reactors: refuses tasks from other threads, gives those that are there `grace` to
+    /// end by themselves, drops the others on their threads, and returns what did not end.
+    /// Blocking until then.
+    ///
+    /// Tasks may spawn and call each other until the grace is over. A reactor that stays in one
+    /// poll for ten milliseconds after it counts as blocked, and is not waited for. What is queued
+    /// in the pool is cancelled. On a thread of one of these reactors there is no grace, and that
+    /// reactor counts as blocked.
+    ///
+    /// ```
+    /// use rast_reactor::Reactors;
+    /// use std::time::Duration;
+    ///
+    /// let reactors = Reactors::builder().number(1).build().unwrap();
+    /// let reactor = reactors.reactor(0).unwrap();
+    /// let task = reactor.spawn_named("forever", || std::future::pending::<()>());
+    /// let stopped = reactors.stop(Duration::ZERO);
+    /// assert_eq!(stopped.unfinished[0].name.as_deref(), Some("forever"));
+    /// assert!(rast_reactor::executor::block_on(task).is_err());
+    /// ```
+    pub fn stop(mut self, grace: Duration) -> Stopped {
+        self.end(grace, PATIENCE)
+    }
+
+    fn end(&mut self, grace: Duration, patience: Duration) -> Stopped {
+        let shared = &*self.shared;
+        let inside = here::here().filter(|here| Arc::ptr_eq(&here.shared, &self.shared));
+        let inside = inside.map(|here| here.index);
+        let grace = if inside.is_some() {
+            Duration::ZERO
+        } else {
+            grace
+        };
+        let begin = std::time::Instant::now();
+        // Relaxed: the locks of the lists order it with what enters and leaves them.
+        shared.is_closing.store(true, Ordering::Relaxed);
+        {
+            let mut running = shared.running.lock();
+            while !shared.is_quiet() {
+                let left = grace.saturating_sub(begin.elapsed());
+                if left.is_zero() {
+                    break;
+                }
+                shared.changed.wait_timeout(&mut running, left);
+            }
+        }
+        let unfinished = shared.unfinished();
+        for reactor in 0..shared.seats.len() {
+            shared.end(reactor);
+        }
+        let blocked: Vec<usize> = {
+            let last = begin.elapsed().max(grace) + patience;
+            let mut running = shared.running.lock();
+            loop {
+                let others = running.iter().enumerate();
+                let mut others = others.filter(|&(at, &runs)| runs && Some(at) != inside);
+                let left = last.saturating_sub(begin.elapsed());
+                if others.next().is_none() || left.is_zero() {
+                    break;
+                }
+                shared.changed.wait_timeout(&mut running, left);
+            }
+            let runs = running.iter().enumerate().filter(|&(_, &runs)| runs);
+            runs.map(|(at, _)| at).collect()
+        };
+        let left = grace.saturating_sub(begin.elapsed()).max(patience);
+        let background = shared.pool.end(left);
+        for (at, thread) in self.threads.drain(..).enumerate() {
+            if !blocked.contains(&at) {
+                // It has said that it returned. A panic of it is a fault of this crate, and was
+                // reported by the hook.
+                let _ = thread.join();
+            }
+        }
+        Stopped {
+            unfinished,
+            blocked,
+            background,
+        }
+    }
+}
+
+impl Drop for Reactors {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            let _ = self.end(Duration::ZERO, PATIENCE_OF_DROP);
+        }
+    }
+}
+
+impl fmt::Debug for Reactors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reactors")
+            .field("number", &self.number())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sets up [`Reactors`].
+///
+/// ```
+/// use rast_reactor::{Pool, Reactors};
+///
+/// let reactors = Reactors::builder()
+///     .number(2)
+///     .name("ads")
+///     .pool(Pool::builder().threads([1, 1, 1]))
+///     .on_slow_poll(|slow| println!("{slow:?}"))
+///     .build()
+///     .unwrap();
+/// assert_eq!(reactors.number(), 2);
+/// ```
+#[must_use = "nothing starts before `build`"]
+pub struct Builder {
+    number: Option<usize>,
+    cores: Vec<usize>,
+    name: String,
+    clock: Option<Arc<dyn Clock + Send + Sync>>,
+    slow: Duration,
+    report: Option<Report>,
+    pool: PoolBuilder,
+}
+
+impl Builder {
+    /// How many reactors; by default as many as cores are given, or as the machine has.
+    pub fn number(mut self, number: usize) -> Self {
+        self.number = Some(number);
+        self
+    }
+
+    /// The core of each reactor, by the system's numbers; by default the system chooses.
+    pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
+        self.cores = cores.into_iter().collect();
+        self
+    }
+
+    /// What the threads' names begin with, before their numbers: `rast-reactor` by default.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The clock of sleeps, of slow polls and of the pool; the system's monotonic one by default.
+    ///
+    /// A reactor that sleeps does not see that a clock was moved by hand.
+    pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
+        self.clock = Some(shared_clock(clock));
+        self
+    }
+
+    /// A poll that takes longer is reported: 1 ms by default.
+    pub fn slow_poll(mut self, limit: Duration) -> Self {
+        self.slow = limit;
+        self
+    }
+
+    /// What is called with a poll that took longer than the limit, on its thread and after it. Its
+    /// panics are contained. By default slow polls are only counted.
+    pub fn on_slow_poll(mut self, report: impl Fn(&SlowPoll<'_>) + Send + Sync + 'static) -> Self {
+        #[cfg(not(rast_loom))]
+        let report: Report = Arc::new(report);
+        #[cfg(rast_loom)]
+        let report: Report = Arc::from_std(std_alloc::sync::Arc::new(report));
+        self.report = Some(report);
+        self
+    }
+
+    /// The background pool: [`Pool::builder`] by default. Its clock is the reactors' unless it has
+    /// one.
+    pub fn pool(mut self, pool: PoolBuilder) -> Self {
+        self.pool = pool;
+        self
+    }
+
+    /// Starts the reactors and the pool; returns when all of them run.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`]: no reactors or more than 1,024, a core that is missing, another number of
+    /// cores than of reactors, a name with a NUL, what the pool refuses, or no thread. Nothing runs
+    /// then.
+    pub fn build(self) -> Result<Reactors, BuildError> {
+        let number = match self.number {
+            Some(number) => number,
+            None if self.cores.is_empty() => thread::available_parallelism(),
+            None => self.cores.len(),
+        };
+        if number == 0 {
+            return Err(BuildError::NoReactors);
+        }
+        if number > REACTORS_MAX {
+            return Err(BuildError::TooManyReactors);
+        }
+        if !self.cores.is_empty() && self.cores.len() != number {
+            return Err(BuildError::Cores {
+                reactors: number,
+                cores: self.cores.len(),
+            });
+        }
+        if self.name.contains('\0') {
+            return Err(BuildError::Name);
+        }
+        let clock = self
+            .clock
+            .unwrap_or_else(|| shared_clock(MonotonicClock::new()));
+        let pool = self.pool.clock_if_none(&clock).build()?;
+        let start = Arc::new(Start {
+            state: Mutex::new(Starting {
+                begun: (0..number).map(|_| None).collect(),
+                ..Starting::default()
+            }),
+            changed: Condvar::new(),
+        });
+        let mut threads = Vec::with_capacity(number);
+        for index in 0..number {
+            let core = self.cores.get(index).copied();
+            let (theirs, clock) = (Arc::clone(&start), Arc::clone(&clock));
+            let name = format!("{}-{index}", self.name);
+            let thread = thread::spawn_named(name, move || theirs.serve(index, core, clock));
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    start.give_up(threads);
+                    return Err(BuildError::Spawn(error));
+                }
+            }
+        }
+        let watch = Watch {
+            clock,
+            limit: self.slow,
+            report: self.report,
+        };
+        match start.wait_for_all() {
+            Ok(remotes) => {
+                let shared = Arc::new(Shared::new(remotes, pool, watch));
+                start.state.lock().shared = Some(Arc::clone(&shared));
+                start.changed.notify_all();
+                Ok(Reactors { shared, threads })
+            }
+            Err(error) => {
+                start.give_up(threads);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("number", &self.number)
+            .field("cores", &self.cores)
+            .field("name", &self.name)
+            .field("slow_poll", &self.slow)
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Start {
+    /// Waits until each thread has said what it came to.
+    fn wait_for_all(&self) -> Result<Vec<RemoteSpawner>, BuildError> {
+        let mut state = self.state.lock();
+        while state.begun.iter().any(Option::is_none) {
+            self.changed.wait(&mut state);
+        }
+        core::mem::take(&mut state.begun)
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    fn give_up(&self, threads: Vec<JoinHandle<()>>) {
+        self.state.lock().is_given_up = true;
+        self.changed.notify_all();
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+
+    /// What the thread of a reactor does.
+    fn serve(&self, index: usize, core: Option<usize>, clock: Arc<dyn Clock + Send + Sync>) {
+        let is_pinned = core.is_none_or(pin);
+        let cell = Rc::new(OnceCell::new());
+        let driver = TurnDriver {
+            parker: ParkerDriver::new(),
+            here: Rc::clone(&cell),
+        };
+        let executor = LocalExecutor::with_driver(clock, driver);
+        let shared = {
+            let mut state = self.state.lock();
+            state.begun[index] = Some(match core {
+                Some(core) if !is_pinned => Err(BuildError::MissingCore(core)),
+                _ => Ok(executor.remote()),
+            });
+            self.changed.notify_all();
+            loop {
+                if state.is_given_up {
+                    return;
+                }
+                match &state.shared {
+                    Some(shared) => break Arc::clone(shared),
+                    None => self.changed.wait(&mut state),
+                }
+            }
+        };
+        let here = Rc::new(Here::new(Arc::clone(&shared), index));
+        let is_first = cell.set(Rc::clone(&here)).is_ok();
+        debug_assert!(is_first, "a thread is one reactor");
+        here.enter(|| {
+            executor.run(Rc::clone(&here).main());
+            here.is_running.set(false);
+            // Destructors of tasks may call others: that is sent too.
+            drop(executor);
+            here.flush();
+        });
+        drop((here, cell));
+        shared.running.lock()[index] = false;
+        shared.notify();
+    }
+}
+
+/// Binds the thread to a core; returns `false` if there is none of that number for the process.
+fn pin(core: usize) -> bool {
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    let found = cores.into_iter().find(|found| found.id == core);
+    found.is_some_and(core_affinity::set_for_current)
+}

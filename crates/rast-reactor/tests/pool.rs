@@ -1,0 +1,233 @@
+//! The background pool: which threads run what, bounds, age, drops, panics, the end.
+#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use rast_reactor::executor::block_on;
+use rast_reactor::queue::Full;
+use rast_reactor::timers::{ManualClock, Nanos};
+use rast_reactor::{Call, CallError, Policy, Pool, PoolBuilder};
+
+const LONG: Duration = Duration::from_secs(120);
+const POLICIES: [Policy; 3] = [Policy::High, Policy::Medium, Policy::Low];
+
+fn pool(threads: [usize; 3]) -> Pool {
+    Pool::builder().threads(threads).build().unwrap()
+}
+
+fn run<T: Send + 'static>(
+    pool: &Pool,
+    policy: Policy,
+    task: impl FnOnce() -> T + Send + 'static,
+) -> Call<T> {
+    let Ok(call) = pool.run(policy, task) else {
+        panic!("the pool is full")
+    };
+    call
+}
+
+/// Keeps a thread busy until the sender is dropped; returns the name of that thread.
+fn block(pool: &Pool, policy: Policy) -> (Sender<()>, String) {
+    let (release, gate): (_, Receiver<()>) = mpsc::channel();
+    let (begins, begun) = mpsc::channel();
+    let call = run(pool, policy, move || {
+        begins
+            .send(thread::current().name().unwrap().to_owned())
+            .unwrap();
+        let _ = gate.recv();
+    });
+    // A call that has begun is not given up any more.
+    let name = begun.recv().unwrap();
+    drop(call);
+    (release, name)
+}
+
+/// Notes on which thread it is dropped.
+struct Dropped(Sender<ThreadId>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let _ = self.0.send(thread::current().id());
+    }
+}
+
+#[test]
+fn a_policy_runs_on_its_class_and_those_above() {
+    let pool = pool([2, 2, 2]);
+    let held: Vec<_> = (0..6).map(|_| block(&pool, Policy::High)).collect();
+    let mut names: Vec<_> = held.iter().map(|(_, name)| name.clone()).collect();
+    names.sort();
+    let expected: Vec<_> = (0..3)
+        .flat_map(|class| (0..2).map(move |n| format!("rast-pool-{class}-{n}")))
+        .collect();
+    assert_eq!(names, expected, "a high task runs on every thread");
+}
+
+#[test]
+fn a_low_task_waits_for_its_class_and_a_high_one_does_not() {
+    let pool = pool([1, 0, 1]);
+    let (release, name) = block(&pool, Policy::Low);
+    assert_eq!(name, "rast-pool-2-0");
+    let low = run(&pool, Policy::Low, || {
+        thread::current().name().map(str::to_owned)
+    });
+    let medium = run(&pool, Policy::Medium, || {
+        thread::current().name().map(str::to_owned)
+    });
+    let high = run(&pool, Policy::High, || {
+        thread::current().name().map(str::to_owned)
+    });
+    assert_eq!(block_on(high).unwrap().as_deref(), Some("rast-pool-0-0"));
+    assert_eq!(
+        (pool.queued(Policy::Low), pool.queued(Policy::Medium)),
+        (1, 1)
+    );
+    drop(release);
+    assert_eq!(block_on(low).unwrap().as_deref(), Some("rast-pool-2-0"));
+    assert_eq!(block_on(medium).unwrap().as_deref(), Some("rast-pool-2-0"));
+}
+
+#[test]
+fn an_old_task_goes_first() {
+    let clock = ManualClock::new();
+    let builder: PoolBuilder = Pool::builder().threads([0, 0, 1]).clock(clock.clone());
+    let pool = builder.build().unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let note = |name: &'static str| {
+        let order = Arc::clone(&order);
+        move || order.lock().unwrap().push(name)
+    };
+    let (release, _) = block(&pool, Policy::High);
+    let mut calls = vec![run(&pool, Policy::Low, note("old"))];
+    clock.advance(Nanos::from_nanos(1_000_000_001));
+    calls.push(run(&pool, Policy::Low, note("young")));
+    calls.push(run(&pool, Policy::Medium, note("medium")));
+    calls.push(run(&pool, Policy::High, note("high")));
+    drop(release);
+    for call in calls {
+        block_on(call).unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), ["old", "high", "medium", "young"]);
+}
+
+#[test]
+fn the_bound_is_by_policy_and_gives_the_closure_back() {
+    let pool = Pool::builder()
+        .threads([0, 0, 1])
+        .capacity(3)
+        .build()
+        .unwrap();
+    let (release, _) = block(&pool, Policy::High);
+    let calls: Vec<_> = POLICIES
+        .into_iter()
+        .flat_map(|policy| (0..3).map(move |n| (policy, n)))
+        .map(|(policy, n)| run(&pool, policy, move || n))
+        .collect();
+    for policy in POLICIES {
+        let Err(Full(refused)) = pool.run(policy, || 7) else {
+            panic!("{policy:?} is full")
+        };
+        assert_eq!(refused(), 7);
+    }
+    drop(release);
+    let sum: i32 = calls.into_iter().map(|call| block_on(call).unwrap()).sum();
+    assert_eq!(sum, 9);
+    assert_eq!(POLICIES.map(|policy| pool.queued(policy)), [0; 3]);
+    let none = Pool::builder().capacity(0).build().unwrap();
+    assert!(none.run(Policy::High, || ()).is_err());
+}
+
+#[test]
+fn a_call_that_is_given_up_is_dropped_by_the_pool() {
+    let pool = pool([0, 0, 1]);
+    let (release, _) = block(&pool, Policy::High);
+    let (send, dropped) = mpsc::channel();
+    let note = Dropped(send);
+    drop(run(&pool, Policy::High, move || {
+        drop(note);
+        unreachable!("it was given up")
+    }));
+    let last = run(&pool, Policy::High, || thread::current().id());
+    drop(release);
+    assert_eq!(block_on(last).unwrap(), dropped.recv().unwrap());
+}
+
+#[test]
+fn a_panic_goes_to_the_caller_and_the_thread_goes_on() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("in a destructor");
+        }
+    }
+    let pool = pool([0, 0, 1]);
+    let first = run(&pool, Policy::Low, || -> () { panic!("no") });
+    assert!(matches!(block_on(first), Err(CallError::Panicked(_))));
+    // A result that nothing takes panics as it is dropped: in the pool, or by its handle.
+    let call = run(&pool, Policy::Low, || Panics);
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(call)));
+    assert_eq!(block_on(run(&pool, Policy::Low, || 1)).unwrap(), 1);
+}
+
+#[test]
+fn the_end_cancels_what_is_queued_and_waits_for_what_runs() {
+    let pool = pool([0, 0, 1]);
+    let (release, _) = block(&pool, Policy::High);
+    let queued = run(&pool, Policy::High, || 1);
+    drop(release);
+    // It has begun, or is cancelled.
+    assert_eq!(pool.stop(LONG), 0);
+    assert!(matches!(block_on(queued), Ok(1) | Err(CallError::Stopped)));
+
+    let pool = self::pool([0, 0, 1]);
+    let (release, _) = block(&pool, Policy::High);
+    let queued = run(&pool, Policy::High, || 1);
+    assert_eq!(pool.stop(Duration::from_millis(1)), 1, "it still runs");
+    assert!(matches!(block_on(queued), Err(CallError::Stopped)));
+    drop(release);
+}
+
+#[test]
+fn a_dropped_pool_cancels_what_is_queued() {
+    let pool = pool([0, 0, 1]);
+    let (release, _) = block(&pool, Policy::High);
+    let queued = run(&pool, Policy::Medium, || 1);
+    drop(pool);
+    assert!(matches!(block_on(queued), Err(CallError::Stopped)));
+    drop(release);
+}
+
+#[test]
+fn nothing_is_lost_between_many_threads() {
+    let pool = Arc::new(pool([2, 1, 2]));
+    let ran = Arc::new(AtomicUsize::new(0));
+    let pushers: Vec<_> = POLICIES
+        .into_iter()
+        .map(|policy| {
+            let (pool, ran) = (Arc::clone(&pool), Arc::clone(&ran));
+            thread::spawn(move || {
+                for round in 0..500 {
+                    let ran = Arc::clone(&ran);
+                    let call = run(&pool, policy, move || ran.fetch_add(1, Ordering::Relaxed));
+                    // Now and then all threads fall asleep.
+                    if round % 3 == 0 {
+                        block_on(call).unwrap();
+                    } else {
+                        while !call.is_finished() {
+                            thread::yield_now();
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for pusher in pushers {
+        pusher.join().unwrap();
+    }
+    assert_eq!(ran.load(Ordering::Relaxed), 1500);
+}
