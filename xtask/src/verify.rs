@@ -304,6 +304,11 @@ fn stress() -> Result<Outcome> {
     let mut passes = Cmd::cargo().args(words("test --release -p rast-conflate --test stress"));
     if is_full {
         passes = passes.env("RAST_FULL", "1");
+        // A handler that puts four values for each that it handles; the step `bench smoke` makes a
+        // thousand such passes.
+        let line = "conflate --only above --rounds 1";
+        let args: Vec<String> = words(line).map(str::to_string).collect();
+        bench::run(&args, false)?;
     }
     done(passes.args(["--", "above_capacity"]).run())
 }
