@@ -291,19 +291,26 @@ fn features() -> Result<Outcome> {
 /// Whether searches take minutes.
 static IS_FULL: AtomicBool = AtomicBool::new(false);
 
-/// Moves the instances of a busy graph for a minute, or ten.
+/// Moves the instances of a busy graph for a minute, or ten; and outruns a conflator's consumers
+/// for some passes, or a million.
 fn stress() -> Result<Outcome> {
-    let seconds = match IS_FULL.load(Ordering::Relaxed) {
-        true => "600",
-        false => "60",
-    };
-    done(
-        Cmd::cargo()
-            .args(words("test --release -p rast-msgpass --test stress"))
-            .env("RAST_STRESS_SECONDS", seconds)
-            .args(["--", "--nocapture"])
-            .run(),
-    )
+    let is_full = IS_FULL.load(Ordering::Relaxed);
+    let seconds = if is_full { "600" } else { "60" };
+    Cmd::cargo()
+        .args(words("test --release -p rast-msgpass --test stress"))
+        .env("RAST_STRESS_SECONDS", seconds)
+        .args(["--", "--nocapture"])
+        .run()?;
+    let mut passes = Cmd::cargo().args(words("test --release -p rast-conflate --test stress"));
+    if is_full {
+        passes = passes.env("RAST_FULL", "1");
+        // A handler that puts four values for each that it handles; the step `bench smoke` makes a
+        // thousand such passes.
+        let line = "conflate --only above --rounds 1";
+        let args: Vec<String> = words(line).map(str::to_string).collect();
+        bench::run(&args, false)?;
+    }
+    done(passes.args(["--", "above_capacity"]).run())
 }
 
 /// Each crate with its tests and no other beside it, so that none depends on a neighbour's

@@ -69,7 +69,7 @@ struct Claimed<K, V, M: Mode<V>> {
     priority: usize,
     table: NonNull<Table<K, V, M>>,
     claim: Claim,
-    /// Cells of the lowest bit that were visited; where a bit stands for several.
+    /// Cells of the lowest bit that were visited; where a bit is for several.
     visited: usize,
 }
 

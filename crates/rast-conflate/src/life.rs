@@ -1,5 +1,5 @@
-//! The word that says whose a cell of the table is: its state, who runs it, and how many threads
-//! have a pin on it.
+//! The status word of a cell: its state, whether a consumer runs it, and how many threads have a
+//! pin on it.
 //!
 //! | bits | meaning |
 //! | --- | --- |
@@ -83,7 +83,7 @@ impl Life {
 
     #[inline(always)]
     pub(crate) fn state(&self) -> State {
-        // Relaxed: who goes on to use the cell pins it, runs it or claims it. [CL1]
+        // Relaxed: a thread that goes on to use the cell pins it, runs it or claims it. [CL1]
         state(self.0.load(Relaxed))
     }
 
@@ -148,7 +148,7 @@ impl Life {
     /// Ends a claim in another state, with `pins` pins of the caller.
     pub(crate) fn publish(&self, to: State, pins: u64) {
         let difference = (to as u64).wrapping_sub(State::Claimed as u64);
-        // Release: pairs with the Acquire of who pins or runs the key; publishes the key and the
+        // Release: pairs with the Acquire of a pin or a run; publishes the key and the
         // cell. [CL6]
         let word = self
             .0
@@ -205,7 +205,7 @@ impl Life {
                 word | DIRTY
             };
             // AcqRel: pairs with the AcqRel in end_run and defer: handlers of a key follow each
-            // other; and one who tells that there is more hands on that it cleared the mark. [CL12]
+            // other; and a thread that sets DIRTY publishes that it cleared the mark. [CL12]
             match self.0.compare_exchange_weak(word, next, AcqRel, Relaxed) {
                 Ok(_) if word & RUNNING == 0 => return Begin::Runs(state),
                 Ok(_) => return Begin::Not,

@@ -113,7 +113,7 @@ impl Map {
         }
     }
 
-    /// Returns log2 of the cells that one leaf bit stands for.
+    /// Returns log2 of the cells of one leaf bit.
     pub(crate) fn shift(&self) -> u32 {
         self.shift
     }
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flat_bit_stands_for_a_64th() {
+    fn a_flat_bit_is_for_a_64th() {
         for (cells, shift) in [(2, 0), (64, 0), (4096, 6), (16_384, 8)] {
             let map = Map::new(cells, Marks::Flat);
             assert_eq!((map.shift(), map.levels), (shift, 1));

@@ -10,7 +10,7 @@ pub trait Mode<V>: Send + Sync + 'static {
     #[doc(hidden)]
     type Cell: Cell<V>;
 
-    /// Whether a key has one producer at a time, who holds its only handle.
+    /// Whether a key has one producer at a time, which holds its only handle.
     #[doc(hidden)]
     const ONE_PRODUCER: bool = false;
 }
@@ -30,7 +30,7 @@ pub struct Newest;
 pub struct InPlace;
 
 /// The newest value replaces the older one, under a sequence lock: for [`Plain`] values of up to 64
-/// bytes where each key has one producer, who holds its only handle. A put is wait-free.
+/// bytes where each key has one producer, which holds its only handle. A put is wait-free.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequenced;
 

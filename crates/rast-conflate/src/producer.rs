@@ -144,8 +144,8 @@ impl<V, M: Mode<V>> Side<'_, V, M> {
         if shared.status() & CLOSED == 0 {
             return Ok(());
         }
-        // No consumer may come any more: what waits is handed back, be it this value or a newer
-        // one.
+        // Perhaps no consumer looks any more: what waits is handed back, which is this value or a
+        // newer one.
         match place.entry().value.take(self.spare) {
             Some(taken) => {
                 self.counts.add(Count::Returned, 1);

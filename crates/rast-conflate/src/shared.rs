@@ -401,7 +401,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
     /// figures are kept per key.
     #[inline(always)]
     pub(crate) fn status(&self) -> u64 {
-        // Relaxed: the fences of the marks come before it; who closes or sleeps writes it, fences,
+        // Relaxed: the fences of the marks come before it; a close or a sleeper writes it, fences,
         // and looks at the marks. [CS14]
         self.status.load(Relaxed)
     }
@@ -447,7 +447,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
             if wakers.is_empty() {
                 return false;
             }
-            // Relaxed: written under the lock; who arms fences and looks. [CS17]
+            // Relaxed: written under the lock; `arm` fences and looks. [CS17]
             self.status.fetch_sub(WAKER, Relaxed);
             wakers.remove(0)
         };

@@ -58,7 +58,7 @@ pub(crate) struct HandlerSlot<K, V> {
 #[cfg_attr(not(any(rast_loom, rast_shuttle)), repr(align(64)))]
 pub(crate) struct Entry<K, C> {
     pub(crate) life: Life,
-    /// Which map of marks the key uses. Written by who sets the priority, read by puts.
+    /// Which map of marks the key uses. Written by a handle, read by puts.
     pub(crate) priority: AtomicUsize,
     pub(crate) value: C,
     key: UnsafeCell<MaybeUninit<K>>,
@@ -361,7 +361,7 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         cold.has_handler.store(0, Relaxed);
         // Relaxed: as CT13. [CT15]
         entry.priority.store(0, Relaxed);
-        // Relaxed: as CT13; who compares the key pins the cell first. [CT16]
+        // Relaxed: as CT13; a search pins the cell before it compares the key. [CT16]
         self.tags[at].store(tag, Relaxed);
         entry.life.publish(State::Tentative, 1);
     }

@@ -373,8 +373,8 @@ fn a_clock_that_steps_back_holds_a_key_for_one_pace_at_most() {
     assert_eq!(pass(&mut consumer), [(1, 2)]);
 }
 
-#[test]
-fn a_close_ends_paces() {
+/// A consumer that handled the value 1 of a key and has deferred its value 2 by an hour.
+fn deferring() -> (Conflator<u32, u32>, Consumer<u32, u32>) {
     let (_, conflator) = paced::<ManualClock>(Nanos::from_secs(3600));
     let mut producer = conflator.producer();
     let mut consumer = conflator.consumer().unwrap();
@@ -382,6 +382,12 @@ fn a_close_ends_paces() {
         producer.put_key(&1, value).unwrap();
         consumer.pass(|_, seen| assert_eq!(seen, 1));
     }
+    (conflator, consumer)
+}
+
+#[test]
+fn a_close_ends_paces() {
+    let (conflator, mut consumer) = deferring();
     conflator.close();
     let mut last = 0;
     let run = consumer.run(Default::default(), |_, value| last = value);
@@ -391,13 +397,7 @@ fn a_close_ends_paces() {
 
 #[test]
 fn a_drain_leaves_no_deferral_to_wait_for() {
-    let (_, conflator) = paced::<ManualClock>(Nanos::from_secs(3600));
-    let mut producer = conflator.producer();
-    let mut consumer = conflator.consumer().unwrap();
-    for value in [1, 2] {
-        producer.put_key(&1, value).unwrap();
-        consumer.pass(|_, seen| assert_eq!(seen, 1));
-    }
+    let (conflator, mut consumer) = deferring();
     assert_eq!(conflator.drain(|_, value| assert_eq!(value, 2)), 1);
     assert_eq!(
         consumer

@@ -5,7 +5,8 @@
 //! private cfg the same scenarios run as a stress.
 #![cfg(feature = "std")]
 
-use std::hash::{BuildHasherDefault, Hasher};
+mod support;
+
 use std::sync::{Arc as StdArc, Mutex};
 
 use rast_conflate::cell::{Cell, MergedCell, NodeCell, PeakCell, SeqCell, SumCell, WordCell};
@@ -16,6 +17,7 @@ use rast_conflate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use rast_conflate::primitive::{WaitStrategy, thread};
 use rast_conflate::timers::{Clock, Instant, ManualClock, Nanos};
 use rast_conflate::{Conflator, Merge, Mode, Newest, Pace, PutError, Sequenced};
+use support::Hash;
 
 /// A number that only the order of events keeps from racing; loom watches it.
 struct Watched(UnsafeCell<u32>);
@@ -45,25 +47,6 @@ impl Watched {
     }
 }
 
-/// Keys are their own hashes, so that executions repeat.
-#[derive(Default)]
-struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0 << 8 | u64::from(*byte);
-        }
-    }
-    fn write_u8(&mut self, key: u8) {
-        self.0 = u64::from(key);
-    }
-}
-
-type Hash = BuildHasherDefault<Identity>;
 type Shared<V, M = Newest> = Conflator<u8, V, M, Hash>;
 
 fn conflator<V: Send + 'static, M: Mode<V>>() -> Shared<V, M> {
@@ -76,7 +59,7 @@ fn conflator_for<V: Send + 'static, M: Mode<V>>(keys: usize) -> Shared<V, M> {
     builder.hasher(Hash::default()).build()
 }
 
-/// One whose clock stands still.
+/// One whose clock does not move.
 fn paced() -> Shared<u32> {
     let builder = Conflator::<u8, u32>::builder().keys(1);
     let builder = builder.hasher(Hash::default());
@@ -752,7 +735,7 @@ fn a_search_meets_a_removal() {
     model(|| {
         let of = Conflator::<Box<u8>, u32>::builder()
             .keys(1)
-            .hasher(BuildHasherDefault::<Identity>::default())
+            .hasher(Hash::default())
             .build();
         of.handle(&Box::new(0)).unwrap();
         let theirs = of.clone();

@@ -260,53 +260,117 @@ fn consumers_that_leave_lose_nothing() {
     balanced(&conflator);
 }
 
-/// Producers outrun the consumers: a consumer's pass still hands out each key once at most, and
-/// none that is put all the time is left out for long.
-#[test]
-fn above_capacity_each_key_runs_once_per_pass() {
-    const KEYS: usize = 130;
-    let passes = 400 / LESS.min(100);
-    let conflator = Conflator::<usize, u64, Newest>::builder().build();
-    let is_over = AtomicBool::new(false);
-    let total: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
-    thread::scope(|scope| {
-        for at in 0..2 {
-            let (conflator, is_over) = (&conflator, &is_over);
-            scope.spawn(move || {
-                let mut producer = conflator.producer();
-                let handles: Vec<_> = (0..KEYS)
-                    .map(|key| conflator.handle(&key).unwrap())
-                    .collect();
-                for number in 0.. {
-                    let key = (number as usize * 7 + at) % KEYS;
-                    producer.put(&handles[key], number).unwrap();
-                    if number as usize > KEYS && is_over.load(Relaxed) {
-                        return;
-                    }
-                }
-            });
+/// So many passes of the tests above capacity: a million with `RAST_FULL` set.
+fn passes() -> u64 {
+    match std::env::var_os("RAST_FULL") {
+        Some(_) => 1_000_000,
+        None => 2_000 / LESS,
+    }
+}
+
+/// Puts rising numbers under all keys until it is told to stop; returns the puts. `done` is told
+/// the number of each key's last put.
+fn outrun<const KEYS: usize>(
+    conflator: &Conflator<usize, u64>,
+    first: usize,
+    is_over: &AtomicBool,
+    done: impl Fn(usize, u64),
+) -> u64 {
+    let mut producer = conflator.producer();
+    let handles: [_; KEYS] = core::array::from_fn(|key| conflator.handle(&key).unwrap());
+    for number in 1.. {
+        let key = (number as usize * 7 + first) % KEYS;
+        producer.put(&handles[key], number).unwrap();
+        done(key, number);
+        if number > KEYS as u64 && is_over.load(Relaxed) {
+            return number;
         }
-        let consuming: Vec<_> = (0..2)
-            .map(|_| {
-                let mut consumer = conflator.consumer().unwrap();
-                let total = &total;
-                scope.spawn(move || {
-                    for _ in 0..passes {
-                        let mut seen = [false; KEYS];
-                        consumer.pass(|key, _| {
-                            if core::mem::replace(&mut seen[*key], true) {
-                                eprintln!("key {key} ran twice in a pass");
-                                std::process::abort();
-                            }
-                            total[*key].fetch_add(1, Relaxed);
-                        });
-                    }
-                })
+    }
+    unreachable!("the numbers do not end")
+}
+
+/// A producer outruns the one consumer: each key that is dirty when a pass begins runs once in it,
+/// and no key twice. So no key's newest value waits for longer than a pass.
+#[test]
+fn above_capacity_a_pass_runs_each_dirty_key_once() {
+    const KEYS: usize = 130;
+    let conflator = Conflator::<usize, u64>::builder().build();
+    let is_over = AtomicBool::new(false);
+    // Of each key the last number whose put has returned.
+    let done: [_; KEYS] = core::array::from_fn(|_| AtomicU64::new(0));
+    thread::scope(|scope| {
+        let putting = scope.spawn(|| {
+            outrun::<KEYS>(&conflator, 0, &is_over, |key, number| {
+                done[key].store(number, Release);
             })
-            .collect();
-        let wait = |thread: thread::ScopedJoinHandle<'_, ()>| thread.join().unwrap();
-        consuming.into_iter().for_each(wait);
-        is_over.store(true, Relaxed);
+        });
+        let mut consumer = conflator.consumer().unwrap();
+        let (mut handled, mut twice) = ([0; KEYS], None);
+        let stopping = Stop(&is_over);
+        for pass in 0..passes() {
+            let before: [_; KEYS] = core::array::from_fn(|key| done[key].load(Acquire));
+            let mut seen = [false; KEYS];
+            consumer.pass(|key, number| {
+                if core::mem::replace(&mut seen[*key], true) {
+                    twice = Some(*key);
+                }
+                handled[*key] = number;
+            });
+            assert_eq!(twice, None, "a key ran twice in pass {pass}");
+            for key in 0..KEYS {
+                let (put, ran) = (before[key], handled[key]);
+                assert!(ran >= put, "pass {pass} left out {put} of key {key}");
+            }
+        }
+        drop(stopping);
+        let puts = putting.join().unwrap();
+        consumer.pass(|key, number| handled[*key] = number);
+        assert_eq!(handled.iter().max(), Some(&puts));
+    });
+    balanced(&conflator);
+}
+
+/// Stops the producers also where the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Producers outrun two consumers: a consumer's pass still hands out each key once at most, and
+/// none that is put all the time is left out.
+#[test]
+fn above_capacity_no_key_runs_twice_in_a_pass() {
+    const KEYS: usize = 130;
+    let conflator = Conflator::<usize, u64>::builder().build();
+    let is_over = AtomicBool::new(false);
+    let total: [_; KEYS] = core::array::from_fn(|_| AtomicU64::new(0));
+    thread::scope(|scope| {
+        for first in 0..2 {
+            let (conflator, is_over) = (&conflator, &is_over);
+            scope.spawn(move || outrun::<KEYS>(conflator, first, is_over, |_, _| {}));
+        }
+        let _stopping = Stop(&is_over);
+        let consuming = [(); 2].map(|()| {
+            let mut consumer = conflator.consumer().unwrap();
+            let total = &total;
+            scope.spawn(move || {
+                for pass in 0..passes() {
+                    let (mut seen, mut twice) = ([false; KEYS], None);
+                    consumer.pass(|key, _| {
+                        if core::mem::replace(&mut seen[*key], true) {
+                            twice = Some(*key);
+                        }
+                        total[*key].fetch_add(1, Relaxed);
+                    });
+                    assert_eq!(twice, None, "a key ran twice in pass {pass}");
+                }
+            })
+        });
+        let passed = consuming.map(|thread| thread.join());
+        assert!(passed.iter().all(Result::is_ok));
     });
     conflator.drain(|key, _| {
         total[*key].fetch_add(1, Relaxed);

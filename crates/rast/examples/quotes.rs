@@ -36,10 +36,11 @@ struct Line {
 }
 
 fn main() {
-    let seconds = std::env::args().nth(1).map_or(3.0, |text| {
-        text.parse()
-            .expect("the first argument is a number of seconds")
-    });
+    let span = std::env::args()
+        .nth(1)
+        .map_or(Some(3.0), |text| text.parse().ok());
+    let span = span.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let span = span.expect("the first argument is a number of seconds");
     let quotes = Conflator::<usize, Quote>::builder()
         .keys(SYMBOLS.len())
         .pace(Pace::rate(20, Nanos::from_secs(1)))
@@ -51,7 +52,7 @@ fn main() {
             let (quotes, stop) = (&quotes, &stop);
             scope.spawn(move || put(quotes, feed, stop));
         }
-        draw(&quotes, Duration::from_secs_f64(seconds), &mut lines);
+        draw(&quotes, span, &mut lines);
         stop.store(true, Relaxed);
     });
     quotes.close();
@@ -61,13 +62,13 @@ fn main() {
         figures.submitted,
         figures.handled + figures.conflated + figures.panicked + figures.returned
     );
-    println!(
-        "{} quotes put, {} drawn, {} conflated, {left} left: one drawn for {:.0} put",
+    print(&format!(
+        "{} quotes put, {} drawn, {} conflated, {left} left: one drawn for {:.0} put\n",
         figures.submitted,
         figures.handled,
         figures.conflated,
         figures.conflation().unwrap_or(0.0),
-    );
+    ));
 }
 
 /// A feed: walks the prices at random and puts each by the handle of its symbol.
@@ -118,7 +119,7 @@ fn draw(quotes: &Conflator<usize, Quote>, span: Duration, lines: &mut [Line; SYM
             shown = start.elapsed();
             show(lines, quotes);
             // Back to the first line.
-            print!("\x1b[{}A", SYMBOLS.len() + 1);
+            print(&format!("\x1b[{}A", SYMBOLS.len() + 1));
         }
         thread::sleep(Duration::from_millis(5));
     }
@@ -126,15 +127,19 @@ fn draw(quotes: &Conflator<usize, Quote>, span: Duration, lines: &mut [Line; SYM
 }
 
 fn show(lines: &[Line; SYMBOLS.len()], quotes: &Conflator<usize, Quote>) {
-    let mut out = std::io::stdout().lock();
     let submitted = quotes.figures().submitted;
-    let mut text = format!("{submitted:>12} put\x1b[K\n");
+    let mut text = format!("{submitted:>12} put\n");
     for (symbol, line) in SYMBOLS.iter().zip(lines) {
         text += &format!(
-            "{symbol}  {:>9.5} / {:>9.5}  {:>8.1?} old  {:>5} drawn\x1b[K\n",
+            "{symbol}  {:>9.5} / {:>9.5}  {:>8.1?} old  {:>5} drawn\n",
             line.bid, line.ask, line.age, line.drawn
         );
     }
-    // A screen that is gone ends the drawing, not the program.
+    print(&text);
+}
+
+/// Prints; a reader that is gone, as `quotes | head` is, ends neither the program nor its checks.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

@@ -14,8 +14,12 @@ use crate::workers::{Sample, alone};
 /// What most puts of a node carry: 24 bytes.
 type Quote = [u64; 3];
 
-/// Puts under one key whose value no consumer takes.
-fn dirty<M: Mode<V>, V: Copy + Send + 'static>(of: fn(u64) -> V) -> impl FnMut(u64) -> Sample {
+/// Puts under one key whose value no consumer takes. `of` is a type of its own, so that it is
+/// inlined: a value that a call left in memory word by word is copied by wider loads, which wait
+/// for those stores.
+fn dirty<M: Mode<V>, V: Copy + Send + 'static>(
+    of: impl Fn(u64) -> V + 'static,
+) -> impl FnMut(u64) -> Sample {
     let conflator = Conflator::<u32, V>::builder()
         .mode::<M>()
         .keys(2048)
@@ -45,8 +49,10 @@ fn one_swap() -> impl FnMut(u64) -> Sample {
     }
 }
 
-/// Puts under each of the keys, timed, and handles them, not timed.
-fn clean<M: Mode<V>, V: Copy + Send + 'static>(of: fn(u64) -> V) -> impl FnMut(u64) -> Sample {
+/// Puts under each of the keys, timed, and handles them, not timed. `of` as in [`dirty`].
+fn clean<M: Mode<V>, V: Copy + Send + 'static>(
+    of: impl Fn(u64) -> V + 'static,
+) -> impl FnMut(u64) -> Sample {
     let conflator = Conflator::<u32, V>::builder()
         .mode::<M>()
         .keys(2048)

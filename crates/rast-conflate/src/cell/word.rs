@@ -8,7 +8,7 @@ use crate::primitive::sync::atomic::{
     Ordering::{AcqRel, Relaxed, Release},
 };
 
-/// A value that is stored as one word in place; zero stands for "no value".
+/// A value that is stored as one word in place; zero means "no value".
 ///
 /// `decode` gives back what `encode` took. For [`Least`](crate::Least) and
 /// [`Greatest`](crate::Greatest) `encode` also keeps the order: `a < b` if and only if `a.encode()
