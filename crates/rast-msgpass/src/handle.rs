@@ -256,7 +256,7 @@ impl Run {
             // On the way out, what was lost is not among the received.
             let lost = match counts.edge.to {
                 End::Egress => lost[edge],
-                End::Ingress | End::Processor(_) => 0,
+                End::Ingress | End::Processor(_) => shared.abandoned(edge),
             };
             let gone = counts.received + lost;
             counts.depth = counts.sent.saturating_sub(gone) + doors;

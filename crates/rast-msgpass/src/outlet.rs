@@ -776,7 +776,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
             self.stats.sent[self.index].add(self.uncounted);
             self.uncounted = 0;
         }
-        let lost = |message| shared.give_up(edge, message);
+        let lost = |message| shared.abandon(edge, message);
         match &mut self.way {
             Way::Rings(rings) => {
                 // What its receiver left there is dropped with the ring.
