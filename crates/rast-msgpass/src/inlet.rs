@@ -23,6 +23,8 @@ use crate::queue::mpsc::bounded;
 use crate::queue::spsc::Consumer;
 use crate::sends::is_restricted;
 use crate::sharder::{ShardId, WorkerCx};
+#[cfg(feature = "testing")]
+use crate::testing::{self, Tap};
 use crate::waiting::{Pace, Waiting};
 
 /// An inlet of processor `P` whose sender and message are not known.
@@ -280,6 +282,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                         core.request = (core.invocation, self.place.edge);
                         core.now = cx.now();
                     }
+                    core.delivering(Some(self.place.edge), &message);
                     processor.receive(message, &mut Cx::new(core));
                 }
             }
@@ -308,6 +311,15 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         core.note_all();
     }
 
+    /// Returns how many inputs there are.
+    fn len(&self) -> usize {
+        match &self.source {
+            Source::Rings(rings) => rings.len(),
+            Source::AnswerRings(rings) => rings.len(),
+            Source::Inbox(..) | Source::AnswerInbox(..) | Source::Door(..) => 1,
+        }
+    }
+
     /// Returns whether something is in an input.
     fn holds_any(&self, input: usize) -> bool {
         match &self.source {
@@ -331,6 +343,35 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
     }
 }
 
+/// Takes messages where no processor does.
+#[cfg(feature = "testing")]
+impl<G: Graph, F, M: Send + 'static> Tap for In<G, F, M> {
+    fn edge(&self) -> usize {
+        self.place.edge
+    }
+
+    fn inputs(&self) -> usize {
+        self.len()
+    }
+
+    fn take(
+        &mut self,
+        input: usize,
+        core: &mut Core,
+        cx: &mut WorkerCx<'_>,
+    ) -> Option<testing::Taken> {
+        let message = In::take(self, input, core, Some(cx))?;
+        if let (Some(_), Some(out)) = (&message, self.place.requests) {
+            core.outs[out].owe(core.sender);
+        }
+        Some(message.map(|message| Box::new(message) as Box<dyn Any + Send>))
+    }
+
+    fn settle(&mut self, input: usize, cx: &mut WorkerCx<'_>) {
+        In::settle(self, input, Some(cx));
+    }
+}
+
 /// A message, a waiver, or nothing.
 type Taken<M> = Option<Option<M>>;
 
@@ -341,11 +382,7 @@ where
     P: Receive<G, F, M>,
 {
     fn inputs(&self) -> usize {
-        match &self.source {
-            Source::Rings(rings) => rings.len(),
-            Source::AnswerRings(rings) => rings.len(),
-            Source::Inbox(..) | Source::AnswerInbox(..) | Source::Door(..) => 1,
-        }
+        self.len()
     }
 
     fn has_any(&self, input: usize) -> bool {
@@ -395,6 +432,7 @@ where
                             core.request = (core.invocation, place.edge);
                             core.now = cx.now();
                         }
+                        core.delivering(Some(place.edge), &message);
                         processor.receive(message, &mut Cx::new(core));
                         if all.taken >= max || core.is_paused() {
                             all.is_empty = ring.is_empty();
