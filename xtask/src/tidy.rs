@@ -5,6 +5,7 @@
 
 mod labels;
 mod layout;
+mod rules;
 mod rust;
 mod text;
 
@@ -56,6 +57,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     }
     faults.extend(labels::check(&files));
     faults.extend(layout::check(&files, root));
+    faults.extend(rules::check(&files));
     Ok(faults)
 }
 

@@ -5,6 +5,7 @@
 //! program's allocator is `RastAlloc` for all. CPU time is printed beside each row, since a runtime
 //! may buy time with another core. `StaticExecutor` is left out: it never frees its tasks.
 
+mod lists;
 mod rigs;
 #[cfg(all(rast_rivals, feature = "rivals"))]
 mod rivals;
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use rast::executor::{Runtime, sleep};
 
+use self::lists::Lists;
 use self::rigs::{Local, Ours, Rig, Single};
 use crate::harness::Scenario;
 use crate::workers::Sample;
@@ -30,15 +32,18 @@ const LAYER: &str = "executor";
 /// What a run measures.
 type Work<R> = fn(&R, u64) -> Sample;
 
-/// Times `work`, wall clock and CPU; it returns how many operations it did.
+/// Times `work`, wall clock and CPU, over two threads; it returns how many operations it did.
 fn timed(work: impl FnOnce() -> u64) -> Sample {
+    timed_alone(work).by(2)
+}
+
+/// As [`timed`], on one thread.
+fn timed_alone(work: impl FnOnce() -> u64) -> Sample {
     let cpu = cpu_ns();
     let start = Instant::now();
     let done = work();
     let elapsed = start.elapsed();
-    let mut sample = Sample::new(done, elapsed).with("CPU ns/op", (cpu_ns() - cpu) / done as f64);
-    sample.threads = 2;
-    sample
+    Sample::new(done, elapsed).with("CPU ns/op", (cpu_ns() - cpu) / done as f64)
 }
 
 /// The CPU time of the process so far.
@@ -308,6 +313,89 @@ fn spawn_recursively<R: Rig>(rig: &R, ops: u64) -> Sample {
     })
 }
 
+/// A channel of one place, as async-executor's bench has them, the same for each contender.
+#[derive(Clone, Default)]
+struct Channel(Arc<Mutex<Place>>);
+
+#[derive(Default)]
+struct Place {
+    is_full: bool,
+    sender: Option<Waker>,
+    receiver: Option<Waker>,
+}
+
+impl Channel {
+    /// Fills the place, or empties it, once it is the other way.
+    async fn turn(&self, fills: bool) {
+        poll_fn(|cx| {
+            let mut place = self.0.lock().expect("no panic");
+            if place.is_full == fills {
+                let mine = if fills {
+                    &mut place.sender
+                } else {
+                    &mut place.receiver
+                };
+                *mine = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            place.is_full = fills;
+            let other = if fills {
+                place.receiver.take()
+            } else {
+                place.sender.take()
+            };
+            drop(place);
+            other.into_iter().for_each(Waker::wake);
+            Poll::Ready(())
+        })
+        .await;
+    }
+}
+
+/// How often each of the 300 tasks passes a value on, for so many operations.
+fn rounds(ops: u64) -> u64 {
+    (ops / 300).max(1)
+}
+
+/// Passes values through a ring of 300 tasks and the caller, one value at a time.
+async fn ring<J: Future<Output = ()>>(ops: u64, spawn: impl Fn(Channel, Channel, u64) -> J) -> u64 {
+    let rounds = rounds(ops);
+    let first = Channel::default();
+    let mut last = first.clone();
+    let tasks: Vec<_> = (0..300)
+        .map(|_| {
+            let next = Channel::default();
+            let from = std::mem::replace(&mut last, next.clone());
+            spawn(from, next, rounds)
+        })
+        .collect();
+    for _ in 0..rounds {
+        first.turn(true).await;
+        last.turn(false).await;
+    }
+    for task in tasks {
+        task.await;
+    }
+    rounds * 300
+}
+
+/// A task of the ring.
+async fn pass_on(from: Channel, to: Channel, rounds: u64) {
+    for _ in 0..rounds {
+        from.turn(false).await;
+        to.turn(true).await;
+    }
+}
+
+/// async-executor: 300 tasks that pass a value on; the caller, who is outside, closes the ring.
+fn channels<R: Rig>(rig: &R, ops: u64) -> Sample {
+    timed(|| {
+        rig.block_on(ring(ops, |from, to, rounds| {
+            rig.spawn_joined(pass_on(from, to, rounds))
+        }))
+    })
+}
+
 /// async-executor: 300 tasks that yield.
 fn yield_now<R: Rig>(rig: &R, ops: u64) -> Sample {
     yields(rig, 300, ops)
@@ -360,26 +448,25 @@ fn latency<R: Rig>(rig: &R, ops: u64) -> Sample {
         });
     }
     let waits = Arc::new(Mutex::new(Vec::with_capacity(ops as usize)));
-    let start = Instant::now();
-    for _ in 0..ops {
-        let waits = Arc::clone(&waits);
-        let sent = Instant::now();
-        rig.block_on(rig.spawn_joined(async move {
-            waits.lock().expect("no panic").push(sent.elapsed());
-        }));
-        std::thread::sleep(Duration::from_micros(100));
-    }
-    let elapsed = start.elapsed();
+    let sample = timed(|| {
+        for _ in 0..ops {
+            let waits = Arc::clone(&waits);
+            let sent = Instant::now();
+            rig.block_on(rig.spawn_joined(async move {
+                waits.lock().expect("no panic").push(sent.elapsed());
+            }));
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        ops
+    });
     stop.store(true, Ordering::Relaxed);
     let mut waits = std::mem::take(&mut *waits.lock().expect("no panic"));
     waits.sort_unstable();
     let at = |part: f64| waits[((waits.len() - 1) as f64 * part) as usize].as_nanos() as f64;
-    let mut sample = Sample::new(ops, elapsed)
+    sample
         .judged_by(at(0.99))
         .with("p50 ns", at(0.5))
-        .with("p99.9 ns", at(0.999));
-    sample.threads = 2;
-    sample
+        .with("p99.9 ns", at(0.999))
 }
 
 /// Bytes of a task whose future has `N` bytes beside what waiting takes; judged by the bytes.
@@ -387,27 +474,30 @@ fn bytes<R: Rig, const N: usize>(rig: &R, ops: u64) -> Sample {
     let gate = Arc::new(AtomicBool::new(false));
     let polled = Arc::new(AtomicU64::new(0));
     let before = rast::alloc::RastAlloc::stats().bytes_current;
-    let start = Instant::now();
-    let joins: Vec<_> = (0..ops)
-        .map(|_| rig.spawn_joined(Waits::<N>::new(&gate, &polled)))
-        .collect();
-    while polled.load(Ordering::Acquire) < ops {
-        std::thread::yield_now();
-    }
-    let held = joins.capacity() * size_of_val(&joins[0]);
-    let after = rast::alloc::RastAlloc::stats().bytes_current;
-    gate.store(true, Ordering::Release);
-    for waker in std::mem::take(&mut *WAKERS.lock().expect("no panic")) {
-        waker.wake();
-    }
-    rig.block_on(async {
-        for join in joins {
-            join.await;
+    let mut bytes = 0;
+    let sample = timed(|| {
+        let joins: Vec<_> = (0..ops)
+            .map(|_| rig.spawn_joined(Waits::<N>::new(&gate, &polled)))
+            .collect();
+        while polled.load(Ordering::Acquire) < ops {
+            std::thread::yield_now();
         }
+        let held = joins.capacity() * size_of_val(&joins[0]);
+        let after = rast::alloc::RastAlloc::stats().bytes_current;
+        gate.store(true, Ordering::Release);
+        for waker in std::mem::take(&mut *WAKERS.lock().expect("no panic")) {
+            waker.wake();
+        }
+        rig.block_on(async {
+            for join in joins {
+                join.await;
+            }
+        });
+        let wakers = ops as usize * size_of::<Waker>();
+        bytes = after.saturating_sub(before).saturating_sub(held + wakers);
+        ops
     });
-    let wakers = ops as usize * size_of::<Waker>();
-    let bytes = after.saturating_sub(before).saturating_sub(held + wakers);
-    Sample::new(ops, start.elapsed()).judged_by((bytes as f64 / ops as f64).max(1.0))
+    sample.judged_by((bytes as f64 / ops as f64).max(1.0))
 }
 
 /// The wakers of the tasks that wait.
@@ -448,22 +538,98 @@ impl<const N: usize> Future for Waits<N> {
     }
 }
 
-/// One thread: tasks that are spawned and awaited, 300 at a time.
-fn local_batch<L: Local>(ops: u64) -> Sample {
-    crate::workers::alone(|| {
+/// One thread: one task at a time.
+fn local_one<L: Local>(local: &L, ops: u64) -> Sample {
+    timed_alone(|| {
+        for _ in 0..ops {
+            local.run(local.spawn(async {}));
+        }
+        ops
+    })
+}
+
+/// Spawns so many tasks and awaits them.
+async fn local_tasks<L: Local>(local: &L, tasks: u64) {
+    let joins: Vec<_> = (0..tasks).map(|_| local.spawn(async {})).collect();
+    for join in joins {
+        join.await;
+    }
+}
+
+/// One thread: 300 tasks at a time.
+fn local_batch<L: Local>(local: &L, ops: u64) -> Sample {
+    timed_alone(|| {
         for _ in 0..ops / 300 {
-            L::batch(300);
+            local.run(local_tasks(local, 300));
         }
         ops / 300 * 300
     })
 }
 
-/// One thread: 300 tasks that yield.
-fn local_yield<L: Local>(ops: u64) -> Sample {
-    crate::workers::alone(|| {
-        L::yields(300, ops / 300);
+/// One thread: all tasks at once.
+fn local_many<L: Local>(local: &L, ops: u64) -> Sample {
+    timed_alone(|| {
+        local.run(local_tasks(local, ops));
+        ops
+    })
+}
+
+/// One thread: 300 chains of tasks, each of which awaits the next.
+fn local_recursively<L: Local>(local: &L, ops: u64) -> Sample {
+    fn go<L: Local>(local: L, left: u64) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(async move {
+            if left > 0 {
+                local.spawn(go(local.clone(), left - 1)).await;
+            }
+        })
+    }
+    timed_alone(|| {
+        local.run(async {
+            let joins: Vec<_> = (0..300)
+                .map(|_| local.spawn(go(local.clone(), ops / 300)))
+                .collect();
+            for join in joins {
+                join.await;
+            }
+        });
         ops / 300 * 300
     })
+}
+
+/// One thread: 300 tasks that yield.
+fn local_yield<L: Local>(local: &L, ops: u64) -> Sample {
+    let times = ops / 300;
+    timed_alone(|| {
+        local.run(async {
+            let task = |_| {
+                local.spawn(async move {
+                    for _ in 0..times {
+                        L::yield_now().await;
+                    }
+                })
+            };
+            let joins: Vec<_> = (0..300).map(task).collect();
+            for join in joins {
+                join.await;
+            }
+        });
+        times * 300
+    })
+}
+
+/// One thread: 300 tasks that pass a value on, in a ring with the caller.
+fn local_channels<L: Local>(local: &L, ops: u64) -> Sample {
+    timed_alone(|| {
+        local.run(ring(ops, |from, to, rounds| {
+            local.spawn(pass_on(from, to, rounds))
+        }))
+    })
+}
+
+/// Makes an executor of one thread at the first run.
+fn locally<L: Local>(work: fn(&L, u64) -> Sample) -> impl FnMut(u64) -> Sample + 'static {
+    let mut local: Option<L> = None;
+    move |ops| work(local.get_or_insert_with(L::new), ops)
 }
 
 /// Gives a contender its rig at its first run.
@@ -486,14 +652,25 @@ macro_rules! row {
 
 macro_rules! local {
     ($name:literal, $ops:literal, $smoke:literal, $work:ident) => {{
-        let scenario =
-            Scenario::new(LAYER, $name, $ops, $smoke).ours("rast LocalExecutor", $work::<Single>);
+        let scenario = Scenario::new(LAYER, $name, $ops, $smoke)
+            .ours("rast LocalExecutor", locally($work::<Single>));
         #[cfg(all(rast_rivals, feature = "rivals"))]
         let scenario = scenario
-            .rival("tokio LocalSet", $work::<rivals::TokioLocal>)
-            .rival("async-executor LocalExecutor", $work::<rivals::SmolLocal>);
+            .rival("tokio LocalSet", locally($work::<rivals::TokioLocal>))
+            .rival(
+                "async-executor LocalExecutor",
+                locally($work::<rivals::SmolLocal>),
+            );
         scenario
     }};
+}
+
+macro_rules! lists {
+    ($name:literal, $ops:literal, $smoke:literal, $work:ident) => {
+        Scenario::new(LAYER, $name, $ops, $smoke)
+            .ours("rast Runtime", with($work::<Ours>))
+            .rival("lists", with($work::<Lists>))
+    };
 }
 
 #[cfg(unix)]
@@ -551,12 +728,34 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             spawn_recursively
         ),
         row!("async-executor: yield_now", 90_000, 900, yield_now),
+        row!("async-executor: channels", 30_000, 300, channels),
+        row!(
+            "async-executor: spawn_many_local",
+            25_000,
+            500,
+            spawn_many_remote_idle
+        ),
+        lists!("lists: spawn_many_local", 10_000, 500, spawn_many_local),
+        lists!("lists: spawn inside", 10_000, 500, spawn_many_inside),
+        lists!("lists: yield_many", 200_000, 2_000, yield_many),
+        lists!("lists: ping_pong", 1_000, 100, ping_pong),
+        lists!("lists: spawn_batch", 6_000, 600, spawn_batch),
+        lists!("lists: channels", 30_000, 300, channels),
         row!("p99 of schedule latency, saturated", 500, 5, latency),
         row!("bytes per task: 16", 10_000, 100, bytes::<0>),
         row!("bytes per task: 80", 10_000, 100, bytes::<64>),
         row!("bytes per task: 528", 10_000, 100, bytes::<512>),
+        local!("one thread: spawn_one", 30_000, 50, local_one),
         local!("one thread: spawn_batch", 30_000, 600, local_batch),
+        local!("one thread: spawn_many_local", 25_000, 500, local_many),
+        local!(
+            "one thread: spawn_recursively",
+            90_000,
+            900,
+            local_recursively
+        ),
         local!("one thread: yield_now", 90_000, 900, local_yield),
+        local!("one thread: channels", 90_000, 900, local_channels),
     ];
     #[cfg(unix)]
     scenarios.extend([

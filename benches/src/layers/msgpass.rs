@@ -7,13 +7,16 @@
 use std::sync::mpsc;
 use std::time::Instant;
 
-use rast::msgpass::{Builder, Cx, Next, Process, Receive, graph};
+use rast::msgpass::{Builder, Cx, Graph, Next, Process, Receive, graph};
+use rast::sharder::Static;
 
 use crate::harness::Scenario;
 use crate::workers::{Job, Sample, together};
 
 mod across;
+mod desk;
 mod engine;
+mod later;
 mod pong;
 #[cfg(all(rast_rivals, feature = "rivals"))]
 mod rivals;
@@ -80,6 +83,11 @@ impl Receive<Hop, Source, u64> for Sink {
             self.ended.send(end).expect("the bench waits");
         }
     }
+}
+
+/// One worker, whose processors stay.
+fn on_one_worker<G: Graph>(graph: Builder<G>) -> Builder<G> {
+    graph.workers(1).balancer(Static)
 }
 
 /// The sum of `0..ops`, which every run must reach.
@@ -206,5 +214,7 @@ fn channel_call<C: Channel>(ops: u64, on: fn(Vec<Job<'_>>) -> Sample) -> Sample 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = engine::scenarios();
     all.extend(across::scenarios());
+    all.extend(later::scenarios());
+    all.push(desk::scenario());
     all
 }

@@ -126,7 +126,7 @@ fn mix(link: *mut Block) -> *mut Block {
     link
 }
 
-/// The aligned address that stands for a block of no size.
+/// The aligned address that is given for a block of no size.
 pub(crate) fn dangling(layout: Layout) -> NonNull<u8> {
     let align = NonZero::new(layout.align()).unwrap_or(NonZero::<usize>::MIN);
     NonNull::without_provenance(align)

@@ -38,7 +38,7 @@
 //!    says why.
 //! 6. A heap knows its own blocks by the addresses of its segments ([`units::Near`]), those of
 //!    others by the segments whose blocks lie in its remote-free batches ([`units::Afar`]), and
-//!    what comes home goes by the class in its mark: fast paths ask no slab.
+//!    what returns to it goes by the class in its mark: fast paths ask no slab.
 //! 7. Nothing here allocates, waits or takes a lock.
 //!
 //! Without the feature the tables have no length and the checks are not compiled.

@@ -21,7 +21,7 @@ use crate::{
     segment::Segment, size_class::small_class_of, thread, thread_heap, thread_heap::ThreadHeap,
 };
 
-/// The allocator: a value of no size that stands for one allocator of the whole process.
+/// The allocator: a value of no size; all values are the one allocator of the process.
 ///
 /// It serves as the global allocator and, by value, as the `Allocator` of single containers; all of
 /// these share one memory and one set of figures, and a block may be freed through any of them, on
@@ -152,8 +152,8 @@ impl RastAlloc {
     ///
     /// `None` ends the background thread before it returns: it waits for the step that the thread
     /// is in. A program that has to be single-threaded, or that ends with its last thread instead
-    /// of by `exit`, needs that. Otherwise wait-free but for the system's calls, one of which may
-    /// start the thread. Applies to all threads, from their next look on.
+    /// of by `exit`, needs that. Otherwise wait-free, except for the system's calls, one of which
+    /// may start the thread. Applies to all threads, from their next look on.
     ///
     /// ```
     /// use rast_alloc::RastAlloc;

@@ -251,7 +251,7 @@ impl<O> RemoteBatch<O> {
 ///
 /// # Safety
 ///
-/// 1. Behind the head of `header`, which the caller alone has, stand so many distances.
+/// 1. Behind the head of `header`, which the caller alone has, `count` distances are written.
 #[inline]
 unsafe fn seal(header: *mut Block, count: usize) -> u32 {
     // SAFETY: obligation 1.

@@ -14,8 +14,8 @@
 //! joined again for each use costs three times what a list does, and starts at another address each
 //! time, whose line and page are cold.
 //!
-//! A hardened build serves requests of up to 8 bytes from the class 1, since a mark stands for each
-//! 16 bytes.
+//! A hardened build serves requests of up to 8 bytes from the class 1, since there is a mark for
+//! each 16 bytes.
 //!
 //! Eight classes to each doubling, so that at most an eighth of a block is lost to rounding from
 //! 256 bytes on.

@@ -92,7 +92,7 @@ impl<T: Entered> Stripes<T> {
     }
 
     /// Calls `f` on the values, beginning with one that `from` chooses, until it breaks off with
-    /// something; wait-free but for `f`.
+    /// something; wait-free, except for `f`.
     pub fn find<R>(&self, from: usize, mut f: impl FnMut(&T) -> Option<R>) -> Option<R> {
         // Relaxed: as for [AS2]; a value that is not known yet is not found. [AS3]
         let known = self.known.load(Ordering::Relaxed);

@@ -16,7 +16,7 @@ mod adoption;
 #[path = "loom/hold.rs"]
 mod hold;
 
-/// What a mailbox guards: how many blocks came home, and how often each did.
+/// What a mailbox guards: how many blocks returned, and how often each did.
 struct Home {
     entry: Entry<Self>,
     mailbox: Mailbox,
@@ -101,10 +101,10 @@ impl Home {
     }
 }
 
-/// Two threads deliver while the owner takes in: each block comes home once, with what was written
-/// to it.
+/// Two threads deliver while the owner takes in: each block returns once, with what was written to
+/// it.
 #[test]
-fn mailbox_batches_come_home() {
+fn mailbox_batches_return() {
     model(|| {
         let home = Arc::new(Home::new());
         let others: Vec<_> = (0..2)
@@ -123,7 +123,7 @@ fn mailbox_batches_come_home() {
 }
 
 /// A block of a remote-free batch: it carries others, or is carried by one; what its user left in
-/// it is read when it comes home.
+/// it is read when it returns.
 #[repr(C)]
 struct Posted {
     block: Block,
@@ -175,7 +175,7 @@ impl Posted {
 
 /// Two threads post remote-free batches, of batch headers and of plain blocks, while the owner
 /// takes in and leaves: the thread that puts a remote-free batch away reads in the batch header
-/// which blocks it brings, and each comes home once, with what was written to it before.
+/// which blocks it brings, and each returns once, with what was written to it before.
 #[test]
 fn batches_bring_what_they_carry() {
     model(|| {
@@ -302,8 +302,8 @@ impl Marked {
         }
     }
 
-    /// Another thread frees the block, with a look at its mark or without; the message stands for
-    /// it.
+    /// Another thread frees the block, with a look at its mark or without; the message is its
+    /// block.
     fn post(&self, looks: bool) -> Result<(), Named> {
         if looks {
             self.expect(LIVE)?;

@@ -272,7 +272,7 @@ fn objects_outlive_generations_of_threads() {
     );
 }
 
-/// Two threads that only allocate and two that only free: what comes home is used again.
+/// Two threads that only allocate and two that only free: what returns is used again.
 #[test]
 fn producers_and_consumers_only() {
     const BATCHES: usize = if cfg!(miri) { 8 } else { 300 };

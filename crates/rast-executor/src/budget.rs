@@ -11,6 +11,15 @@ pub(crate) const DEFAULT: u32 = 128;
 /// The budget of what runs outside of a task.
 pub(crate) const UNLIMITED: u32 = u32::MAX;
 
+/// The largest budget of a task. A value from here on means that the budget is spent, and how many
+/// operations were refused since.
+pub(crate) const MAX: u32 = 1 << 30;
+
+/// How many operations of one poll are refused. After that they are ready again: the poll contains
+/// a loop that polls until it is ready, such as the `block_on` of another crate, and would never
+/// return.
+const REFUSED_MAX: u32 = 1 << 16;
+
 /// Takes one from the budget of the task; when it is spent, wakes the task and returns `Pending`.
 ///
 /// Outside of a task there is no limit.
@@ -20,10 +29,18 @@ pub(crate) fn spend(cx: &mut Context<'_>) -> Poll<()> {
             return true;
         };
         let left = context.budget.get();
-        if left != UNLIMITED {
-            context.budget.set(left.saturating_sub(1));
+        match left {
+            UNLIMITED => true,
+            1..MAX => {
+                context.budget.set(left - 1);
+                true
+            }
+            _ => {
+                let refused = left.max(MAX) - MAX;
+                context.budget.set(MAX + (refused + 1).min(REFUSED_MAX));
+                refused == REFUSED_MAX
+            }
         }
-        left > 0
     });
     if is_left {
         return Poll::Ready(());

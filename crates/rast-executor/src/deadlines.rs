@@ -4,9 +4,9 @@
 //! while it runs tasks it looks every 16 polls, and the one that holds the driver sleeps until the
 //! earliest deadline of all.
 //!
-//! No deadline is slept past, by either/or: the sleeper writes `asleep_until`, fences, and then
-//! reads the earliest deadlines. A thread that inserts writes its deadline, fences, and then reads
-//! `asleep_until`. One of the two sees the other.
+//! The sleeper misses no deadline, by two fences. It writes `asleep_until`, fences, and then reads
+//! the earliest deadlines. A thread that inserts a deadline writes it, fences, and then reads
+//! `asleep_until`. At least one of the two sees what the other wrote.
 
 use core::fmt;
 use core::task::Waker;

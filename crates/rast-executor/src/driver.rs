@@ -1,9 +1,10 @@
-//! What workers sleep in: their parkers, and for one of them at a time the timers and the readiness
-//! poll.
+//! What workers sleep in: each in its parker, except one, the holder of the driver, which waits for
+//! deadlines and sockets.
 //!
-//! The holder of the driver sleeps in the poll, and is woken through it. No wake-up is lost between
-//! its two ways to sleep, by either/or: the holder announces itself, fences, and then looks for a
-//! token in its parker; who wakes it leaves the token, fences, and then looks for the holder.
+//! The holder sleeps in the readiness poll, and is woken through it. A wake-up between the look at
+//! the parker and the poll is not lost, by two fences. The holder writes that it holds the driver,
+//! fences, and then looks for a token in its parker. The thread that wakes it leaves the token,
+//! fences, and then looks for the holder. At least one of the two sees what the other wrote.
 
 use core::task::Waker;
 use core::time::Duration;
@@ -124,8 +125,8 @@ impl Driver {
 
     /// Wakes the holder, if there is one.
     pub(crate) fn interrupt(&self) {
-        // Relaxed: ordered by the fences of the timers. A former holder that is woken in vain looks
-        // again. [XD3]
+        // Relaxed: ordered by the fences of the timers. A worker that no longer holds the driver
+        // looks for work once more. [XD3]
         let holder = self.holder.load(Ordering::Relaxed);
         if let Some(worker) = holder.checked_sub(1) {
             self.wake(worker);

@@ -1,4 +1,4 @@
-//! Which workers sleep, and whom a new task wakes.
+//! The list of sleeping workers, and the choice of the one that a new task wakes.
 //!
 //! ```text
 //!   63                          25 24 23        12 11         0
@@ -32,8 +32,8 @@
 //!
 //! What is changed: the source adds to the epoch for each task and wakes all; it lets no worker
 //! sleep while another is active. Here the epoch moves only when a worker may be about to sleep, so
-//! a busy runtime writes nothing. It has 39 bits and each step takes the lock: it comes round in
-//! hours, during which one worker would have to stand still between S2 and S5.
+//! a busy runtime writes nothing. It has 39 bits and each step takes the lock, so it wraps after
+//! hours. A wrap does harm only if one worker stays between S2 and S5 for all that time.
 
 use std_alloc::vec::Vec;
 

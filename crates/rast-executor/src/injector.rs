@@ -1,9 +1,10 @@
-//! The way into a runtime for threads that are none of its workers: a stack that is taken whole.
+//! The queue for tasks from threads that are not workers of the runtime: a stack that is taken
+//! whole.
 //!
-//! Each worker looks at it before each poll, with one load, and moves what it finds to a list of
-//! its queue that goes before the others, at most 8 times in a row. So a task that comes from
-//! outside waits for the poll at hand and at most one more, and that decides the tail of the
-//! latency.
+//! Each worker looks at it before each poll, with one load. It moves what it finds to a list of its
+//! own queue, which goes before the other lists, at most 8 times in a row. So a task from outside
+//! usually waits for the poll that is running and at most one more. This wait decides the tail of
+//! the latency.
 //!
 //! A pusher that finds the stack empty wakes a worker; the others rely on that pusher.
 

@@ -14,9 +14,9 @@
 //!
 //! # When to use it, and when not
 //!
-//! Use it where many tasks mostly wait, and the time from a wake-up to the poll matters.
-//! For a typed graph of message processors take `rast-msgpass`. Code that is bound to another
-//! runtime's sockets or timers needs that runtime.
+//! Use it for many tasks that mostly wait, where the time from a wake-up to the poll matters.
+//! For a typed graph of message processors use `rast-msgpass`. Code that needs another runtime's
+//! sockets or timers needs that runtime.
 //!
 //! # Example
 //!
@@ -47,14 +47,16 @@
 //!   turns at least 32 serve the queue; there a normal task from another thread with k others ahead
 //!   of it is taken within 2 (k + 1) turns, a normal one within 72 (k + 1), a low one within
 //!   576 (k + 1).
-//! - A worker that blocks hides no queued task from the others; the one that it woke last is taken
-//!   over within two periods of the watch ([`Builder::watch`]).
+//! - If a worker blocks, the other workers run the tasks in its queue: an idle worker takes them at
+//!   once, and a busy worker looks at one other worker in 256 of its turns. The task that the
+//!   blocked worker woke last is taken by a busy worker in the same way, and by a sleeping worker
+//!   within two periods of the watch ([`Builder::watch`]).
 //! - A sleep is never ready early. Nothing spins while there is no task.
-//! - Misuse is named: `block_on` inside of an executor panics with a message, a spawn after the
-//!   shutdown gives the future back or an error.
+//! - Misuse is reported: `block_on` inside of an executor panics with a message. A spawn after the
+//!   shutdown returns the future or an error.
 //!
-//! Progress: a wake-up is lock-free from other threads, and takes the lock of the worker's own
-//! queue on a worker. A spawn takes that lock and the one of a list of tasks. A poll takes none.
+//! Progress: a wake-up from another thread is lock-free; one on a worker takes the lock of that
+//! worker's queue. A spawn takes that lock and the lock of a list of tasks. A poll takes no lock.
 //! Queues have no bound: a program that spawns faster than it runs uses more memory.
 //!
 //! Tasks are allocated by `RastAlloc`, whatever the program's allocator is.

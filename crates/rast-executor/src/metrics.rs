@@ -90,7 +90,7 @@ pub struct WorkerMetrics {
     pub injected: u64,
     /// How often the worker went to sleep.
     pub parks: u64,
-    /// Newest tasks taken from a worker that did not come back from a poll.
+    /// Newest tasks taken from a worker that did not return from a poll.
     pub rescued: u64,
     /// Tasks in its queue now.
     pub queued: usize,

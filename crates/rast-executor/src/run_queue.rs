@@ -8,11 +8,11 @@
 //!   low    ──► t
 //! ```
 //!
-//! The source's lists under a lock are kept: on two cores they are as quick as a ring with atomic
-//! ends, and they need no bound and no overflow. An entry is linked through the task's header, so a
-//! push allocates nothing. A worker that yields puts its task back and takes the next under one
-//! lock.
-//!
+//! The source's lists under a lock are kept, because they need no bound and no overflow. An entry
+//! is linked through the task's header, so a push allocates nothing. A worker whose task yields
+//! puts it back and takes the next one under one lock. The slot, the steal of half a list, and the
+//! length that is read without the lock are ours. The rows `lists` of the bench compare with the
+//! source's form, which has none of them.
 use core::ptr::{self, NonNull};
 
 use crate::chain::Chain;

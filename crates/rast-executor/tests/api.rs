@@ -767,4 +767,6 @@ fn a_builder_refuses_what_cannot_be() {
     assert!(Runtime::builder().workers(5000).build().is_err());
     assert!(Runtime::builder().blocking_threads(0).build().is_err());
     assert!(Runtime::builder().name("a\0b").build().is_err());
+    let spins = Runtime::builder().watch(Some(Duration::ZERO));
+    assert!(spins.build().is_err());
 }

@@ -209,6 +209,27 @@ fn the_newest_task_of_a_worker_that_blocks_is_rescued() {
 }
 
 #[test]
+fn a_worker_that_blocks_hides_no_task_from_one_that_is_always_busy() {
+    let runtime = Runtime::builder().workers(2).watch(None).build().unwrap();
+    let stop = flood(&runtime, 2, Priority::Normal);
+    let (release, gate) = mpsc::channel::<()>();
+    let (done, finished) = mpsc::channel();
+    let blocker = runtime.spawn(async move {
+        for n in 0..10 {
+            let done = done.clone();
+            spawn(async move { done.send(n).unwrap() }).detach();
+        }
+        drop(done);
+        gate.recv().unwrap();
+    });
+    assert_eq!(finished.iter().take(10).count(), 10);
+    assert!(!blocker.is_finished());
+    release.send(()).unwrap();
+    stop.store(true, Ordering::Relaxed);
+    runtime.block_on(blocker).unwrap();
+}
+
+#[test]
 fn timers_fire_behind_a_worker_that_blocks_and_one_that_is_busy() {
     let runtime = Runtime::builder().workers(2).watch(None).build().unwrap();
     let stop = flood(&runtime, 2, Priority::Normal);

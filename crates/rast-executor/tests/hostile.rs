@@ -6,14 +6,244 @@ use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use rast_executor::primitive::model::draw;
+use rast_executor::timers::Instant;
 use rast_executor::{
-    LocalExecutor, Runtime, Sleep, block_on, interval, sleep, sleep_until, spawn, timeout,
-    timers::Instant, yield_now,
+    JoinHandle, LocalExecutor, Runtime, Sleep, block_on, consume_budget, interval, sleep,
+    sleep_until, spawn, timeout, yield_now,
 };
 
 const LONG: Duration = Duration::from_secs(60);
+
+/// Drives a future on this thread with a waker that does nothing, as another crate's `block_on` may
+/// do inside of a task: it polls until the future is ready.
+fn spin_on<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let mut cx = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+            return output;
+        }
+    }
+}
+
+#[test]
+fn a_loop_that_polls_inside_of_a_poll_is_not_refused_for_ever() {
+    let loops = || {
+        spin_on(async {
+            for _ in 0..10_000 {
+                consume_budget().await;
+            }
+            7
+        })
+    };
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    let task = runtime.spawn(async move { loops() });
+    assert_eq!(runtime.block_on(task).unwrap(), 7);
+    assert_eq!(LocalExecutor::new().run(async { loops() }), 7);
+    // The next poll has a budget again.
+    let polls = Arc::new(AtomicUsize::new(0));
+    let theirs = Arc::clone(&polls);
+    let task = runtime.spawn(async move {
+        loops();
+        let mut ready = std::pin::pin!(async {
+            for _ in 0..1_000 {
+                consume_budget().await;
+            }
+        });
+        yield_now().await;
+        std::future::poll_fn(|cx| {
+            theirs.fetch_add(1, Ordering::Relaxed);
+            ready.as_mut().poll(cx)
+        })
+        .await;
+    });
+    runtime.block_on(task).unwrap();
+    assert!(polls.load(Ordering::Relaxed) >= 1_000 / 128);
+}
+
+/// Waits in its destructor for a task, and says what came of it.
+struct WaitsInDrop {
+    task: Option<JoinHandle<()>>,
+    told: mpsc::Sender<bool>,
+}
+
+impl Drop for WaitsInDrop {
+    fn drop(&mut self) {
+        let task = self.task.take().expect("dropped once");
+        let wait = std::panic::AssertUnwindSafe(|| block_on(task));
+        let waited = std::panic::catch_unwind(wait);
+        let _ = self.told.send(waited.is_ok());
+    }
+}
+
+#[test]
+fn a_destructor_that_waits_for_a_task_is_refused_while_the_runtime_ends() {
+    // By the last worker, and by the thread that shuts down, because a worker blocks.
+    for is_blocked in [false, true] {
+        let runtime = Runtime::builder().workers(1).build().unwrap();
+        let (told, waited) = mpsc::channel();
+        let (release, gate) = mpsc::channel::<()>();
+        let (started, running) = mpsc::channel();
+        // Those that wait are cancelled first, since the list begins with the newest task.
+        let never = [(); 2].map(|()| runtime.spawn(pending::<()>()));
+        for task in never {
+            let waits = WaitsInDrop {
+                task: Some(task),
+                told: told.clone(),
+            };
+            let holds = async move {
+                let _waits = waits;
+                pending::<()>().await;
+            };
+            runtime.spawn(holds).detach();
+        }
+        runtime
+            .spawn(async move {
+                started.send(()).unwrap();
+                if is_blocked {
+                    let _ = gate.recv();
+                }
+            })
+            .detach();
+        running.recv().unwrap();
+        let ended = runtime.shutdown(Duration::ZERO);
+        assert_eq!(ended.workers_blocked, usize::from(is_blocked));
+        assert_eq!(waited.try_iter().collect::<Vec<_>>(), [false, false]);
+        drop(release);
+    }
+}
+
+#[test]
+fn a_hundred_thousand_tasks_are_aborted_at_random() {
+    const TASKS: usize = 100_000;
+    let seed = draw();
+    println!("seed {seed}");
+    let runtime = Runtime::builder().workers(2).build().unwrap();
+    let alive = Arc::new(());
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|n| {
+            let alive = Arc::clone(&alive);
+            runtime.spawn(async move {
+                let _alive = alive;
+                match n % 4 {
+                    0 => {}
+                    1 => yield_now().await,
+                    2 => sleep(LONG).await,
+                    _ => pending::<()>().await,
+                }
+                n
+            })
+        })
+        .collect();
+    // Two threads abort in orders of their own, and meet at many tasks.
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let tasks = &tasks;
+            scope.spawn(move || {
+                // An odd factor visits each place once.
+                let factor = (seed.wrapping_add(thread) | 1) as usize;
+                for n in 0..1 << 17 {
+                    let at = (n * (factor % (1 << 17)) + seed as usize % 1_000) % (1 << 17);
+                    tasks.get(at).into_iter().for_each(JoinHandle::abort);
+                }
+            });
+        }
+    });
+    for (n, task) in tasks.into_iter().enumerate() {
+        match runtime.block_on(task) {
+            Ok(output) => assert!(output == n && n % 4 < 2, "task {n}"),
+            Err(error) => assert!(error.is_cancelled(), "task {n}"),
+        }
+    }
+    assert_eq!(Arc::strong_count(&alive), 1);
+    assert_eq!(runtime.metrics().tasks, 0);
+}
+
+#[test]
+fn a_handle_is_polled_in_a_select_moved_and_awaited_elsewhere() {
+    let runtime = Runtime::builder().workers(2).build().unwrap();
+    for round in 0..500 {
+        let (release, gate) = futures::channel::oneshot::channel::<()>();
+        let task = runtime.spawn(async move {
+            let _ = gate.await;
+            round
+        });
+        // Its waker is left by the select of a task, which ends and is freed.
+        let task = runtime
+            .block_on(runtime.spawn(async move {
+                match futures::future::select(task, yield_now()).await {
+                    futures::future::Either::Left(_) => unreachable!("the gate is closed"),
+                    futures::future::Either::Right(((), task)) => Some(task),
+                }
+            }))
+            .unwrap()
+            .expect("the select gives it back");
+        // A join in a task that is aborted drops a handle with a waker; this one is moved on.
+        let other = runtime.spawn(pending::<()>());
+        let end = other.abort_handle();
+        let joined = runtime.spawn(futures::future::join(other, yield_now()));
+        match round % 3 {
+            0 => joined.abort(),
+            1 => end.abort(),
+            _ => drop(joined),
+        }
+        release.send(()).unwrap();
+        let waiting = std::thread::spawn(move || block_on(task).unwrap());
+        assert_eq!(waiting.join().unwrap(), round);
+        end.abort();
+    }
+}
+
+#[test]
+fn futures_and_outputs_of_any_alignment_and_size_are_in_place() {
+    #[repr(align(512))]
+    #[derive(Clone, Copy)]
+    struct Wide([u8; 512]);
+    struct Nothing;
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    let wide = Wide([7; 512]);
+    let task = runtime.spawn(async move {
+        let kept = wide;
+        yield_now().await;
+        assert_eq!((&raw const kept).addr() % 512, 0);
+        (Nothing, kept)
+    });
+    let (Nothing, kept) = runtime.block_on(task).unwrap();
+    assert!(kept.0.iter().all(|&byte| byte == 7));
+    let huge = vec![runtime.spawn(async move { [wide; 64] })];
+    for task in huge {
+        assert_eq!(runtime.block_on(task).unwrap()[63].0[511], 7);
+    }
+}
+
+#[test]
+fn extreme_times_of_a_builder_neither_overflow_nor_spin() {
+    let runtime = Runtime::builder()
+        .workers(2)
+        .watch(Some(Duration::MAX))
+        .keep_alive(Duration::MAX)
+        .budget(u32::MAX)
+        .build()
+        .unwrap();
+    let call = runtime.spawn_blocking(|| 1);
+    assert_eq!(runtime.block_on(call).unwrap(), 1);
+    let task = runtime.spawn(async {
+        for _ in 0..1_000 {
+            consume_budget().await;
+        }
+        timeout(Duration::MAX, yield_now()).await
+    });
+    assert_eq!(runtime.block_on(task).unwrap(), Ok(()));
+    // All fall asleep, and are woken again.
+    while runtime.metrics().active > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(runtime.block_on(runtime.spawn(async { 2 })).unwrap(), 2);
+}
 
 /// A task that awaits a task that awaits a task, and so on; the last one never ends.
 fn nest(depth: usize, reached: Arc<AtomicUsize>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -125,9 +355,7 @@ fn a_sleep_whose_executor_has_ended_panics_and_does_not_wait() {
     ];
     assert!(inside.iter().all(|text| text.contains(ENDED)), "{inside:?}");
     let local = LocalExecutor::new();
-    let rest = local.run(std::future::poll_fn(|_| {
-        std::task::Poll::Ready(sleep(LONG))
-    }));
+    let rest = local.run(std::future::poll_fn(|_| Poll::Ready(sleep(LONG))));
     drop(local);
     assert!(message(|| block_on(rest)).contains(ENDED));
 }

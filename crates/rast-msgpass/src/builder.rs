@@ -181,7 +181,7 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Sets who decides the assignment ([`Greedy`]).
+    /// Sets what decides the assignment ([`Greedy`]).
     #[must_use]
     pub fn balancer(mut self, balancer: impl Balancer + 'static) -> Self {
         self.balancer = Box::new(|builder| builder.balancer(balancer));
@@ -207,7 +207,7 @@ impl<G: Graph> Builder<G> {
     }
 
     /// Sets the clock of the graph: of [`Cx::now`](crate::Cx::now), timers, pings, loads and the
-    /// sharder. Sleeps are in real time: who moves a clock by hand calls
+    /// sharder. Sleeps are in real time: a test that moves a clock by hand calls
     /// [`Handle::look_at_clock`]. Default: the system's monotonic clock.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
@@ -386,7 +386,7 @@ impl<G: Graph> Builder<G> {
         Ok((shared, sharder, outside))
     }
 
-    /// Tells whether [`start`](Self::start) would start the graph, if the system
+    /// Returns whether [`start`](Self::start) would start the graph, if the system
     /// gives it a thread: for processors that must not be lost to a wrong number.
     ///
     /// # Errors

@@ -15,16 +15,21 @@ pub type Key = (usize, usize, &'static str);
 /// inbox at least two bursts of each of its senders.
 const CAPACITY: usize = 256;
 
+/// Messages without room that a sender of an unbounded edge keeps at most, unless the edge says
+/// otherwise.
+const CEILING: usize = 1 << 20;
+
 /// What the attributes of an edge said.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     capacity: Option<usize>,
     burst: Option<usize>,
     lanes: Option<usize>,
-    unbounded: bool,
+    unbounded: Option<()>,
+    ceiling: Option<usize>,
     reply: Option<usize>,
     sends: Option<&'static [SendsTo]>,
-    any: bool,
+    any: Option<()>,
     /// An attribute that was given more than once.
     twice: bool,
 }
@@ -36,61 +41,61 @@ impl Spec {
             capacity: None,
             burst: None,
             lanes: None,
-            unbounded: false,
+            unbounded: None,
+            ceiling: None,
             reply: None,
             sends: None,
-            any: false,
+            any: None,
             twice: false,
         }
     }
 
     pub const fn capacity(mut self, capacity: usize) -> Self {
-        self = self.once(self.capacity.is_some());
-        self.capacity = Some(capacity);
+        self.twice |= set(&mut self.capacity, capacity);
         self
     }
 
     pub const fn burst(mut self, burst: usize) -> Self {
-        self = self.once(self.burst.is_some());
-        self.burst = Some(burst);
+        self.twice |= set(&mut self.burst, burst);
         self
     }
 
     pub const fn lanes(mut self, lanes: usize) -> Self {
-        self = self.once(self.lanes.is_some());
-        self.lanes = Some(lanes);
+        self.twice |= set(&mut self.lanes, lanes);
         self
     }
 
     pub const fn unbounded(mut self) -> Self {
-        self = self.once(self.unbounded);
-        self.unbounded = true;
+        self.twice |= set(&mut self.unbounded, ());
+        self
+    }
+
+    pub const fn ceiling(mut self, ceiling: usize) -> Self {
+        self.twice |= set(&mut self.ceiling, ceiling);
         self
     }
 
     pub const fn reply(mut self, request: usize) -> Self {
-        self = self.once(self.reply.is_some());
-        self.reply = Some(request);
+        self.twice |= set(&mut self.reply, request);
         self
     }
 
     pub const fn sends(mut self, sends: &'static [SendsTo]) -> Self {
-        self = self.once(self.sends.is_some());
-        self.sends = Some(sends);
+        self.twice |= set(&mut self.sends, sends);
         self
     }
 
     pub const fn any(mut self) -> Self {
-        self = self.once(self.any);
-        self.any = true;
+        self.twice |= set(&mut self.any, ());
         self
     }
+}
 
-    /// Notes an attribute that is there already.
-    const fn once(mut self, stands: bool) -> Self {
-        self.twice |= stands;
-        self
-    }
+/// Sets an attribute; returns whether it was given before.
+const fn set<T: Copy>(attribute: &mut Option<T>, value: T) -> bool {
+    let twice = attribute.is_some();
+    *attribute = Some(value);
+    twice
 }
 
 /// Makes the entry of a processor; `count` holds the number of replicas, if any.
@@ -137,14 +142,19 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
         },
         kind: match (spec.reply, spec.unbounded) {
             (Some(request), _) => EdgeKind::Reply { request },
-            (None, true) => EdgeKind::Unbounded,
-            (None, false) => EdgeKind::Bounded,
+            (None, Some(())) => EdgeKind::Unbounded,
+            (None, None) => EdgeKind::Bounded,
+        },
+        ceiling: match (spec.ceiling, spec.unbounded) {
+            (Some(ceiling), _) => ceiling,
+            (None, Some(())) => CEILING,
+            (None, None) => usize::MAX,
         },
         sends: match spec.sends {
             Some(list) => Sends::Listed(list),
             None => Sends::Undeclared,
         },
-        any: spec.any,
+        any: spec.any.is_some(),
     };
     if spec.twice {
         fault::<G>(&info, "has the same attribute twice: keep one");
@@ -155,13 +165,27 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
             "has a `burst`, which says nothing on an edge that is `unbounded` or a `reply`",
         );
     }
-    if spec.reply.is_some() && spec.unbounded {
+    if spec.reply.is_some() && spec.unbounded.is_some() {
         fault::<G>(&info, "is both `reply` and `unbounded`: keep one");
     }
     if spec.lanes.is_some() && !matches!(info.to, End::Egress) {
         fault::<G>(&info, "has `lanes`, which only edges to egress have");
     }
-    if spec.any {
+    if spec.ceiling.is_some() {
+        if !matches!(info.kind, EdgeKind::Unbounded) {
+            fault::<G>(&info, "has a `ceiling`, which only an `unbounded` edge has");
+        }
+        if info.ceiling == 0 {
+            fault::<G>(&info, "has `ceiling = 0`: a message needs room");
+        }
+        if info.ceiling < info.capacity && !matches!(info.from, End::Ingress) {
+            fault::<G>(
+                &info,
+                "has a `ceiling` less than its `cap`: raise `ceiling` or lower `cap`",
+            );
+        }
+    }
+    if info.any {
         if !matches!(info.kind, EdgeKind::Bounded) {
             fault::<G>(
                 &info,
@@ -201,7 +225,7 @@ pub const fn find(keys: &[Key], from: usize, to: usize, message: &str) -> usize 
         }
         index += 1;
     }
-    panic!("an edge stands in the table it was declared with")
+    panic!("an edge is in the table that it was declared with")
 }
 
 /// Counts the edges before `id` that leave the same processor.

@@ -80,7 +80,7 @@ impl Counter {
         self.0.store(value.wrapping_add(amount), Ordering::Relaxed);
     }
 
-    /// Adds, so that who reads the new value by [`get_after`](Self::get_after)
+    /// Adds, so that a thread that reads the new value by [`get_after`](Self::get_after)
     /// sees everything that the owner did before. For the owner alone.
     #[inline]
     pub fn add_after(&self, amount: u64) {

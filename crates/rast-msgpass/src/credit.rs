@@ -1,12 +1,22 @@
-//! Credit of requests, and debts of answers.
+//! Credit of requests.
 //!
-//! A client counts the requests that were sent and not answered, a server
-//! those that were taken and not answered. Where the answers come by a ring
-//! per pair, the client counts per server; where they come by an inbox, all
-//! servers share its slots, so it keeps one count.
+//! A client counts the requests that were sent and not answered. Where the answers come by a
+//! ring per pair, it counts per server; where they come by an inbox, all servers share its
+//! slots, so it keeps one count.
+//!
+//! The age of the oldest request without an answer comes from marks, so no request carries a
+//! time. A mark is the number of requests without an answer at a flush. Requests of a pair are
+//! taken in order: once as many answers have come, each request of the mark was answered, or is
+//! kept by a token, which knows its time. What is left was sent after the mark.
+//!
+//! ```text
+//!   since           next                 now      requests without an answer were sent after
+//!   ─┬───────────────┬────────────────────►       `since`: at `next`, while `left` answers
+//!    the mark before  the mark                    come, the ones before may be among them
+//! ```
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use crate::counter::{Counter, Counters};
+use crate::timers::Instant;
 
 /// The slots for answers: as many again as there are credits, so that the
 /// handling of an answer may ask again before others come back.
@@ -14,10 +24,31 @@ pub(crate) const fn answers_held(credit: usize) -> usize {
     credit.saturating_mul(2)
 }
 
+/// Since when requests of a client to one target, or to all that share an inbox, have no answer.
+#[derive(Clone, Copy)]
+struct Mark {
+    /// Answers until all requests of the mark have one.
+    left: usize,
+    /// When the mark was made.
+    at: Instant,
+}
+
+/// Reads since when the oldest request has no answer; `None` if all have one.
+pub(crate) fn oldest(since: &Counter) -> Option<Instant> {
+    since.get().checked_sub(1).map(Instant::from_nanos)
+}
+
+/// Publishes since when the oldest request has no answer.
+pub(crate) fn set_oldest(since: &Counter, oldest: Option<Instant>) {
+    since.set(oldest.map_or(0, |oldest| oldest.as_nanos() + 1));
+}
+
 /// A client's requests without answers.
 pub(crate) struct Credit {
     /// Per target; one for all where they share the slots for answers.
     debts: Vec<usize>,
+    /// Beside each of them.
+    marks: Vec<Mark>,
     burst: usize,
     /// The most that an invocation may start with, plus the burst.
     credit: usize,
@@ -42,6 +73,13 @@ impl Credit {
         };
         Self {
             debts: vec![0; counts],
+            marks: vec![
+                Mark {
+                    left: 0,
+                    at: Instant::ORIGIN,
+                };
+                counts
+            ],
             burst,
             credit,
             limit,
@@ -71,13 +109,33 @@ impl Credit {
         true
     }
 
+    /// Requests to a target are published: makes a mark if the one before is complete. `since`
+    /// has a place for each count.
+    #[inline]
+    pub(crate) fn sent(&mut self, target: usize, now: Instant, since: &Counters) {
+        let place = self.place(target);
+        let (mark, since) = (&mut self.marks[place], &since[place]);
+        if mark.left == 0 {
+            set_oldest(since, Some(oldest(since).map_or(now, |_| mark.at)));
+            *mark = Mark {
+                left: self.debts[place],
+                at: now,
+            };
+        }
+    }
+
     /// Counts an answer, or a waiver.
     #[inline]
-    pub(crate) fn give_back(&mut self, target: usize) {
+    pub(crate) fn give_back(&mut self, target: usize, since: &Counters) {
         let place = self.place(target);
         let debt = &mut self.debts[place];
         assert!(*debt > 0, "an answer belongs to a request that was sent");
         *debt -= 1;
+        let mark = &mut self.marks[place];
+        mark.left = mark.left.saturating_sub(1);
+        if *debt == 0 {
+            set_oldest(&since[place], None);
+        }
         self.low -= usize::from(*debt + self.burst == self.credit);
         self.at_limit -= usize::from(*debt + self.burst == self.limit);
     }
@@ -116,65 +174,6 @@ impl Credit {
     }
 }
 
-/// A server's requests without answers, per client.
-pub(crate) enum Owed {
-    Each(Vec<usize>),
-    /// Only those that it owes something: their number is bounded by the
-    /// requests, not by the clients.
-    Some(HashMap<usize, usize, BuildHasherDefault<Mix>>),
-}
-
-impl Owed {
-    #[inline]
-    pub(crate) fn owe(&mut self, client: usize) -> usize {
-        let debt = match self {
-            Self::Each(debts) => &mut debts[client],
-            Self::Some(debts) => debts.entry(client).or_insert(0),
-        };
-        *debt += 1;
-        *debt
-    }
-
-    #[inline]
-    pub(crate) fn get(&self, client: usize) -> usize {
-        match self {
-            Self::Each(debts) => debts[client],
-            Self::Some(debts) => debts.get(&client).copied().unwrap_or(0),
-        }
-    }
-
-    /// Counts an answer; returns `false` if none is owed.
-    #[inline]
-    #[must_use]
-    pub(crate) fn pay(&mut self, client: usize) -> bool {
-        match self {
-            Self::Each(debts) => match debts[client] {
-                0 => false,
-                _ => {
-                    debts[client] -= 1;
-                    true
-                }
-            },
-            Self::Some(debts) => match debts.get_mut(&client) {
-                None => false,
-                Some(1) => debts.remove(&client).is_some(),
-                Some(debt) => {
-                    *debt -= 1;
-                    true
-                }
-            },
-        }
-    }
-
-    /// Returns a client that is owed something.
-    pub(crate) fn any(&self) -> Option<usize> {
-        match self {
-            Self::Each(debts) => debts.iter().position(|&debt| debt > 0),
-            Self::Some(debts) => debts.keys().next().copied(),
-        }
-    }
-}
-
 /// Returns the replica that a key goes to: of `replicas`, by a hash of the key,
 /// so that keys that follow each other, or have a common factor, spread evenly.
 ///
@@ -210,26 +209,6 @@ const fn mix(key: u64) -> u64 {
     let product = (key ^ 0x2d35_8dcc_aa6c_78a5) as u128 * 0x9e37_79b9_7f4a_7c15;
     let folded = product as u64 ^ (product >> 64) as u64;
     folded.wrapping_mul(0xd6e8_feb8_6659_fd93)
-}
-
-/// The hash of a number, for tables.
-#[derive(Default)]
-pub(crate) struct Mix(u64);
-
-impl Hasher for Mix {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = mix(self.0 ^ u64::from(byte));
-        }
-    }
-
-    fn write_usize(&mut self, number: usize) {
-        self.0 = mix(self.0 ^ number as u64);
-    }
 }
 
 #[cfg(all(test, not(rast_loom)))]
@@ -276,9 +255,10 @@ mod tests {
         assert!(credit.spend(0) && credit.spend(0) && !credit.is_low());
         assert!(credit.spend(0) && credit.is_low());
         assert!(credit.spend(0) && credit.left(0) == 0 && credit.left(1) == 4);
-        credit.give_back(0);
+        let since = Counters::new(2);
+        credit.give_back(0, &since);
         assert!(credit.is_low());
-        credit.give_back(0);
+        credit.give_back(0, &since);
         assert!(!credit.is_low());
         (0..6).for_each(|_| assert!(credit.spend(0)));
         assert!(credit.is_at_limit(0) && !credit.is_other_at_limit(Some(0)));
@@ -287,12 +267,23 @@ mod tests {
     }
 
     #[test]
-    fn debts_are_the_same_in_both_forms() {
-        for mut owed in [Owed::Each(vec![0; 3]), Owed::Some(HashMap::default())] {
-            assert_eq!((owed.owe(2), owed.owe(2), owed.owe(0)), (1, 2, 1));
-            assert!(owed.pay(2) && owed.get(2) == 1 && owed.pay(0) && !owed.pay(0));
-            assert_eq!(owed.any(), Some(2));
-            assert!(owed.pay(2) && owed.any().is_none());
-        }
+    fn an_age_is_never_less_than_it_is_and_more_by_one_round_at_most() {
+        let at = |nanos| Instant::from_nanos(nanos);
+        let since = Counters::new(1);
+        let mut credit = Credit::new(1, false, 8, 1);
+        let ask = |credit: &mut Credit, count, now| {
+            (0..count).for_each(|_| assert!(credit.spend(0)));
+            credit.sent(0, at(now), &since);
+            oldest(&since[0])
+        };
+        assert_eq!(ask(&mut credit, 2, 10), Some(at(10)));
+        assert_eq!(ask(&mut credit, 1, 20), Some(at(10)));
+        (0..2).for_each(|_| credit.give_back(0, &since));
+        // The one that is left was sent at 20; the next round knows.
+        assert_eq!(ask(&mut credit, 1, 30), Some(at(10)));
+        assert_eq!(ask(&mut credit, 1, 40), Some(at(10)));
+        (0..3).for_each(|_| credit.give_back(0, &since));
+        assert_eq!(oldest(&since[0]), None, "all are answered");
+        assert_eq!(ask(&mut credit, 1, 50), Some(at(50)));
     }
 }

@@ -1,4 +1,4 @@
-//! What a handler sees: who it is, and the ways out.
+//! What a handler sees: its instance, and the ways out.
 //!
 //! `cx.to::<Parser>().send(line)` names the receiver's type; the message's type
 //! picks the edge, and the edge's constants say which outlet it is.
@@ -10,12 +10,11 @@ use core::marker::PhantomData;
 use crate::credit::replica_of;
 use crate::ending::{EndedBy, Ending};
 use crate::erased::Erased;
-use crate::graph::{Edge, EdgeInfo, Egress, End, Graph, Node, Replicated, Single};
-use crate::outlet::{FIRST, GATES, KEEPS, News, Out, Outlet, REMOTE};
+use crate::graph::{Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Node, Replicated, Single};
+use crate::outlet::{FIRST, GATES, KEEPS, News, Out, REMOTE};
 use crate::panics;
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
-use crate::reply::{ReplyTo, Ticket};
 use crate::report::PanicRecord;
 use crate::sends::{Sends, Waits, is_restricted};
 use crate::sharder::WorkerCx;
@@ -58,7 +57,7 @@ pub(crate) struct Core {
     /// The inlet whose message is handled, and its edge, where some inlet does not wait for
     /// all outlets.
     pub(crate) handling: Option<(usize, usize)>,
-    /// The invocation that handles a request, and its edge.
+    /// The invocation that has a request in hand, without an answer, and its edge.
     pub(crate) request: (u64, usize),
     /// The worker's time when the batch of requests began.
     pub(crate) now: Instant,
@@ -194,24 +193,6 @@ impl Core {
     fn is_promised(&self, out: usize) -> bool {
         let handling = self.handling;
         handling.is_none_or(|(inlet, _)| self.waits[inlet].has(out))
-    }
-
-    /// Waives the requests whose tokens were dropped.
-    #[cold]
-    pub(crate) fn waive_dropped(&mut self) {
-        for out in 0..self.outs.len() {
-            let news = self.outs[out].waive_dropped();
-            self.note(out, news);
-        }
-    }
-
-    #[cold]
-    fn request_fault(&self, edge: &EdgeInfo) -> ! {
-        panic!(
-            "graph `{}`, edge {edge}: `reply_to` in a handler that has no request of this edge \
-             in hand, or took its `ReplyTo` before",
-            self.shared.graph,
-        )
     }
 
     #[cold]
@@ -367,35 +348,6 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
         self.core.sender
     }
 
-    /// Takes the right to answer the request in hand, which `F` sent: to be kept, or used at
-    /// once. Once it is taken, [`Port::send`] does not answer this request.
-    ///
-    /// The types are known from where it is kept; otherwise name them:
-    /// `cx.reply_to::<Client, Ask>()`. Wait-free; it allocates when more tokens are kept than ever
-    /// before.
-    ///
-    /// # Panics
-    ///
-    /// When the message in hand is no request `M` of `F`, or its token was taken before.
-    pub fn reply_to<F, M>(&mut self) -> ReplyTo<G, F, P, M>
-    where
-        M: Edge<G, F, P>,
-    {
-        let core = &mut *self.core;
-        if core.request != (core.invocation, M::ID) {
-            core.request_fault(M::INFO);
-        }
-        let (sender, now) = (core.sender, core.now);
-        let ticket = core.outs[ReplyTo::<G, F, P, M>::OUT].keep(sender, now);
-        core.request.0 = 0;
-        ReplyTo::new(ticket)
-    }
-
-    pub(crate) fn answer<F, A: Edge<G, P, F>>(&mut self, ticket: Ticket, answer: A) {
-        let news = self.core.out::<A>(A::OUT).answer(ticket, answer);
-        self.core.note(A::OUT, news);
-    }
-
     /// Reads the graph's clock.
     #[must_use]
     pub fn now(&self) -> Instant {
@@ -413,7 +365,7 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
         self.core.end();
     }
 
-    /// Tells whether the graph drains: no ping comes any more, the messages
+    /// Returns whether the graph drains: no ping comes any more, the messages
     /// that are still there are handled, and [`Process::flush`](crate::Process::flush) is
     /// called at the end.
     #[must_use]
@@ -457,8 +409,8 @@ impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
     /// # Panics
     ///
     /// When the invocation has sent its burst on this edge already, when the handler does not
-    /// send on this edge by its `sends`, or, on a `reply` edge, when no request waits for an
-    /// answer.
+    /// send on this edge by its `sends`, or, on a `reply` edge, when no request of the receiver is
+    /// in hand: one that was answered, or whose token was taken, is not.
     #[inline]
     pub fn send<M>(self, message: M)
     where
@@ -494,8 +446,8 @@ impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
         self.choose::<false>(Choice::At(0)).try_send(message)
     }
 
-    /// Returns how many messages [`try_send`](Self::try_send) would take now;
-    /// on a `reply` edge, how many requests wait for an answer.
+    /// Returns how many messages [`try_send`](Self::try_send) would take now; on a `reply` edge
+    /// that is one, if a request of the receiver is in hand.
     #[must_use]
     pub fn room<M>(self) -> usize
     where
@@ -514,20 +466,6 @@ impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
         G: Single<To>,
     {
         self.choose::<false>(Choice::At(0)).has_room::<M>(count)
-    }
-
-    /// Gives up the answer to one request, on a `reply` edge: its sender gets
-    /// the credit back.
-    ///
-    /// # Panics
-    ///
-    /// When no request waits for an answer, or the edge is no `reply` edge.
-    pub fn waive<M>(self)
-    where
-        M: Edge<G, P, To>,
-        G: Single<To>,
-    {
-        self.choose::<false>(Choice::At(0)).waive::<M>();
     }
 
     /// Chooses the replica for a key: equal keys get the same one, that of
@@ -627,6 +565,14 @@ pub struct Chosen<'a, G, P, To, const ANY: bool = false> {
 }
 
 impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
+    /// Returns the edge of the requests that an edge answers, if it carries answers.
+    const fn request<M: Edge<G, P, To>>() -> Option<usize> {
+        match M::INFO.kind {
+            EdgeKind::Reply { request } => Some(request),
+            _ => None,
+        }
+    }
+
     /// Returns whether the handler under way found room for its burst on this edge.
     #[inline]
     fn is_promised<M: Edge<G, P, To>>(&self) -> bool {
@@ -656,6 +602,14 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         }
     }
 
+    /// Returns whether a request of the chosen client is in hand, on an edge of answers.
+    fn has_request<M: Edge<G, P, To>>(&mut self) -> bool {
+        let client = self.index::<M>();
+        let core = &self.core;
+        let edge = const { Self::request::<M>() };
+        edge.is_some_and(|edge| core.has_request(edge, client))
+    }
+
     /// Sends one message, as [`Port::send`].
     ///
     /// # Panics
@@ -675,7 +629,17 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         let index = self.index::<M>();
         let invocation = self.core.invocation;
         self.core.sending(M::ID, index, &message);
-        let news = self.core.out::<M>(M::OUT).send(index, message, invocation);
+        let news = match const { Self::request::<M>() } {
+            Some(request) => {
+                let is_in_hand = self.core.take_request(request, index);
+                let out = self.core.out::<M>(M::OUT);
+                if !is_in_hand {
+                    out.request_fault();
+                }
+                out.answer(index, message)
+            }
+            None => self.core.out::<M>(M::OUT).send(index, message, invocation),
+        };
         self.core.note(M::OUT, news);
     }
 
@@ -689,6 +653,13 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
     ///
     /// When there is no such replica or lane.
     pub fn try_send<M: Edge<G, P, To>>(mut self, message: M) -> Result<(), Full<M>> {
+        if const { Self::request::<M>().is_some() } {
+            if !self.has_request::<M>() {
+                return Err(Full(message));
+            }
+            self.send(message);
+            return Ok(());
+        }
         let index = self.index::<M>();
         let (invocation, promised) = (self.core.invocation, self.is_promised::<M>());
         if self.core.trial_room::<M>(M::OUT, index, promised) == Some(0) {
@@ -701,14 +672,17 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         Ok(())
     }
 
-    /// Returns how many messages [`try_send`](Self::try_send) would take now;
-    /// on a `reply` edge, how many requests wait for an answer.
+    /// Returns how many messages [`try_send`](Self::try_send) would take now, as
+    /// [`Port::room`].
     ///
     /// # Panics
     ///
     /// When there is no such replica or lane.
     #[must_use]
     pub fn room<M: Edge<G, P, To>>(mut self) -> usize {
+        if const { Self::request::<M>().is_some() } {
+            return usize::from(self.has_request::<M>());
+        }
         let index = self.index::<M>();
         let (invocation, promised) = (self.core.invocation, self.is_promised::<M>());
         if let Some(room) = self.core.trial_room::<M>(M::OUT, index, promised) {
@@ -727,6 +701,9 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
     /// When there is no such replica or lane.
     #[must_use]
     pub fn has_room<M: Edge<G, P, To>>(mut self, count: usize) -> bool {
+        if const { Self::request::<M>().is_some() } {
+            return usize::from(self.has_request::<M>()) >= count;
+        }
         let index = self.index::<M>();
         let (invocation, promised) = (self.core.invocation, self.is_promised::<M>());
         if let Some(room) = self.core.trial_room::<M>(M::OUT, index, promised) {
@@ -734,17 +711,6 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         }
         let out = self.core.out::<M>(M::OUT);
         out.has_room(index, count, invocation, promised)
-    }
-
-    /// Gives up the answer to one request, as [`Port::waive`].
-    ///
-    /// # Panics
-    ///
-    /// As [`Port::waive`]; and when there is no such replica.
-    pub fn waive<M: Edge<G, P, To>>(mut self) {
-        let index = self.index::<M>();
-        let news = self.core.out::<M>(M::OUT).waive(index);
-        self.core.note(M::OUT, news);
     }
 }
 
@@ -775,6 +741,10 @@ impl<G: Graph, P, To> All<'_, G, P, To> {
             assert!(
                 !M::INFO.any,
                 "this edge is declared with `route = any`: it needs room at one replica, not at all"
+            );
+            assert!(
+                !matches!(M::INFO.kind, EdgeKind::Reply { .. }),
+                "an answer goes to the client of its request, not to all"
             );
         }
         if const { is_restricted(G::EDGES, M::INFO.from) } && !self.core.is_promised(M::OUT) {

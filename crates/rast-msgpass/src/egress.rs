@@ -77,7 +77,7 @@ impl Lane {
     /// Makes the lane of so many senders.
     #[must_use]
     pub fn new(senders: usize) -> Self {
-        Self::of(senders, Arc::new(Ending::new(&[])))
+        Self::of(senders, Arc::new(Ending::new(&[], &[])))
     }
 
     /// Makes a lane of the graph that ends by `ending`.
@@ -95,7 +95,7 @@ impl Lane {
         }
     }
 
-    /// Says that the ring of sender `slot` got messages.
+    /// Announces messages in the ring of sender `slot`.
     pub fn announce(&self, slot: usize) {
         // Release: pairs with the Acquire in take; the pushes are above. [EG2]
         self.words[slot / 64].fetch_or(1 << (slot % 64), Ordering::Release);
@@ -121,7 +121,7 @@ impl Lane {
         }
     }
 
-    /// Says that no sender will push any more.
+    /// Ends the lane: no sender pushes any more.
     pub fn end(&self) {
         // Release: pairs with the Acquire in is_ended; all pushes of all senders are above. [EG4]
         self.ended.store(true, Ordering::Release);
@@ -163,7 +163,7 @@ impl Lane {
 
     /// Asks to be woken for what is announced from here on.
     fn rest(&self) {
-        // AcqRel: pairs with the AcqRel in notify; the bits of those who were not to wake are taken
+        // AcqRel: pairs with the AcqRel in notify; the bits of senders that did not wake are taken
         // after this. [EG7]
         self.notified.swap(false, Ordering::AcqRel);
     }
@@ -568,7 +568,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         waker();
     }
 
-    /// Tells whether the graph has ended and everything was taken.
+    /// Returns whether the graph has ended and everything was taken.
     pub fn is_closed(&self) -> bool {
         self.lane.is_ended() && self.rings.iter().all(|(ring, _)| ring.is_empty())
     }

@@ -5,7 +5,7 @@
 
 use core::fmt;
 
-use crate::graph::ProcessorInfo;
+use crate::graph::{EdgeInfo, ProcessorInfo};
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,6 +30,12 @@ pub enum EndedBy {
         /// Which of its replicas.
         replica: usize,
     },
+    /// A sender of an unbounded edge kept as many messages without room as its
+    /// [`ceiling`](EdgeInfo::ceiling) allows, and sent one more.
+    Ceiling {
+        /// The edge.
+        edge: &'static EdgeInfo,
+    },
     /// A fault of the runtime, which is in the report.
     Fault,
 }
@@ -44,6 +50,11 @@ impl fmt::Display for EndedBy {
             Self::Processor { name, replica } => {
                 write!(f, "its processor {name}[{replica}] stopped it")
             }
+            Self::Ceiling { edge } => write!(
+                f,
+                "the unbounded edge {edge} reached its ceiling of {}",
+                edge.ceiling
+            ),
             Self::Fault => f.write_str("its runtime failed"),
         }
     }
@@ -51,22 +62,25 @@ impl fmt::Display for EndedBy {
 
 const NONE: u64 = 0;
 const PROCESSOR: u64 = 6;
+const CEILING: u64 = 7;
 
 /// The end of one graph.
 #[derive(Debug)]
 pub(crate) struct Ending {
     processors: &'static [ProcessorInfo],
-    /// The first cause: the kind in the low byte, above it a processor's replica in 32 bits
-    /// and its number in 24.
+    edges: &'static [EdgeInfo],
+    /// The first cause: the kind in the low byte, above it the number of an edge, or a
+    /// processor's replica in 32 bits and its number in 24.
     cause: AtomicU64,
     /// The first cause that stopped it. Read for each message, and written once.
     stop: CachePadded<AtomicU64>,
 }
 
 impl Ending {
-    pub(crate) fn new(processors: &'static [ProcessorInfo]) -> Self {
+    pub(crate) fn new(processors: &'static [ProcessorInfo], edges: &'static [EdgeInfo]) -> Self {
         Self {
             processors,
+            edges,
             cause: AtomicU64::new(NONE),
             stop: CachePadded::new(AtomicU64::new(NONE)),
         }
@@ -111,6 +125,10 @@ impl Ending {
                 let node = nodes.position(|info| info.name == name).unwrap_or(0) as u64;
                 PROCESSOR | (replica as u64 & 0xFFFF_FFFF) << 8 | node << 40
             }
+            EndedBy::Ceiling { edge } => {
+                let mut edges = self.edges.iter();
+                CEILING | (edges.position(|info| info == edge).unwrap_or(0) as u64) << 8
+            }
         }
     }
 
@@ -126,6 +144,9 @@ impl Ending {
             PROCESSOR => EndedBy::Processor {
                 name: self.processors[(word >> 40) as usize].name,
                 replica: (word >> 8) as usize & 0xFFFF_FFFF,
+            },
+            CEILING => EndedBy::Ceiling {
+                edge: &self.edges[(word >> 8) as usize],
             },
             _ => EndedBy::Fault,
         })

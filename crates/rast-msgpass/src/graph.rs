@@ -42,8 +42,8 @@ impl End {
 pub enum EdgeKind {
     /// Its sender runs only while there is room for the declared burst.
     Bounded,
-    /// It never gates its sender: what finds no room in the ring is kept, in
-    /// order, beside the sender.
+    /// It never gates its sender: what finds no room in the queue is kept, in
+    /// order, beside the sender, up to the [`ceiling`](EdgeInfo::ceiling).
     Unbounded,
     /// It carries answers to the edge with index `request`, and finds room
     /// reserved by the request.
@@ -94,6 +94,9 @@ pub struct EdgeInfo {
     pub lanes: usize,
     /// Which rule bounds it.
     pub kind: EdgeKind,
+    /// On an unbounded edge: the most messages without room that one sender keeps; one more stops
+    /// the graph. From ingress: the capacity of each door. `usize::MAX` on other edges.
+    pub ceiling: usize,
     /// What the handlers of its messages `send`.
     pub sends: Sends,
     /// Whether it needs room at one receiver, not at each, and each message goes to one with

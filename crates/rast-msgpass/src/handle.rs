@@ -7,6 +7,8 @@ use std::any::Any;
 use std::io;
 use std::time::Instant;
 
+use crate::counter::Counter;
+use crate::credit::oldest;
 use crate::drain::{Blocked, Drain, DrainCause, DrainError, LOOK};
 use crate::egress::{EgressReceiver, Lane, LaneParts};
 use crate::ending::{EndedBy, Ending};
@@ -23,7 +25,7 @@ use crate::sharder::{self, Outcome, ShardId, Sharder};
 use crate::shared::Shared;
 use crate::stages::stages;
 use crate::states::States;
-use crate::timers::{self, Clock, Nanos};
+use crate::timers::{Clock, Nanos};
 use crate::wiring::{Lanes, Outside};
 
 /// What the thread of a graph found at its end, beside the shared counts.
@@ -212,6 +214,10 @@ impl Run {
             })
             .collect();
         let now = shared.clock.now();
+        let see = |edge: &mut EdgeMetrics, since: &Counter| {
+            let age = oldest(since).map_or(Nanos::ZERO, |since| now.saturating_since(since));
+            edge.oldest = edge.oldest.max(age);
+        };
         // Per edge of requests: those that were answered or waived.
         let mut ended = vec![0; shared.edges.len()];
         let mut instances = Vec::with_capacity(shared.stats.len());
@@ -234,10 +240,10 @@ impl Run {
                 edges[edge].sent += sent;
                 if let EdgeKind::Reply { request } = shared.edges[edge].kind {
                     ended[request] += sent + counts.waived[index].get();
-                    if let Some(since) = counts.since[index].get().checked_sub(1) {
-                        let age = now.saturating_since(timers::Instant::from_nanos(since));
-                        edges[request].oldest = edges[request].oldest.max(age);
-                    }
+                    see(&mut edges[request], &counts.since[index]);
+                }
+                for since in counts.asked[index].iter() {
+                    see(&mut edges[edge], since);
                 }
             }
             instances.push(InstanceMetrics {
@@ -276,6 +282,9 @@ impl Run {
             if answers_to(shared.edges, edge).is_some() {
                 counts.unanswered = counts.sent.saturating_sub(ended[edge]);
             }
+            if counts.unanswered == 0 {
+                counts.oldest = Nanos::ZERO;
+            }
         }
         Metrics {
             instances,
@@ -293,6 +302,7 @@ impl Run {
         Report {
             metrics: self.metrics(),
             panics: self.shared.panics(),
+            ceilings: self.shared.ceilings(),
             undelivered: undelivered
                 .filter(|&(_, messages)| messages > 0)
                 .map(|(edge, messages)| Undelivered { edge, messages })
@@ -473,7 +483,7 @@ impl<G: Graph> Handle<G> {
         self.run.shared.ending.cause()
     }
 
-    /// Tells whether the graph was asked to stop.
+    /// Returns whether the graph was asked to stop.
     pub fn is_stopping(&self) -> bool {
         self.run.sharder.is_stopping()
     }

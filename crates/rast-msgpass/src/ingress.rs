@@ -85,12 +85,12 @@ impl<M> TrySendError<M> {
         }
     }
 
-    /// Tells whether there was no room.
+    /// Returns whether there was no room.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full(_))
     }
 
-    /// Tells whether the door is closed for good.
+    /// Returns whether the door is closed for good.
     pub fn is_closed(&self) -> bool {
         matches!(self, Self::Closed(_))
     }
@@ -130,7 +130,7 @@ impl<M> Door<M> {
     /// Makes an open door with room for `capacity` messages.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self::of(capacity, Arc::new(Ending::new(&[])))
+        Self::of(capacity, Arc::new(Ending::new(&[], &[])))
     }
 
     /// Makes a door of the graph that ends by `ending`.
@@ -225,7 +225,7 @@ impl<M> Door<M> {
         self.queue.pop()
     }
 
-    /// Frees `places`, and wakes as many of those who wait for room.
+    /// Frees `places`, and wakes as many senders that wait for room.
     pub fn release(&self, places: usize) {
         if places > 0 {
             // Release: pairs with the Acquire in is_spent; that these messages entered the graph is
@@ -235,13 +235,13 @@ impl<M> Door<M> {
         }
     }
 
-    /// Refuses everything from now on, and wakes those who wait for room.
+    /// Refuses everything from now on, and wakes the senders that wait for room.
     pub fn close(&self) {
         self.queue.close();
         self.room.notify_all();
     }
 
-    /// Tells whether nothing is in the queue now.
+    /// Returns whether nothing is in the queue now.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -252,7 +252,7 @@ impl<M> Door<M> {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Tells whether the door is closed and everything it accepted was taken.
+    /// Returns whether the door is closed and everything it accepted was taken.
     pub fn is_spent(&self) -> bool {
         // Acquire: pairs with the Release in release; the counts of what entered are read after
         // this. [IN5]
@@ -500,7 +500,7 @@ impl<M> IngressPort<'_, M> {
         self.door.len()
     }
 
-    /// Tells whether no message waits there.
+    /// Returns whether no message waits there.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.door.len() == 0

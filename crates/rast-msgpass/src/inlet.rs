@@ -91,8 +91,6 @@ pub(crate) struct Ring<M> {
 pub(crate) struct In<G, F, M> {
     source: Source<M>,
     place: Place,
-    /// What is in hand: the debt that its request made.
-    debt: usize,
     types: PhantomData<fn(G, F, M)>,
 }
 
@@ -147,7 +145,6 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         Self {
             source,
             place,
-            debt: 0,
             types: PhantomData,
         }
     }
@@ -277,13 +274,14 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                 None => all.waived += 1,
                 Some(message) => {
                     core.invocation += 1;
-                    if let Some(out) = self.place.requests {
-                        self.debt = core.outs[out].owe(core.sender);
-                        core.request = (core.invocation, self.place.edge);
-                        core.now = cx.now();
+                    if self.place.requests.is_some() {
+                        core.begin_request(self.place.edge, cx.now());
                     }
                     core.delivering(Some(self.place.edge), &message);
                     processor.receive(message, &mut Cx::new(core));
+                    if let Some(out) = self.place.requests {
+                        core.end_request(out);
+                    }
                 }
             }
             if all.taken >= max || core.is_paused() {
@@ -299,13 +297,8 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
     fn panicked(&self, payload: Box<dyn Any + Send>, core: &mut Core) {
         core.panicked(Some(self.place.edge), payload);
         core.shared.count_in_hand(self.place.edge);
-        let sender = core.sender;
-        if let Some(out) = self.place.requests
-            && core.outs[out].owed(sender) >= self.debt
-        {
-            // It did not get to answering: nothing else will.
-            let news = core.outs[out].waive(sender);
-            core.note(out, news);
+        if let Some(out) = self.place.requests {
+            core.end_request(out);
         }
         // What the handler sent before it panicked is sent.
         core.note_all();
@@ -335,10 +328,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
     fn give_up_one(&self, message: M, core: &mut Core) {
         core.shared.give_up(self.place.edge, message);
         if let Some(out) = self.place.requests {
-            let sender = core.sender;
-            core.outs[out].owe(sender);
-            let news = core.outs[out].waive(sender);
-            core.note(out, news);
+            core.waive(out);
         }
     }
 }
@@ -348,6 +338,10 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
 impl<G: Graph, F, M: Send + 'static> Tap for In<G, F, M> {
     fn edge(&self) -> usize {
         self.place.edge
+    }
+
+    fn requests(&self) -> Option<usize> {
+        self.place.requests
     }
 
     fn inputs(&self) -> usize {
@@ -361,9 +355,6 @@ impl<G: Graph, F, M: Send + 'static> Tap for In<G, F, M> {
         cx: &mut WorkerCx<'_>,
     ) -> Option<testing::Taken> {
         let message = In::take(self, input, core, Some(cx))?;
-        if let (Some(_), Some(out)) = (&message, self.place.requests) {
-            core.outs[out].owe(core.sender);
-        }
         Some(message.map(|message| Box::new(message) as Box<dyn Any + Send>))
     }
 
@@ -411,7 +402,7 @@ where
             let load = load.as_deref_mut();
             let batch = || match &mut self.source {
                 Source::Rings(rings) => {
-                    let (place, debt) = (&self.place, &mut self.debt);
+                    let place = &self.place;
                     let Ring { ring, pace } = &mut rings[input];
                     core.sender = input;
                     loop {
@@ -427,13 +418,14 @@ where
                             }
                         }
                         core.invocation += 1;
-                        if let Some(out) = place.requests {
-                            *debt = core.outs[out].owe(input);
-                            core.request = (core.invocation, place.edge);
-                            core.now = cx.now();
+                        if place.requests.is_some() {
+                            core.begin_request(place.edge, cx.now());
                         }
                         core.delivering(Some(place.edge), &message);
                         processor.receive(message, &mut Cx::new(core));
+                        if let Some(out) = place.requests {
+                            core.end_request(out);
+                        }
                         if all.taken >= max || core.is_paused() {
                             all.is_empty = ring.is_empty();
                             break;

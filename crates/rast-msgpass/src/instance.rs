@@ -562,7 +562,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         worked
     }
 
-    /// Gives up what waits, and the answers it owes: it is retired and must hold
+    /// Gives up what waits, and the requests it keeps: it is retired and must hold
     /// no thread up.
     #[cold]
     fn run_retired(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
@@ -574,10 +574,6 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             self.touched.push(inlet as u32);
         }
         for out in 0..self.core.outs.len() {
-            while let Some(client) = self.core.outs[out].any_owed() {
-                let news = self.core.outs[out].waive(client);
-                self.core.note(out, news);
-            }
             let news = self.core.outs[out].waive_kept();
             self.core.note(out, news);
         }

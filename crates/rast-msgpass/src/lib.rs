@@ -81,11 +81,15 @@
 //!   [`any`](Port::any) finds one with room.
 //! - A cycle of bounded edges, each sent on by the handlers of the one before,
 //!   could fill up and block for ever, so it does not compile. One edge of it is
-//!   `unbounded`, or a `reply`: its room is reserved by the request, and each
-//!   request is answered or [waived](Port::waive) once. Or a handler of it
-//!   declares that it sends on no other.
-//! - A request can be answered later: [`Cx::reply_to`] takes its [`ReplyTo`], to
-//!   be kept in the processor's state. Dropped, it waives.
+//!   `unbounded`, or a `reply`: its room is reserved by the request. Or a handler
+//!   of it declares that it sends on no other.
+//! - An `unbounded` edge has a `ceiling`, 1,048,576 messages without room at one
+//!   sender unless declared. One more stops the graph, and the report names the
+//!   edge.
+//! - The handler of a request answers it by [`Port::send`], or takes its
+//!   [`ReplyTo`] by [`Cx::reply_to`], to be kept in the processor's state and
+//!   answered later. One that does neither, and a token that is dropped, gives
+//!   the client its credit back without an answer.
 //! - [`IngressSender`] is the way in for any thread, [`EgressReceiver`] the way
 //!   out. Both are bounded, and both can wait.
 //!
@@ -109,8 +113,8 @@
 //!   read-modify-write. Others have one inbox per receiver: one read-modify-write
 //!   for each chunk of a pair.
 //! - What a message costs does not depend on the size of the graph.
-//! - A message does not wait for a timeout: who sends wakes the receiver, who
-//!   makes room wakes the sender. The arguments are in
+//! - A message does not wait for a timeout: a sender wakes the receiver,
+//!   and a receiver that makes room wakes the sender. The arguments are in
 //!   `docs/algorithms/msgpass.md` of the repository, the models in
 //!   `tests/loom.rs`.
 //! - A panic in a handler costs the message in hand and is reported

@@ -113,7 +113,7 @@ impl Load {
         self.earlier.saturating_add(self.timer.sum())
     }
 
-    /// Reports who sent.
+    /// Reports the senders.
     pub(crate) fn report(&self, routes: &[Route], out: &mut LoadReport<'_>) {
         for (route, input) in routes.iter().zip(&self.inputs) {
             match (*route, input) {

@@ -29,7 +29,8 @@
 /// ```
 ///
 /// Attributes of an edge: `cap = N` messages of room (256), `burst = N`
-/// messages that one invocation of the sender may `send` (1), `unbounded`,
+/// messages that one invocation of the sender may `send` (1), `unbounded`, `ceiling = N` messages
+/// without room that one sender of an unbounded edge keeps before the graph stops (1,048,576),
 /// `reply = Request`, `lanes = N` receivers of an edge to `egress` (1),
 /// `route = any`, and `sends = (Job, egress: Report)`: the messages, with their receivers where
 /// that matters, that the handlers of this edge's messages send (all). Each at most once.
@@ -269,6 +270,9 @@ macro_rules! __edge_spec {
     ($g:ident $f:ident $t:ident ($spec:expr) lanes = $value:expr $(, $($rest:tt)*)?) => {
         $crate::__edge_spec!($g $f $t ($spec.lanes($value)) $($($rest)*)?)
     };
+    ($g:ident $f:ident $t:ident ($spec:expr) ceiling = $value:expr $(, $($rest:tt)*)?) => {
+        $crate::__edge_spec!($g $f $t ($spec.ceiling($value)) $($($rest)*)?)
+    };
     ($g:ident $f:ident $t:ident ($spec:expr) unbounded $(, $($rest:tt)*)?) => {
         $crate::__edge_spec!($g $f $t ($spec.unbounded()) $($($rest)*)?)
     };
@@ -299,8 +303,8 @@ macro_rules! __edge_spec {
         compile_error!(concat!(
             "unknown attribute `", stringify!($other), "` on the edge ",
             stringify!($f), " -> ", stringify!($t), " of graph `", stringify!($g),
-            "`: known are `cap = N`, `burst = N`, `unbounded`, `reply = Request`, `lanes = N`, \
-             `route = any`, `sends = (Message, ..)`"
+            "`: known are `cap = N`, `burst = N`, `unbounded`, `ceiling = N`, `reply = Request`, \
+             `lanes = N`, `route = any`, `sends = (Message, ..)`"
         ))
     };
 }

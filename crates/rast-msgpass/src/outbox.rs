@@ -228,6 +228,12 @@ impl<T> Outbox<T> {
         self.state & STUCK != 0
     }
 
+    /// Returns how many messages are kept behind those, at most `ENTRIES`, that found no room.
+    #[inline]
+    pub(crate) fn late(&self) -> usize {
+        self.late.len()
+    }
+
     /// Returns whether an inbox got something since the last flush.
     pub(crate) fn is_written(&self) -> bool {
         !self.written.is_empty()

@@ -5,7 +5,7 @@
 //!                     │
 //!                     ├─ way: a ring per receiver, or an outbox for their inboxes
 //!                     ├─ burst: what this invocation has sent of it
-//!                     └─ credit, or debts, where requests are answered
+//!                     └─ credit of requests, or tokens of those to be answered
 //! ```
 //!
 //! Rules:
@@ -15,20 +15,22 @@
 //! 2. Whether it gates is known without a look at all targets: a target that
 //!    runs short of room, or of credit, is counted when that happens.
 //! 3. On an unbounded edge, what finds no room waits beside the ring, in order,
-//!    until the receiver has made room.
+//!    until the receiver has made room. One that is past the ceiling is given up
+//!    at once, and stops the graph.
 //! 4. A request is sent only within the credit of its reply edge, and reserves
 //!    a slot there until the answer, or its waiver, has been taken out.
-//! 5. An answer is sent only against a debt, so a slot is reserved for it. In an
-//!    inbox that slot may not have returned yet: the answer waits at its sender
-//!    until it has.
+//! 5. An answer is sent only for a request in hand, or by its ticket, so a slot is
+//!    reserved for it. In an inbox that slot may not have returned yet: the answer
+//!    waits at its sender until it has.
 //! 6. The handling of an answer may go beyond the credit, up to the slots for
 //!    answers: twice the credit. Near that only the answers of the target
 //!    itself are handled, so that one request per answer always fits.
 
 mod answers;
 mod faults;
+mod room;
 
-use crate::credit::{Credit, Owed};
+use crate::credit::Credit;
 use crate::egress::Lane;
 use crate::graph::{EdgeInfo, EdgeKind};
 use crate::outbox::Outbox;
@@ -66,7 +68,7 @@ pub(crate) trait Outlet: Send {
     fn lacks_room(&self) -> bool;
     /// Returns whether it keeps messages that found no room.
     fn keeps(&self) -> bool;
-    /// Tells whether a target owes so many answers that asking it once more has
+    /// Returns whether a target owes so many answers that asking it once more has
     /// to wait until one has come.
     fn is_at_limit(&self, target: usize) -> bool;
     /// As `is_at_limit`, for any target except the given one.
@@ -83,15 +85,9 @@ pub(crate) trait Outlet: Send {
     fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News;
     /// An answer from a target has been taken out.
     fn answered(&mut self, target: usize);
-    /// A request of a target has been taken in; returns the debt.
-    fn owe(&mut self, target: usize) -> usize;
-    /// Returns the debt to a target.
-    fn owed(&self, target: usize) -> usize;
     /// Gives back the credit of one request of a target.
     fn waive(&mut self, target: usize) -> News;
-    /// Returns a target that an answer is owed.
-    fn any_owed(&self) -> Option<usize>;
-    /// Takes a request of a target out of the debts, to be answered by its ticket.
+    /// Keeps a request of a target, to be answered by its ticket.
     fn keep(&mut self, target: usize, since: Instant) -> Ticket;
     /// Waives the requests whose tickets were dropped.
     fn waive_dropped(&mut self) -> News;
@@ -130,14 +126,14 @@ pub(crate) struct Out<M> {
     is_noted: bool,
     /// The most messages of an invocation; no bound on an edge that has none.
     burst: usize,
+    /// The most messages without room; `usize::MAX` on an edge that has no such bound.
+    ceiling: usize,
     invocation: u64,
     used: usize,
     /// Sent and not counted yet.
     uncounted: u64,
     /// On an edge of requests.
     credit: Option<Credit>,
-    /// On an edge of answers.
-    owed: Option<Owed>,
     /// On an edge of answers: the requests that have tickets.
     kept: Option<Kept>,
     info: &'static EdgeInfo,
@@ -168,7 +164,6 @@ pub(crate) struct Parts {
     pub(crate) receivers: Receivers,
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) credit: Option<Credit>,
-    pub(crate) owed: Option<Owed>,
     pub(crate) kept: Option<Kept>,
 }
 
@@ -184,11 +179,11 @@ impl<M: Send + 'static> Out<M> {
                 EdgeKind::Bounded => info.burst,
                 EdgeKind::Unbounded | EdgeKind::Reply { .. } => usize::MAX,
             },
+            ceiling: info.ceiling,
             invocation: 0,
             used: 0,
             uncounted: 0,
             credit: parts.credit,
-            owed: parts.owed,
             kept: parts.kept,
             info,
             edge: parts.edge,
@@ -240,82 +235,6 @@ impl<M: Send + 'static> Out<M> {
         let found = found.unwrap_or(start);
         self.cursor = if found + 1 == count { 0 } else { found + 1 };
         found
-    }
-
-    /// Returns how many messages `try_send` would take for a target now.
-    /// `promised`: the handler found room for its burst.
-    pub(crate) fn room(&self, index: usize, invocation: u64, promised: bool) -> usize {
-        match self.info.kind {
-            EdgeKind::Unbounded => usize::MAX,
-            EdgeKind::Reply { .. } => self.owed(index),
-            EdgeKind::Bounded => {
-                let promise = self.promise(index, invocation, promised);
-                self.queue_room(index).max(promise)
-            }
-        }
-    }
-
-    /// Returns what is left of the burst. The handling of an answer may have no slots for the
-    /// answers to a whole burst of requests.
-    pub(crate) fn promise(&self, index: usize, invocation: u64, promised: bool) -> usize {
-        let unused = match promised {
-            true => self.unused(invocation),
-            false => 0,
-        };
-        match &self.credit {
-            Some(credit) => unused.min(credit.slots(index)),
-            None => unused,
-        }
-    }
-
-    /// Returns whether `try_send` would take so many messages for a target now.
-    #[inline]
-    pub(crate) fn has_room(
-        &self,
-        index: usize,
-        count: usize,
-        invocation: u64,
-        promised: bool,
-    ) -> bool {
-        match &self.way {
-            Way::Rings(_) if self.is_bounded => {
-                self.queue_has_room(index, count)
-                    || self.promise(index, invocation, promised) >= count
-            }
-            _ => self.room(index, invocation, promised) >= count,
-        }
-    }
-
-    /// Returns whether a target has room and credit for so many messages.
-    #[inline]
-    fn queue_has_room(&self, index: usize, count: usize) -> bool {
-        let credit = self.credit.as_ref();
-        credit.is_none_or(|credit| credit.left(index) >= count)
-            && match &self.way {
-                Way::Rings(rings) => rings.has_room(index, count),
-                _ => self.queue_room(index) >= count,
-            }
-    }
-
-    /// The room and credit of a target, by a fresh look.
-    fn queue_room(&self, index: usize) -> usize {
-        let room = match &self.way {
-            Way::Rings(rings) => rings.room(index),
-            Way::Inboxes(outbox) => outbox.room(index),
-            Way::AnswerRings(_) | Way::AnswerInboxes(_) => 0,
-        };
-        match &self.credit {
-            Some(credit) => room.min(credit.left(index)),
-            None => room,
-        }
-    }
-
-    fn unused(&self, invocation: u64) -> usize {
-        if self.invocation == invocation {
-            self.burst.saturating_sub(self.used)
-        } else {
-            self.burst
-        }
     }
 
     /// Counts one message against the burst; returns false when that is used up.
@@ -418,9 +337,9 @@ impl<M: Send + 'static> Out<M> {
     ) -> Result<News, Full<M>> {
         assert!(index < self.targets(), "there is no such replica or lane");
         if !self.is_bounded {
-            return match self.room(index, invocation, promised) {
-                0 => Err(Full(message)),
-                _ => Ok(self.put(index, message)),
+            return match self.is_at_ceiling(index) {
+                true => Err(Full(message)),
+                false => Ok(self.put(index, message)),
             };
         }
         if self.promise(index, invocation, promised) == 0 {
@@ -463,8 +382,12 @@ impl<M: Send + 'static> Out<M> {
         // Before anything is counted.
         assert!(index < self.targets(), "there is no such replica or lane");
         self.spend(index);
+        let is_at_ceiling = self.is_at_ceiling(index);
         if let Way::Rings(rings) = &mut self.way {
             self.uncounted += 1;
+            if is_at_ceiling {
+                return self.lose_at_ceiling(message);
+            }
             if let Err(message) = rings.put(index, message) {
                 return self.lose(message);
             }
@@ -478,12 +401,19 @@ impl<M: Send + 'static> Out<M> {
 
     #[inline(never)]
     fn put_otherwise(&mut self, index: usize, message: M) -> News {
-        if let Some(owed) = &mut self.owed
-            && !owed.pay(index)
-        {
-            self.debt_fault();
+        // An outbox may publish at once, so it is counted before.
+        self.stats.sent[self.index].add(1);
+        if self.is_at_ceiling(index) {
+            return self.lose_at_ceiling(message);
         }
-        self.put_paid(index, message)
+        match &mut self.way {
+            Way::Inboxes(outbox) => outbox.put(index, message),
+            Way::Rings(_) => unreachable!("rings are written by `put`"),
+            Way::AnswerRings(_) | Way::AnswerInboxes(_) => {
+                unreachable!("answers are sent by `answer`")
+            }
+        }
+        self.news()
     }
 
     /// Publishes in another way than by rings to shards.
@@ -568,18 +498,25 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// The receiver outside has gone.
+    /// The receiver outside has gone, or nothing is kept any more.
     #[cold]
     fn lose(&mut self, message: M) -> News {
-        self.shared.give_up(self.edge, message);
+        self.shared.abandon(self.edge, message);
         self.news()
+    }
+
+    /// An unbounded edge keeps no more: the graph stops.
+    #[cold]
+    pub(super) fn lose_at_ceiling(&mut self, message: M) -> News {
+        self.shared.stop_at_ceiling(self.edge);
+        self.lose(message)
     }
 
     /// Counts what waits beside the instance for room in a lane.
     #[inline]
     fn count_kept(&mut self) {
         if let (Receivers::Lanes { .. }, Way::Rings(rings)) = (&self.receivers, &self.way) {
-            let kept = rings.kept();
+            let kept = rings.spilled();
             if kept != self.spilled {
                 let change = (kept as u64).wrapping_sub(self.spilled as u64);
                 self.stats.kept.add(change);
@@ -692,6 +629,9 @@ impl<M: Send + 'static> Outlet for Out<M> {
         self.is_noted = false;
         // Before it can be received.
         self.stats.sent[self.index].add(core::mem::take(&mut self.uncounted));
+        if self.credit.is_some() {
+            self.note_asked(cx.now());
+        }
         match (&mut self.way, &self.receivers) {
             (Way::Rings(rings), &Receivers::Shards { first, note }) => {
                 let mut news = 0;
@@ -713,36 +653,17 @@ impl<M: Send + 'static> Outlet for Out<M> {
 
     fn answered(&mut self, target: usize) {
         if let Some(credit) = &mut self.credit {
-            credit.give_back(target);
+            credit.give_back(target, &self.stats.asked[self.index]);
         }
-    }
-
-    fn owe(&mut self, target: usize) -> usize {
-        self.owed.as_mut().map_or(0, |owed| owed.owe(target))
-    }
-
-    fn owed(&self, target: usize) -> usize {
-        self.owed.as_ref().map_or(0, |owed| owed.get(target))
     }
 
     fn waive(&mut self, target: usize) -> News {
-        let Some(owed) = &mut self.owed else {
-            panic!(
-                "graph `{}`, edge {}: only an edge declared with `reply` has requests to waive",
-                self.shared.graph, self.info
-            );
-        };
-        if !owed.pay(target) {
-            self.debt_fault();
-        }
-        self.waive_paid(target)
+        self.give_back(target)
     }
 
     fn keep(&mut self, target: usize, since: Instant) -> Ticket {
-        let is_owed = self.owed.as_mut().is_some_and(|owed| owed.pay(target));
-        let (true, Some(kept)) = (is_owed, &mut self.kept) else {
-            self.debt_fault();
-        };
+        let kept = self.kept.as_mut();
+        let kept = kept.expect("an edge of answers keeps requests");
         let ticket = kept.keep(target, since);
         self.note_oldest();
         ticket
@@ -752,7 +673,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
         let mut news = 0;
         while let Some(client) = self.kept.as_mut().and_then(Kept::take_dropped) {
             self.note_oldest();
-            news |= self.waive_paid(client);
+            news |= self.give_back(client);
         }
         news
     }
@@ -761,13 +682,9 @@ impl<M: Send + 'static> Outlet for Out<M> {
         let mut news = 0;
         while let Some(client) = self.kept.as_mut().and_then(Kept::void_oldest) {
             self.note_oldest();
-            news |= self.waive_paid(client);
+            news |= self.give_back(client);
         }
         news
-    }
-
-    fn any_owed(&self) -> Option<usize> {
-        self.owed.as_ref()?.any()
     }
 
     fn abandon(&mut self) {

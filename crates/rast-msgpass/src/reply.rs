@@ -1,4 +1,8 @@
-//! The token of a request: the right to answer it, once, now or later.
+//! Requests at their server: the one in hand, and those that are kept by tokens.
+//!
+//! A request is in hand while its handler runs. The handler answers it, or takes its token, which
+//! is the right to answer it once, later; a request that is still in hand when the handler ends,
+//! by return or by panic, is waived.
 //!
 //! ```text
 //!   server's outlet of answers                        the server's state, or a message
@@ -9,7 +13,8 @@
 //! ```
 //!
 //! 1. A token owns one slot from the moment it is taken. Only the token, or what was
-//!    found in `Dropped`, frees it, so a slot needs no generation.
+//!    found in `Dropped`, frees it, so a slot needs no generation. A freed slot keeps the
+//!    token's reference to `Dropped` for the next one, so tokens count no references.
 //! 2. The slots are reached by the server alone. `Dropped` has a lock, which only drops and the
 //!    look after a wake-up take.
 //! 3. A retired server waives all its slots at once; tokens of these are void.
@@ -17,8 +22,8 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use crate::cx::Cx;
-use crate::graph::{Edge, EdgeKind, Graph};
+use crate::cx::{Core, Cx};
+use crate::graph::{Edge, EdgeInfo, EdgeKind, Graph};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::sends::answers_to;
 use crate::sharder::{self, ShardId};
@@ -56,6 +61,8 @@ struct Slot {
     /// The neighbours in the order of arrival; of a free slot, the next free one.
     older: u32,
     newer: u32,
+    /// Of a free slot: for the next token.
+    spare: Option<Arc<Dropped>>,
 }
 
 /// The requests whose tokens were taken, at one instance of their server.
@@ -84,23 +91,23 @@ impl Kept {
 
     /// Keeps a request of a client.
     pub(crate) fn keep(&mut self, client: usize, since: Instant) -> Ticket {
-        let slot = Slot {
-            client: u32::try_from(client).expect("an edge has fewer clients"),
-            since,
-            older: self.newest,
-            newer: NONE,
-        };
-        let at = match self.free {
-            NONE => {
-                self.slots.push(slot);
-                u32::try_from(self.slots.len() - 1).expect("credit bounds the requests")
-            }
-            free => {
-                self.free = self.slots[free as usize].newer;
-                self.slots[free as usize] = slot;
-                free
-            }
-        };
+        if self.free == NONE {
+            self.free = u32::try_from(self.slots.len()).expect("credit bounds the requests");
+            self.slots.push(Slot {
+                client: NONE,
+                since,
+                older: NONE,
+                newer: NONE,
+                spare: None,
+            });
+        }
+        let at = self.free;
+        let slot = &mut self.slots[at as usize];
+        self.free = slot.newer;
+        slot.client = u32::try_from(client).expect("an edge has fewer clients");
+        slot.since = since;
+        (slot.older, slot.newer) = (self.newest, NONE);
+        let dropped = slot.spare.take();
         match self.newest {
             NONE => self.oldest = at,
             newest => self.slots[newest as usize].newer = at,
@@ -108,17 +115,26 @@ impl Kept {
         self.newest = at;
         Ticket {
             slot: at,
-            dropped: Arc::clone(&self.dropped),
+            dropped: Some(dropped.unwrap_or_else(|| Arc::clone(&self.dropped))),
         }
     }
 
     /// Returns `true` if the ticket is of this instance.
     pub(crate) fn is_own(&self, ticket: &Ticket) -> bool {
-        Arc::ptr_eq(&self.dropped, &ticket.dropped)
+        let dropped = ticket.dropped.as_ref();
+        dropped.is_some_and(|dropped| Arc::ptr_eq(&self.dropped, dropped))
+    }
+
+    /// Frees the slot of a ticket of this instance; returns its client, unless it is void.
+    #[inline]
+    pub(crate) fn end(&mut self, mut ticket: Ticket) -> Option<usize> {
+        let client = self.take(ticket.slot);
+        self.slots[ticket.slot as usize].spare = ticket.dropped.take();
+        client
     }
 
     /// Frees a slot; returns its client, unless it is void.
-    pub(crate) fn take(&mut self, at: u32) -> Option<usize> {
+    fn take(&mut self, at: u32) -> Option<usize> {
         let Slot {
             client,
             older,
@@ -176,28 +192,23 @@ impl Kept {
 /// A slot of [`Kept`], which is freed when this is dropped.
 pub(crate) struct Ticket {
     slot: u32,
-    dropped: Arc<Dropped>,
-}
-
-impl Ticket {
-    /// Returns the slot, which the caller frees.
-    pub(crate) fn into_slot(mut self) -> u32 {
-        core::mem::replace(&mut self.slot, NONE)
-    }
+    /// `None` once the slot is free.
+    dropped: Option<Arc<Dropped>>,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.slot != NONE {
-            self.dropped.push(self.slot);
+        if let Some(dropped) = self.dropped.take() {
+            dropped.push(self.slot);
         }
     }
 }
 
 /// The right to answer one request `M` of `F`, in graph `G`, by the server `P` that received it.
 ///
-/// Taken by [`Cx::reply_to`]. It may be kept in the processor's state and answered by a later
-/// handler or ping of the same instance; sent elsewhere, it can only come back or be dropped.
+/// Taken by [`Cx::reply_to`], where the handler does not answer at once by
+/// [`Port::send`](crate::Port::send). It may be kept in the processor's state and answered by a
+/// later handler or ping of the same instance; sent elsewhere, it can only come back or be dropped.
 /// Dropped, on any thread, it waives: its client gets the credit back without an answer.
 ///
 /// ```
@@ -242,10 +253,9 @@ impl Drop for Ticket {
 /// impl Process<App> for Lender {}
 /// impl Receive<App, Client, Borrow> for Lender {
 ///     fn receive(&mut self, _: Borrow, cx: &mut Cx<'_, App, Self>) {
-///         let reply = cx.reply_to();
 ///         match self.is_lent {
-///             true => self.waiting.push(reply),
-///             false => reply.send(Lent, cx),
+///             true => self.waiting.push(cx.reply_to()),
+///             false => cx.to::<Client>().send(Lent),
 ///         }
 ///         self.is_lent = true;
 ///     }
@@ -302,6 +312,98 @@ impl<G: Graph, F, P, M: Edge<G, F, P>> ReplyTo<G, F, P, M> {
     }
 }
 
+impl Core {
+    /// A request of an edge is in hand: its handler answers it, or takes its token, or
+    /// `end_request` waives it.
+    #[inline]
+    pub(crate) fn begin_request(&mut self, edge: usize, now: Instant) {
+        self.request = (self.invocation, edge);
+        self.now = now;
+    }
+
+    /// Takes the request of an edge and a client that is in hand, once; returns whether there is
+    /// one.
+    #[inline]
+    pub(crate) fn take_request(&mut self, edge: usize, client: usize) -> bool {
+        let is_in_hand = self.has_request(edge, client);
+        if is_in_hand {
+            self.request.0 = 0;
+        }
+        is_in_hand
+    }
+
+    #[inline]
+    pub(crate) fn has_request(&self, edge: usize, client: usize) -> bool {
+        self.request == (self.invocation, edge) && self.sender == client
+    }
+
+    /// The handler of a request has ended, by return or by panic. `out`: the outlet of answers.
+    #[inline]
+    pub(crate) fn end_request(&mut self, out: usize) {
+        if self.request.0 == self.invocation {
+            self.request.0 = 0;
+            self.waive(out);
+        }
+    }
+
+    /// Waives a request of the sender of the message in hand.
+    #[cold]
+    pub(crate) fn waive(&mut self, out: usize) {
+        let news = self.outs[out].waive(self.sender);
+        self.note(out, news);
+    }
+
+    /// Waives the requests whose tokens were dropped.
+    #[cold]
+    pub(crate) fn waive_dropped(&mut self) {
+        for out in 0..self.outs.len() {
+            let news = self.outs[out].waive_dropped();
+            self.note(out, news);
+        }
+    }
+
+    #[cold]
+    fn request_fault(&self, edge: &EdgeInfo) -> ! {
+        panic!(
+            "graph `{}`, edge {edge}: `reply_to` in a handler that has no request of this edge \
+             in hand, or took its `ReplyTo` before",
+            self.shared.graph,
+        )
+    }
+}
+
+impl<G: Graph, P> Cx<'_, G, P> {
+    /// Takes the right to answer the request in hand, which `F` sent, for later. To answer at
+    /// once, [`Port::send`](crate::Port::send) does it without a token; a handler that does
+    /// neither waives.
+    ///
+    /// The types are known from where it is kept; otherwise name them:
+    /// `cx.reply_to::<Client, Ask>()`. Wait-free; it allocates when more tokens are kept than ever
+    /// before.
+    ///
+    /// # Panics
+    ///
+    /// When the message in hand is no request `M` of `F`, or its token was taken before.
+    pub fn reply_to<F, M>(&mut self) -> ReplyTo<G, F, P, M>
+    where
+        M: Edge<G, F, P>,
+    {
+        let core = self.core();
+        let (sender, now) = (core.sender, core.now);
+        if !core.take_request(M::ID, sender) {
+            core.request_fault(M::INFO);
+        }
+        let ticket = core.outs[ReplyTo::<G, F, P, M>::OUT].keep(sender, now);
+        ReplyTo::new(ticket)
+    }
+
+    fn answer<F, A: Edge<G, P, F>>(&mut self, ticket: Ticket, answer: A) {
+        let core = self.core();
+        let news = core.out::<A>(A::OUT).answer_by(ticket, answer);
+        core.note(A::OUT, news);
+    }
+}
+
 impl<G, F, P, M> fmt::Debug for ReplyTo<G, F, P, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReplyTo").finish_non_exhaustive()
@@ -319,8 +421,8 @@ mod tests {
         let mut kept = Kept::new(ShardId::from_index(0), Arc::default());
         let mut tickets: Vec<_> = (0..4).map(|n| kept.keep(n as usize, at(n))).collect();
         assert_eq!(kept.oldest(), Some(at(0)));
-        let middle = tickets.remove(1).into_slot();
-        assert_eq!((kept.take(middle), kept.oldest()), (Some(1), Some(at(0))));
+        let middle = tickets.remove(1);
+        assert_eq!((kept.end(middle), kept.oldest()), (Some(1), Some(at(0))));
         drop(tickets.remove(0));
         assert_eq!((kept.take_dropped(), kept.oldest()), (Some(0), Some(at(2))));
         assert_eq!(kept.take_dropped(), None);
@@ -331,7 +433,7 @@ mod tests {
         assert_eq!((kept.void_oldest(), kept.void_oldest()), (Some(3), Some(9)));
         assert_eq!((kept.void_oldest(), kept.oldest()), (None, None));
         // Void tokens end without a client.
-        assert_eq!(kept.take(last.into_slot()), None);
+        assert_eq!(kept.end(last), None);
         drop(tickets);
         assert_eq!(kept.take_dropped(), None);
     }

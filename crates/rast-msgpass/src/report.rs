@@ -71,12 +71,16 @@ pub struct EdgeMetrics {
     pub sent: u64,
     /// Messages handled or given up; by egress, those taken by receivers.
     pub received: u64,
-    /// Messages that wait.
+    /// Messages that wait: the length of the edge.
     pub depth: u64,
     /// Requests that were sent and neither answered nor waived; zero on other edges.
     pub unanswered: u64,
-    /// How long a server has kept the oldest [`ReplyTo`](crate::ReplyTo) of this edge; zero
-    /// if none is kept.
+    /// How long the oldest of these has had no answer; zero if all have one.
+    ///
+    /// Of requests that are kept as a [`ReplyTo`](crate::ReplyTo), since they were received. Of
+    /// others, since they were sent, or longer by at most the time that the answers before took.
+    /// Where answers come by inboxes a client has one count for all servers, which hides a slow
+    /// one among fast ones.
     pub oldest: Nanos,
 }
 
@@ -114,6 +118,9 @@ pub struct Report {
     pub metrics: Metrics,
     /// The first 256 panics of handlers.
     pub panics: Vec<PanicRecord>,
+    /// The unbounded edges that reached their ceilings, which stopped the graph if nothing had
+    /// before.
+    pub ceilings: Vec<&'static EdgeInfo>,
     /// The edges on which messages were lost: still waiting at a stop, in the
     /// hand of a handler that panicked, sent to a retired processor, or to a
     /// receiver that is gone or was never taken.
@@ -196,10 +203,13 @@ impl fmt::Display for Report {
         for panic in &self.panics {
             write!(f, "\npanic: {panic}")?;
         }
+        for &edge in &self.ceilings {
+            write!(f, "\nceiling: {}", EndedBy::Ceiling { edge })?;
+        }
         for edge in metrics.edges.iter().filter(|edge| edge.unanswered > 0) {
             write!(f, "\nunanswered: {} of {}", edge.unanswered, edge.edge)?;
             if edge.oldest > Nanos::ZERO {
-                write!(f, ", the oldest kept for {}", edge.oldest)?;
+                write!(f, ", the oldest for {}", edge.oldest)?;
             }
         }
         for lost in &self.undelivered {

@@ -31,11 +31,13 @@ pub(crate) struct Rings<T> {
     targets: Vec<Target<T>>,
     /// The room that every target of a bounded edge needs; zero if none.
     burst: usize,
-    /// One more: not zero, so that who has that room has some.
+    /// One more: not zero, so a target with that room has some.
     needs: NonZeroUsize,
     written: Stack,
     /// The targets that lack room. With `any` it is empty until all do.
     low: Vec<u32>,
+    /// The messages in all spills.
+    spilled: usize,
     /// Room at one target is enough.
     any: bool,
     /// With `any`: the targets that lack room while others have some.
@@ -54,6 +56,7 @@ impl<T> Rings<T> {
             low: Vec::with_capacity(rings.len()),
             aside: Vec::with_capacity(if any { rings.len() } else { 0 }),
             any,
+            spilled: 0,
             targets: rings.into_iter().map(target).collect(),
             burst,
             needs: NonZeroUsize::MIN.saturating_add(burst),
@@ -120,6 +123,7 @@ impl<T> Rings<T> {
         };
         if let Some(Full(message)) = message {
             target.spill.push_back(message);
+            self.spilled += 1;
         }
         self.note_low(index);
     }
@@ -160,10 +164,12 @@ impl<T> Rings<T> {
     pub(crate) fn look(&mut self, mut lost: impl FnMut(T)) {
         self.low.append(&mut self.aside);
         let (targets, written, burst) = (&mut self.targets, &mut self.written, self.burst);
+        let spilled = &mut self.spilled;
         self.low.retain(|&index| {
             let target = &mut targets[index as usize];
             if target.ring.is_closed() {
                 target.state |= CLOSED;
+                *spilled -= target.spill.len();
                 target.spill.drain(..).for_each(&mut lost);
             }
             while let Some(message) = target.spill.pop_front() {
@@ -171,6 +177,7 @@ impl<T> Rings<T> {
                     target.spill.push_front(message);
                     break;
                 }
+                *spilled -= 1;
                 if target.state & WRITTEN == 0 {
                     target.state |= WRITTEN;
                     written.push(index);
@@ -189,10 +196,9 @@ impl<T> Rings<T> {
     }
 
     /// Returns how many messages found no room.
-    pub(crate) fn kept(&self) -> usize {
-        let low = self.low.iter();
-        low.map(|&index| self.targets[index as usize].spill.len())
-            .sum()
+    #[inline]
+    pub(crate) fn spilled(&self) -> usize {
+        self.spilled
     }
 
     /// Returns a target that lacks room.
@@ -203,6 +209,11 @@ impl<T> Rings<T> {
     /// Returns whether a target got something since the last flush.
     pub(crate) fn is_written(&self) -> bool {
         !self.written.is_empty()
+    }
+
+    /// Returns the targets that got something since the last flush.
+    pub(crate) fn written(&self) -> impl Iterator<Item = usize> {
+        self.written.iter().map(|&index| index as usize)
     }
 
     /// Publishes what was staged, and calls `each` with every target that got
@@ -253,6 +264,7 @@ impl<T> Rings<T> {
         for target in &mut self.targets {
             // One by one: a panic of `lost` loses that message and no other.
             while let Some(message) = target.spill.pop_front() {
+                self.spilled -= 1;
                 lost(message);
             }
             target.ring.publish();

@@ -11,7 +11,7 @@ use crate::shared::Shared;
 /// Runs the instances of a graph for the sharder.
 pub(crate) struct Runtime {
     pub(crate) shared: Arc<Shared>,
-    /// Per shard, per input: who sends.
+    /// Per shard, per input: the sender.
     pub(crate) routes: Vec<Vec<Route>>,
 }
 

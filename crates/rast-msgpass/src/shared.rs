@@ -9,7 +9,7 @@ use std::any::Any;
 
 use crate::calm::Calm;
 use crate::counter::{Counter, Counters};
-use crate::ending::Ending;
+use crate::ending::{EndedBy, Ending};
 use crate::graph::{EdgeInfo, End, Graph, ProcessorInfo};
 use crate::panics::{self, contain};
 use crate::primitive::CachePadded;
@@ -18,6 +18,7 @@ use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::thread::{self, ThreadId};
 use crate::reply::Wakes;
 use crate::report::PanicRecord;
+use crate::sends::answers_to;
 use crate::timers::{Clock, Instant};
 
 /// What becomes of a processor whose handler panicked.
@@ -76,6 +77,9 @@ pub(crate) struct Counts {
     /// Per edge that leaves, if it carries answers: since when the oldest request with a token
     /// is kept, in nanoseconds of the clock and one; zero if none is.
     pub(crate) since: Counters,
+    /// Per edge that leaves: the same for requests without an answer, per receiver, or for all
+    /// that share an inbox. Empty if the edge carries no requests.
+    pub(crate) asked: Box<[Counters]>,
     pub(crate) pings: Counter,
     pub(crate) turns: Counter,
     pub(crate) gated: Counter,
@@ -90,8 +94,11 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    fn new(outgoing: usize, incoming: usize) -> Self {
+    /// `asked`: per edge that leaves, the number of counts of its requests.
+    fn new(asked: &[usize], incoming: usize) -> Self {
+        let outgoing = asked.len();
         Self {
+            asked: asked.iter().map(|&counts| Counters::new(counts)).collect(),
             sent: Counters::new(outgoing),
             received: Counters::new(incoming),
             entered: Counters::new(incoming),
@@ -126,6 +133,8 @@ pub(crate) struct Shared {
     panics: Mutex<Vec<PanicRecord>>,
     /// What panicked outside of handlers.
     faults: Mutex<Vec<String>>,
+    /// The edges that reached their ceilings.
+    ceilings: Mutex<Vec<usize>>,
     /// Per edge.
     undelivered: Box<[AtomicU64]>,
     /// Per edge: those of them that never left their sender, so that no receiver counts them.
@@ -157,10 +166,19 @@ impl Shared {
         for (node, processor) in G::PROCESSORS.iter().enumerate() {
             first.push(stats.len());
             let end = End::Processor(node);
-            let outgoing = G::EDGES.iter().filter(|edge| edge.from == end).count();
+            let asked = (0..G::EDGES.len()).filter(|&edge| G::EDGES[edge].from == end);
+            let asked = asked.map(
+                |edge| match (answers_to(G::EDGES, edge), G::EDGES[edge].to) {
+                    (Some(_), End::Processor(to)) if G::EDGES[edge].by_pair => {
+                        G::PROCESSORS[to].replicas
+                    }
+                    (answers, _) => usize::from(answers.is_some()),
+                },
+            );
+            let asked: Vec<usize> = asked.collect();
             let incoming = G::EDGES.iter().filter(|edge| edge.to == end).count();
             for _ in 0..processor.replicas {
-                let counts = Counts::new(outgoing, incoming);
+                let counts = Counts::new(&asked, incoming);
                 stats.push(Arc::new(CachePadded::new(counts)));
             }
         }
@@ -177,10 +195,11 @@ impl Shared {
             on_undelivered,
             panics: Mutex::new(Vec::new()),
             faults: Mutex::new(Vec::new()),
+            ceilings: Mutex::new(Vec::new()),
             in_hand: AtomicU64::new(0),
             undelivered: G::EDGES.iter().map(|_| AtomicU64::new(0)).collect(),
             abandoned: G::EDGES.iter().map(|_| AtomicU64::new(0)).collect(),
-            ending: Arc::new(Ending::new(G::PROCESSORS)),
+            ending: Arc::new(Ending::new(G::PROCESSORS, G::EDGES)),
             calm: Calm::new(workers),
             wakes: Arc::default(),
             threads: Mutex::new(Vec::new()),
@@ -192,13 +211,13 @@ impl Shared {
         self.first[node]..self.first[node + 1]
     }
 
-    /// Tells which instance of which processor a shard is.
+    /// Returns which instance of which processor a shard is.
     pub(crate) fn instance(&self, shard: usize) -> (usize, usize) {
         let node = self.first.partition_point(|&first| first <= shard) - 1;
         (node, shard - self.first[node])
     }
 
-    /// Tells whether everything that was sent within the graph, or taken from a
+    /// Returns whether everything that was sent within the graph, or taken from a
     /// door, had been handled at some moment during this call.
     pub(crate) fn is_quiet(&self) -> bool {
         let mut received = 0_u64;
@@ -242,7 +261,7 @@ impl Shared {
         }
     }
 
-    /// Says that the calling thread runs user code of this graph.
+    /// Takes note that the calling thread runs user code of this graph.
     #[cold]
     pub(crate) fn enter_thread(&self) {
         let id = thread::current_id();
@@ -252,7 +271,7 @@ impl Shared {
         }
     }
 
-    /// Tells whether the calling thread is one of this graph, which cannot wait
+    /// Returns whether the calling thread is one of this graph, which cannot wait
     /// for the graph's end.
     pub(crate) fn is_own_thread(&self) -> bool {
         self.threads.lock().contains(&thread::current_id())
@@ -266,6 +285,28 @@ impl Shared {
         if faults.len() < PANICS_KEPT {
             faults.push(format!("{what} panicked: {text}"));
         }
+    }
+
+    /// Stops the graph: an unbounded edge has a message more than it keeps.
+    #[cold]
+    pub(crate) fn stop_at_ceiling(&self, edge: usize) {
+        let mut ceilings = self.ceilings.lock();
+        if ceilings.contains(&edge) {
+            return;
+        }
+        ceilings.push(edge);
+        drop(ceilings);
+        let edge = &self.edges[edge];
+        self.ending.stop(EndedBy::Ceiling { edge });
+        let handle = self.wakes.0.lock().clone();
+        if let Some(handle) = handle {
+            handle.stop();
+        }
+    }
+
+    pub(crate) fn ceilings(&self) -> Vec<&'static EdgeInfo> {
+        let ceilings = self.ceilings.lock();
+        ceilings.iter().map(|&edge| &self.edges[edge]).collect()
     }
 
     pub(crate) fn faults(&self) -> Vec<String> {

@@ -101,7 +101,7 @@ impl Waiting {
             // look finds the slots that were returned. [WL2]
             fence(Ordering::SeqCst);
         }
-        // Relaxed: ordered by the fence above; who is found is taken by a swap. [WL7]
+        // Relaxed: ordered by the fence above; a sender that is found is taken by a swap. [WL7]
         if self.first[receiver].load(Ordering::Relaxed) != END {
             self.take(receiver, wake);
         }

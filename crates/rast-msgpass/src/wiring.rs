@@ -16,7 +16,7 @@
 use std::any::Any;
 
 use crate::batch::Batch;
-use crate::credit::{Credit, Owed, answers_held};
+use crate::credit::{Credit, answers_held};
 use crate::cx::Core;
 use crate::egress::{AnyLaneParts, Lane, LaneParts};
 use crate::erased::Erased;
@@ -48,7 +48,7 @@ pub(crate) struct Parts {
     pub(crate) outs: Vec<Erased>,
     /// Each holds a `Box<dyn Inlet<G, P>>` of the instance's own types.
     pub(crate) ins: Vec<Box<dyn Any + Send>>,
-    /// Per input: who sends into it.
+    /// Per input: its sender.
     pub(crate) routes: Vec<Route>,
     /// Per inlet: what it waits for.
     pub(crate) waits: Vec<Waits>,
@@ -305,11 +305,6 @@ impl Wiring {
             let answers = &self.shared.edges[answers];
             Credit::new(targets, !answers.by_pair, answers.capacity, info.burst)
         });
-        let owed = match (info.kind, info.by_pair) {
-            (EdgeKind::Reply { .. }, true) => Some(Owed::Each(vec![0; targets])),
-            (EdgeKind::Reply { .. }, false) => Some(Owed::Some(Default::default())),
-            _ => None,
-        };
         let parts = outlet::Parts {
             shared: Arc::clone(&self.shared),
             edge: id,
@@ -319,14 +314,13 @@ impl Wiring {
             receivers,
             waiting: Arc::clone(waiting),
             credit,
-            kept: owed.as_ref().map(|_| {
+            kept: matches!(info.kind, EdgeKind::Reply { .. }).then(|| {
                 let wakes = Arc::clone(&self.shared.wakes);
                 Kept::new(ShardId::from_index(shard), wakes)
             }),
-            owed,
         };
         let outs = &mut self.parts[shard].outs;
-        debug_assert_eq!(outs.len(), index, "outlets stand in order");
+        debug_assert_eq!(outs.len(), index, "outlets are in order");
         outs.push(Erased::new(Out::new(parts, way)));
     }
 
@@ -339,7 +333,7 @@ impl Wiring {
     {
         let info = &self.shared.edges[id];
         let capacity = match info.kind {
-            EdgeKind::Unbounded => usize::MAX,
+            EdgeKind::Unbounded => info.ceiling,
             EdgeKind::Bounded | EdgeKind::Reply { .. } => info.capacity,
         };
         let receivers = self.shared.shards_of(to);

@@ -1,6 +1,10 @@
 //! The public interface: examples and edges.
 #![cfg(all(feature = "std", not(rast_loom)))]
 
+#[path = "api/attack.rs"]
+mod attack;
+#[path = "api/ceiling.rs"]
+mod ceiling;
 #[path = "api/corners.rs"]
 mod corners;
 #[path = "api/credit.rs"]

@@ -3,8 +3,8 @@
 //! The worker whose promise was the last goes through the stages
 //!
 //! ```text
-//! Collect ──────────→ Begin ──→ Step ──→ Step … ──→ publish
-//! 64 reports a slice   once      a budget each
+//! Collect ────────────→ Weigh ─────────────→ Begin ──→ Step ──→ Step … ──→ publish
+//! 64 reports a slice    64 shards a slice    once      a budget each
 //! ```
 //!
 //! one slice per turn, between the turns of its own shards. A stop may come at
@@ -42,6 +42,8 @@ const LEAST_MOST_SLICES: usize = 4_096;
 pub(crate) struct Desk {
     balancer: Box<dyn Balancer>,
     view: LoadView,
+    /// By worker: the time of the turns that its shards reported, in nanoseconds.
+    turns: Vec<f64>,
     timer: StartFinishTimer<CoreClock>,
 }
 
@@ -60,6 +62,7 @@ impl Desk {
         Self {
             balancer,
             view,
+            turns: std::vec![0.0; workers],
             timer: StartFinishTimer::new(CoreClock(core), TimerConfig::new()),
         }
     }
@@ -68,6 +71,7 @@ impl Desk {
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Collect { next: usize },
+    Weigh { next: usize },
     Begin,
     Step { done: usize },
 }
@@ -116,6 +120,7 @@ impl Lead {
             Stage::Collect { next } => {
                 if next == 0 {
                     desk.view.clear();
+                    desk.turns.fill(0.0);
                 }
                 let end = slots.len().min(next + REPORTS_PER_SLICE);
                 for shard in (next..end).map(ShardId::from_index) {
@@ -136,12 +141,32 @@ impl Lead {
                         desk.view.withdraw(shard, traffic);
                         continue;
                     }
+                    let worker = member.with_assignment(|current| current.owner(shard));
+                    desk.turns[worker.index()] += desk.view.turns(shard);
+                }
+                self.stage = match end == slots.len() {
+                    true => Stage::Weigh { next: 0 },
+                    false => Stage::Collect { next: end },
+                };
+                None
+            }
+            Stage::Weigh { next } => {
+                let end = slots.len().min(next + REPORTS_PER_SLICE);
+                for shard in (next..end).map(ShardId::from_index) {
+                    // SAFETY: obligations 1 and 2, as for the reports.
+                    let measure = unsafe { slots.measure(shard) };
+                    // A report that was withdrawn has no window.
+                    if measure.is_muted || desk.view.window(shard).is_zero() {
+                        continue;
+                    }
                     let (asked, spent) = measure.asked();
-                    desk.view.weigh(shard, asked, spent);
+                    let worker = member.with_assignment(|current| current.owner(shard));
+                    let turns = desk.turns[worker.index()];
+                    desk.view.weigh(shard, asked, spent, turns);
                 }
                 self.stage = match end == slots.len() {
                     true => Stage::Begin,
-                    false => Stage::Collect { next: end },
+                    false => Stage::Weigh { next: end },
                 };
                 None
             }

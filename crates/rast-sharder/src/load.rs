@@ -177,12 +177,19 @@ impl LoadView {
         }
     }
 
-    /// Takes the time in which a shard asked for its worker into account, after its report.
-    pub(crate) fn weigh(&mut self, shard: ShardId, asked: Nanos, spent: Spent) {
+    /// Returns the time of turns that a shard reported, in nanoseconds.
+    pub(crate) fn turns(&self, shard: ShardId) -> f64 {
+        let load = &self.loads[shard.index()];
+        load.busy * load.window.as_nanos() as f64
+    }
+
+    /// Takes into account how long a shard asked for its worker, and how the worker spent its
+    /// window, after the reports of all its shards. `turns` is the sum of their turns.
+    pub(crate) fn weigh(&mut self, shard: ShardId, asked: Nanos, spent: Spent, turns: f64) {
         let load = &mut self.loads[shard.index()];
         let window = load.window.as_nanos().max(1) as f64;
         let asked = asked.as_nanos() as f64 / window;
-        (load.busy, load.demand) = spent.demand(load.busy, asked);
+        (load.busy, load.demand) = spent.demand(load.busy, asked, turns);
     }
 
     /// Takes back what the report of `shard` said, after it panicked.

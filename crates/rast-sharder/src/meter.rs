@@ -1,4 +1,4 @@
-//! How a worker spent a window: whether it had time to spare, and how much of it it ran.
+//! How a worker spent a window: whether it had time to spare, and how long its thread ran.
 //!
 //! What a shard took says what it wants only where its worker had time left: then it got all
 //! that it asked for. A worker without spare time shares itself out, so two of them look
@@ -6,7 +6,7 @@
 //! it was ready or in its turn, which is what it would take of a worker of its own.
 //!
 //! ```text
-//!   worked  = time of its turns × share of the waking time that the thread ran
+//!   worked  = time of its turns × share that the thread can have run of all turns
 //!   asked   = time in which it was ready or in a turn
 //!   demand  = worked + fullness × (asked − worked)          as shares of the window
 //!
@@ -17,8 +17,17 @@
 //! ```
 //!
 //! A thread that the system does not run does not work, although the time of its turns passes.
-//! So the times of turns are cut by the thread's own processor time, read at the two ends of
-//! the window.
+//! So the times of turns are cut where they add up to more than the thread's own processor
+//! time, read at the two ends of the window:
+//!
+//! ```text
+//!   share = min(1, processor time of the thread / time of all turns of the worker)
+//! ```
+//!
+//! The time of turns is what controllers report, mostly from timers that read few of them, and
+//! one turn that was read while the system ran another thread counts for many. The share takes
+//! that error out of the sum: the loads of a busy worker add up to what its thread ran.
+//! A share of the time awake would leave the error in, and add that of the time asleep.
 
 use crate::timers::{Instant, Nanos};
 
@@ -28,19 +37,27 @@ const SPARE: f64 = 0.1;
 /// How a worker spent the window that has ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spent {
-    /// The share of the time awake in which the thread ran.
-    pub(crate) ran: f64,
+    /// How long the thread ran, where that is known.
+    pub(crate) ran: Option<Nanos>,
     /// One for a worker without idle time, zero for one with time to spare.
     pub(crate) fullness: f64,
 }
 
 impl Spent {
     /// Turns what a shard worked and asked for, as shares of its window, into what it worked
-    /// and what it wants.
-    pub(crate) fn demand(self, worked: f64, asked: f64) -> (f64, f64) {
-        let worked = worked * self.ran;
+    /// and what it wants. `turns` is the time of all turns of its worker, in nanoseconds.
+    pub(crate) fn demand(self, worked: f64, asked: f64, turns: f64) -> (f64, f64) {
+        let worked = worked * self.share(turns);
         let unmet = (asked.min(1.0) - worked).max(0.0);
         (worked, worked + self.fullness * unmet)
+    }
+
+    /// Returns the share of `turns` that the thread can have run.
+    fn share(self, turns: f64) -> f64 {
+        match self.ran {
+            Some(ran) if (ran.as_nanos() as f64) < turns => ran.as_nanos() as f64 / turns,
+            _ => 1.0,
+        }
     }
 }
 
@@ -53,7 +70,6 @@ pub(crate) struct Meter {
     idle: Nanos,
     /// The worker has had nothing to do since then.
     idle_since: Option<Instant>,
-    asleep: Nanos,
 }
 
 impl Meter {
@@ -63,7 +79,6 @@ impl Meter {
             ran,
             idle: Nanos::ZERO,
             idle_since: None,
-            asleep: Nanos::ZERO,
         }
     }
 
@@ -89,28 +104,15 @@ impl Meter {
         }
     }
 
-    /// The worker slept.
-    pub(crate) fn slept(&mut self, time: Nanos) {
-        self.asleep = self.asleep.saturating_add(time);
-    }
-
     /// Ends the window.
     pub(crate) fn spent(&mut self, now: Instant, ran: Option<Instant>) -> Spent {
         let is_idle = self.idle_since.is_some();
         self.work(now);
         self.idle_since = is_idle.then_some(now);
         let window = now.saturating_since(self.since);
-        let awake = window.saturating_sub(self.asleep).as_nanos() as f64;
         let idle = self.idle.as_nanos() as f64 / window.as_nanos().max(1) as f64;
-        let ran = match (self.ran, ran) {
-            (Some(before), Some(now)) if awake > 0.0 => {
-                let ran = now.saturating_since(before).as_nanos() as f64;
-                (ran / awake).min(1.0)
-            }
-            _ => 1.0,
-        };
         Spent {
-            ran,
+            ran: (self.ran.zip(ran)).map(|(before, now)| now.saturating_since(before)),
             fullness: (1.0 - idle / SPARE).max(0.0),
         }
     }
@@ -131,15 +133,15 @@ mod tests {
         meter.rest(at(60));
         meter.work(at(70));
         let spent = meter.spent(at(100), None);
-        assert_eq!((spent.ran, spent.fullness), (1.0, 0.0));
-        assert_eq!(spent.demand(0.3, 0.9), (0.3, 0.3));
+        assert_eq!((spent.ran, spent.fullness), (None, 0.0));
+        assert_eq!(spent.demand(0.3, 0.9, 1e5), (0.3, 0.3));
     }
 
     #[test]
     fn a_full_worker_met_none_of_what_waited() {
         let mut meter = Meter::new(at(0), None);
         let spent = meter.spent(at(100), None);
-        assert_eq!(spent.demand(0.25, 1.0), (0.25, 1.0));
+        assert_eq!(spent.demand(0.25, 1.0, 1e5), (0.25, 1.0));
         // One that is idle at the end of a window is so at the start of the next.
         meter.rest(at(100));
         meter.restart(at(100), None);
@@ -150,11 +152,11 @@ mod tests {
     fn time_that_the_system_gave_to_another_thread_is_no_work() {
         let mut meter = Meter::new(at(0), Some(at(7)));
         meter.rest(at(10));
-        meter.slept(Nanos::from_micros(60));
         meter.work(at(70));
-        // Of 40 µs awake the thread ran 10.
         let spent = meter.spent(at(100), Some(at(17)));
-        assert_eq!(spent.ran, 0.25);
-        assert_eq!(spent.demand(0.4, 0.4), (0.1, 0.1));
+        assert_eq!(spent.ran, Some(Nanos::from_micros(10)));
+        // Of 40 µs of turns the thread ran 10.
+        assert_eq!(spent.demand(0.4, 0.4, 4e4), (0.1, 0.1));
+        assert_eq!(spent.demand(0.1, 0.1, 1e4), (0.1, 0.1));
     }
 }

@@ -125,7 +125,7 @@ impl<S: Send, L: Send> Slots<S, L> {
                     until: Instant::ORIGIN,
                     ready: Nanos::ZERO,
                     spent: Spent {
-                        ran: 1.0,
+                        ran: None,
                         fullness: 0.0,
                     },
                     is_muted: false,

@@ -753,7 +753,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             });
             (limit, parked)
         });
-        self.woke_up();
+        self.read_clock();
         self.hand_over_news();
         match slept {
             None => {}
@@ -767,20 +767,13 @@ impl<'s, C: Controller> Worker<'s, C> {
         self.looks = 0;
     }
 
-    /// Counts the time since the last reading of the clock as sleep.
-    fn woke_up(&mut self) {
-        let before = self.local.now;
-        self.read_clock();
-        self.meter.slept(self.local.now.saturating_since(before));
-    }
-
     /// Records a panic of a sleep; pauses if the sleep before panicked too.
     #[cold]
     fn failed_to_park(&mut self, payload: PanicPayload) {
         self.park_panicked(payload);
         if let Some(doublings) = self.parks_failed.checked_sub(1) {
             Parker::new().park_timeout(pause(doublings).into());
-            self.woke_up();
+            self.read_clock();
         }
         self.parks_failed = self.parks_failed.saturating_add(1);
     }

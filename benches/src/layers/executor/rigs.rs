@@ -1,9 +1,10 @@
 //! The face of a runtime in these benches, and ours under it.
 
 use std::future::Future;
+use std::rc::Rc;
 use std::sync::{Arc, Barrier};
 
-use rast::executor::{LocalExecutor, Runtime, spawn_local, yield_now};
+use rast::executor::{JoinHandle, LocalExecutor, Runtime, yield_now};
 
 use crate::processors;
 
@@ -51,7 +52,7 @@ pub(super) fn pin<R: Rig>(rig: R) -> R {
 pub(super) struct Ours(Arc<Runtime>);
 
 /// Our handle, without the result.
-pub(super) struct Join(rast::executor::JoinHandle<()>);
+pub(super) struct Join(pub(super) JoinHandle<()>);
 
 impl Future for Join {
     type Output = ();
@@ -91,41 +92,44 @@ impl Rig for Ours {
     }
 }
 
-/// An executor of one thread.
-pub(super) trait Local: 'static {
-    /// Spawns so many tasks and awaits them.
-    fn batch(tasks: usize);
+/// An executor of one thread; clones are handles.
+pub(super) trait Local: Clone + 'static {
+    /// The handle of a task.
+    type Join: Future<Output = ()>;
 
-    /// Has so many tasks yield so often.
-    fn yields(tasks: usize, times: u64);
+    /// Makes it.
+    fn new() -> Self;
+
+    /// Spawns a task.
+    fn spawn(&self, future: impl Future<Output = ()> + 'static) -> Self::Join;
+
+    /// Runs tasks until `future` is ready.
+    fn run<F: Future>(&self, future: F) -> F::Output;
+
+    /// Lets the others run.
+    fn yield_now() -> impl Future<Output = ()>;
 }
 
 /// Ours on one thread.
-pub(super) struct Single;
+#[derive(Clone)]
+pub(super) struct Single(Rc<LocalExecutor>);
 
 impl Local for Single {
-    fn batch(tasks: usize) {
-        LocalExecutor::new().run(async {
-            let joins: Vec<_> = (0..tasks).map(|_| spawn_local(async {})).collect();
-            for join in joins {
-                join.await.expect("no panic");
-            }
-        });
+    type Join = Join;
+
+    fn new() -> Self {
+        Self(Rc::new(LocalExecutor::new()))
     }
 
-    fn yields(tasks: usize, times: u64) {
-        LocalExecutor::new().run(async {
-            let task = |_| {
-                spawn_local(async move {
-                    for _ in 0..times {
-                        yield_now().await;
-                    }
-                })
-            };
-            let joins: Vec<_> = (0..tasks).map(task).collect();
-            for join in joins {
-                join.await.expect("no panic");
-            }
-        });
+    fn spawn(&self, future: impl Future<Output = ()> + 'static) -> Join {
+        Join(self.0.spawn(future))
+    }
+
+    fn run<F: Future>(&self, future: F) -> F::Output {
+        self.0.run(future)
+    }
+
+    fn yield_now() -> impl Future<Output = ()> {
+        yield_now()
     }
 }

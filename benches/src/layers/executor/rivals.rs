@@ -2,6 +2,7 @@
 
 use std::future::{Future, pending};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -105,73 +106,51 @@ impl Rig for Smol {
 }
 
 /// tokio on one thread.
-pub(super) struct TokioLocal;
-
-impl TokioLocal {
-    fn run<F: Future>(future: F) -> F::Output {
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
-        let runtime = runtime.expect("a runtime without threads");
-        tokio::task::LocalSet::new().block_on(&runtime, future)
-    }
-}
+#[derive(Clone)]
+pub(super) struct TokioLocal(Rc<(tokio::runtime::Runtime, tokio::task::LocalSet)>);
 
 impl Local for TokioLocal {
-    fn batch(tasks: usize) {
-        Self::run(async {
-            let joins: Vec<_> = (0..tasks)
-                .map(|_| tokio::task::spawn_local(async {}))
-                .collect();
-            for join in joins {
-                join.await.expect("no panic");
-            }
-        });
+    type Join = TokioJoin;
+
+    fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.expect("a runtime without threads");
+        Self(Rc::new((runtime, tokio::task::LocalSet::new())))
     }
 
-    fn yields(tasks: usize, times: u64) {
-        Self::run(async {
-            let task = |_| {
-                tokio::task::spawn_local(async move {
-                    for _ in 0..times {
-                        tokio::task::yield_now().await;
-                    }
-                })
-            };
-            let joins: Vec<_> = (0..tasks).map(task).collect();
-            for join in joins {
-                join.await.expect("no panic");
-            }
-        });
+    fn spawn(&self, future: impl Future<Output = ()> + 'static) -> TokioJoin {
+        TokioJoin(self.0.1.spawn_local(future))
+    }
+
+    fn run<F: Future>(&self, future: F) -> F::Output {
+        self.0.1.block_on(&self.0.0, future)
+    }
+
+    fn yield_now() -> impl Future<Output = ()> {
+        tokio::task::yield_now()
     }
 }
 
 /// async-executor on one thread.
-pub(super) struct SmolLocal;
+#[derive(Clone)]
+pub(super) struct SmolLocal(Rc<async_executor::LocalExecutor<'static>>);
 
 impl Local for SmolLocal {
-    fn batch(tasks: usize) {
-        let executor = async_executor::LocalExecutor::new();
-        future::block_on(executor.run(async {
-            let joins: Vec<_> = (0..tasks).map(|_| executor.spawn(async {})).collect();
-            for join in joins {
-                join.await;
-            }
-        }));
+    type Join = async_executor::Task<()>;
+
+    fn new() -> Self {
+        Self(Rc::new(async_executor::LocalExecutor::new()))
     }
 
-    fn yields(tasks: usize, times: u64) {
-        let executor = async_executor::LocalExecutor::new();
-        future::block_on(executor.run(async {
-            let task = |_| {
-                executor.spawn(async move {
-                    for _ in 0..times {
-                        future::yield_now().await;
-                    }
-                })
-            };
-            let joins: Vec<_> = (0..tasks).map(task).collect();
-            for join in joins {
-                join.await;
-            }
-        }));
+    fn spawn(&self, future: impl Future<Output = ()> + 'static) -> Self::Join {
+        self.0.spawn(future)
+    }
+
+    fn run<F: Future>(&self, future: F) -> F::Output {
+        future::block_on(self.0.run(future))
+    }
+
+    fn yield_now() -> impl Future<Output = ()> {
+        future::yield_now()
     }
 }

@@ -12,6 +12,7 @@ use rast::msgpass::{Builder, Cx, Graph, Next, Process, Receive, graph};
 use rast::primitive::WaitStrategy;
 use rast::sharder::Static;
 
+use super::desk;
 use super::pong::{beside_64_busy, beside_one_idle};
 use super::span::{Span, measured};
 use super::{BURST, Channel, LAYER, Std, channel_call, channel_hop, hop};
@@ -27,62 +28,6 @@ fn two<G: Graph>(graph: Builder<G>) -> Builder<G> {
 /// As [`two`], pinned to processors of their own.
 fn pinned<G: Graph>(wait: WaitStrategy) -> impl Fn(Builder<G>) -> Builder<G> {
     move |graph| two(graph).wait(wait).pin_threads()
-}
-
-graph! {
-    /// A request and its reply.
-    graph Call {
-        processors { caller: Caller, callee: Callee }
-        edges {
-            caller -> callee: Request;
-            callee -> caller: Reply [reply = Request];
-        }
-    }
-}
-
-struct Request(u64);
-struct Reply(u64);
-
-/// Sends a request, waits for its reply, sends the next one.
-struct Caller {
-    left: u64,
-    span: Span,
-}
-
-impl Process<Call> for Caller {
-    fn ping(&mut self, cx: &mut Cx<'_, Call, Self>) -> Next {
-        self.span.begin();
-        cx.to::<Callee>().send(Request(self.left));
-        Next::Idle
-    }
-}
-
-impl Receive<Call, Callee, Reply> for Caller {
-    fn receive(&mut self, reply: Reply, cx: &mut Cx<'_, Call, Self>) {
-        assert_eq!(reply.0, self.left);
-        self.left -= 1;
-        match self.left {
-            0 => self.span.end(),
-            left => cx.to::<Callee>().send(Request(left)),
-        }
-    }
-}
-
-struct Callee;
-
-impl Process<Call> for Callee {}
-
-impl Receive<Call, Caller, Request> for Callee {
-    fn receive(&mut self, request: Request, cx: &mut Cx<'_, Call, Self>) {
-        cx.to::<Caller>().send(Reply(request.0));
-    }
-}
-
-fn call(ops: u64, setting: impl FnOnce(Builder<Call>) -> Builder<Call>) -> Sample {
-    measured(ops, |span| {
-        let builder = Call::builder(Caller { left: ops, span }, Callee);
-        setting(builder).start().expect("a valid graph")
-    })
 }
 
 /// What each of the two stages takes for a message.
@@ -237,7 +182,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         100_000,
         100,
     )
-    .ours("rast graph, adaptive", |ops| call(ops, two).by(2))
+    .ours("rast graph, adaptive", |ops| {
+        desk::run(ops, 1, false, two).by(2)
+    })
     .rival("std sync_channel", |ops| channel_call::<Std>(ops, anywhere));
     #[cfg(all(rast_rivals, feature = "rivals"))]
     let request = request.rival("crossbeam-channel", |ops| {

@@ -1,4 +1,4 @@
-//! Blocks that other threads freed come home.
+//! Blocks that other threads freed return to their owner's lists.
 //!
 //! Many come at once, and often some in turn are of one slab: a thread frees what it was sent, in
 //! the order in which it was taken. Such a run goes into the list of its class without a look at

@@ -25,10 +25,9 @@ fn a_heap_is_not_due_for_who_read_the_clock_before_the_last_look() {
     heap.abandon();
 }
 
-/// A slow path takes in a few of the blocks that came home, and no block is new while there are
-/// more.
+/// A slow path takes in a few of the blocks that arrived, and no block is new while there are more.
 #[test]
-fn what_came_home_is_taken_in_as_it_is_wanted() {
+fn what_arrived_is_taken_in_as_it_is_wanted() {
     const BLOCKS: usize = 4096;
     let layout = Layout::from_size_align(64, 8).unwrap();
     let (owner, other) = (ThreadHeap::adopt().unwrap(), ThreadHeap::adopt().unwrap());

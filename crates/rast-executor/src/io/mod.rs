@@ -13,6 +13,7 @@
 //! Everything here needs a [`Runtime`](crate::Runtime): a socket belongs to the runtime that runs
 //! the code that makes it, and may be awaited on any executor while that runtime lives.
 
+mod datagram;
 mod reactor;
 mod stream;
 mod tcp;

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use super::Source;
+use super::datagram::datagram;
 use super::reactor::Direction::{Reading, Writing};
 use super::tcp::each;
 
@@ -60,33 +61,6 @@ impl UdpSocket {
             .await
     }
 
-    /// Receives a datagram; what does not fit is cut off. A dropped future has received nothing.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
-    pub async fn recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.0.run(Reading, |socket| socket.recv_from(bytes)).await
-    }
-
-    /// As [`send_to`](Self::send_to), to the other end.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
-    pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.run(Writing, |socket| socket.send(bytes)).await
-    }
-
-    /// As [`recv_from`](Self::recv_from), from the other end.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
-    pub async fn recv(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.0.run(Reading, |socket| socket.recv(bytes)).await
-    }
-
     /// Returns the address of this end.
     ///
     /// # Errors
@@ -96,3 +70,5 @@ impl UdpSocket {
         self.0.socket().local_addr()
     }
 }
+
+datagram!(UdpSocket, SocketAddr);

@@ -5,6 +5,7 @@ use std::os::unix::net::SocketAddr;
 use std::path::Path;
 
 use super::Source;
+use super::datagram::datagram;
 use super::reactor::Direction::{Reading, Writing};
 use super::stream::stream;
 
@@ -171,31 +172,6 @@ impl UnixDatagram {
             .run(Writing, |socket| socket.send_to(bytes, path))
             .await
     }
-
-    /// Receives a datagram; what does not fit is cut off. A dropped future has received nothing.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
-    pub async fn recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.0.run(Reading, |socket| socket.recv_from(bytes)).await
-    }
-
-    /// As [`send_to`](Self::send_to), to the other end.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
-    pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.run(Writing, |socket| socket.send(bytes)).await
-    }
-
-    /// As [`recv_from`](Self::recv_from), from the other end.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
-    pub async fn recv(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.0.run(Reading, |socket| socket.recv(bytes)).await
-    }
 }
+
+datagram!(UnixDatagram, SocketAddr);

@@ -81,7 +81,11 @@ impl Builder {
         self
     }
 
-    /// Sets how many operations of this crate may be ready in one poll of a task; 128 by default.
+    /// Sets how many operations of this crate may be ready in one poll of a task; 128 by default,
+    /// from 1 to a billion.
+    ///
+    /// A poll that goes on after 65,536 operations were refused gets them again: it would not
+    /// return otherwise.
     pub fn budget(mut self, operations: u32) -> Self {
         self.budget = operations;
         self
@@ -99,7 +103,8 @@ impl Builder {
     /// to run it next blocks; 250 ms by default, `None` for never.
     ///
     /// Such a task is one that was woken last by the poll that blocks; all others are found at
-    /// once. It is taken over within two of these periods, if a worker sleeps.
+    /// once. It is taken over within two of these periods, if a worker sleeps; a worker that is
+    /// always busy looks by itself.
     pub fn watch(mut self, period: Option<Duration>) -> Self {
         self.watch = period;
         self
@@ -121,8 +126,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if there are no workers, more than 4095, no threads for blocking calls, or a
-    /// zero byte in the name; and what the system says if it refuses a thread.
+    /// `InvalidInput` if there are no workers, more than 4095, no threads for blocking calls, a
+    /// watch with a period of zero, or a zero byte in the name; and what the system says if it
+    /// refuses a thread.
     pub fn build(self) -> io::Result<Runtime> {
         let refuse = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         if self.workers == 0 || self.workers > WORKERS_MAX {
@@ -130,6 +136,9 @@ impl Builder {
         }
         if self.blocking_threads == 0 {
             return refuse("a runtime has at least one thread for blocking calls");
+        }
+        if self.watch == Some(Duration::ZERO) {
+            return refuse("the period of the watch is not zero: idle workers would spin");
         }
         if self.name.contains('\0') {
             return refuse("the name of a thread contains no zero byte");
@@ -154,7 +163,7 @@ impl Builder {
             Arc::new(timers),
             driver,
             pool,
-            self.budget.max(1),
+            self.budget.clamp(1, budget::MAX - 1),
             self.watch,
         ));
         let mut lanes = Shared::open(&shared);

@@ -128,7 +128,7 @@ impl Shared {
         }
     }
 
-    /// Tells the workers to return after the poll at hand.
+    /// Tells the workers to return after their current polls.
     pub(crate) fn stop(&self) {
         // Relaxed: each wake-up leaves a token after it. [XR3]
         self.stopping.store(true, Ordering::Relaxed);
@@ -204,7 +204,7 @@ impl Shared {
     }
 
     /// Waits until all workers returned, for at most `limit`. After that a worker that stays in one
-    /// poll for `patience` is not waited for; the others are on their way, for at most `RETURN`.
+    /// poll for `patience` is not waited for; the others have `RETURN` to leave.
     pub(crate) fn wait_for_workers(&self, limit: Duration, patience: Duration) -> bool {
         if self.wait(Some(limit), |running| running == 0) {
             return true;
@@ -254,6 +254,12 @@ impl fmt::Debug for Lane {
 }
 
 impl Lane {
+    /// What a thread runs that is none of the workers, and acts for this runtime.
+    pub(crate) fn outside<'a>(self: &'a Arc<Self>) -> Context<'a> {
+        let shard = self.shared.queues.len();
+        Context::new(Place::Outside(self), &self.shared.timers, shard)
+    }
+
     /// The worker that runs on the calling thread, if it is one of this runtime's.
     #[inline]
     pub(crate) fn worker<'a>(&self, context: Option<&Context<'a>>) -> Option<&'a Worker> {

@@ -27,7 +27,7 @@ use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
 
 use crate::block_on::wait;
-use crate::context::{self, Context, OUTSIDE, Place, refuse_nested};
+use crate::context::{self, OUTSIDE, Place, refuse_nested};
 use crate::latency::ScheduleLatency;
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::primitive::sync::Arc;
@@ -36,8 +36,8 @@ use crate::task::{FUTURE_MAX, JoinHandle, Setup, make, unmake};
 
 /// A runtime: worker threads that run tasks, share them evenly, and sleep when there are none.
 ///
-/// Dropping it is [`shutdown`](Self::shutdown) without a grace, which waits for a poll at hand for
-/// up to a second. A [`Handle`] spawns from anywhere.
+/// Dropping it is [`shutdown`](Self::shutdown) without a grace, which waits up to a second for
+/// polls that are running. A [`Handle`] spawns from anywhere.
 ///
 /// # Examples
 ///
@@ -314,10 +314,7 @@ impl Handle {
     /// If `future` does; and inside of an executor, whose thread it would block.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         refuse_nested("block_on");
-        let timers = &self.lane.shared.timers;
-        let shard = self.lane.shared.queues.len();
-        let context = Context::new(Place::Outside(&self.lane), timers, shard);
-        context::enter(&context, || wait(future))
+        context::enter(&self.lane.outside(), || wait(future))
     }
 
     /// A sleep by the clock of this runtime, made outside of it.

@@ -95,10 +95,12 @@ impl Runtime {
         let left = grace.saturating_sub(start.elapsed());
         let unfinished = shared.all();
         shared.stop();
-        shared.pool.close();
+        // Destructors run here, which must not wait for other tasks.
+        let outside = self.handle.lane.outside();
+        context::enter(&outside, || shared.pool.close());
         let all_returned = !is_inside && shared.wait_for_workers(left, patience);
         if !all_returned {
-            shared.cancel_all();
+            context::enter(&outside, || shared.cancel_all());
             shared.close_waits();
         }
         let unfinished = unfinished

@@ -4,7 +4,8 @@
 //! One turn:
 //!
 //! 1. Move what came from outside to the list for it.
-//! 2. Every 16 turns look at the timers, and every 64 turns at the sockets.
+//! 2. Every 16 turns look at the timers, every 64 turns at the sockets, and every 256 turns at one
+//!    other worker: what it has queued is taken if it is in the same poll as at the last look.
 //! 3. Take the newest task, at most 3 times in a row and then not for 32 turns; else the next of
 //!    the queue; else search.
 //! 4. Run it.
@@ -31,6 +32,8 @@ use crate::task::{Poller, Ran, Task};
 const LOOK_EVERY: u32 = 16;
 /// Turns between two looks at the sockets.
 const SOCKETS_EVERY: u32 = 64;
+/// Turns between two looks at another worker.
+const OTHERS_EVERY: u32 = 256;
 /// How often in a row the newest task goes first, and for how many turns it does not after that.
 const NEWEST_MAX: u32 = 3;
 const NEWEST_REST: u32 = 32;
@@ -52,9 +55,9 @@ pub(crate) struct Worker {
     rests_until: Cell<u32>,
     is_searching: Cell<bool>,
     seed: Cell<u64>,
-    /// Wakers of what became ready, on their way from the driver.
+    /// Wakers that the driver returned and that are still to be woken.
     wakers: RefCell<Vec<Waker>>,
-    /// The polls of the others when this worker last woke to watch.
+    /// The steps of the others when this worker last looked at them.
     watched: Box<[Cell<u64>]>,
 }
 
@@ -88,7 +91,8 @@ impl Worker {
                 self.shared.queues[self.index].push(task);
             }
         });
-        self.shared.leave();
+        // The last worker cancels tasks, whose destructors must not wait for other tasks.
+        context::enter(&self.lane.outside(), || self.shared.leave());
     }
 
     /// One turn; gives back the task that is to be queued again.
@@ -109,6 +113,9 @@ impl Worker {
             if turn.is_multiple_of(SOCKETS_EVERY) {
                 self.shared.driver.look(&mut self.wakers.borrow_mut());
                 self.wake_ready();
+            }
+            if turn.is_multiple_of(OTHERS_EVERY) {
+                self.relieve((turn / OTHERS_EVERY) as usize % self.watched.len());
             }
         }
         let task = match self.next(turn, again) {
@@ -183,8 +190,8 @@ impl Worker {
         let task = if is_newest {
             match queue.replace_newest(task) {
                 Some(older) => older,
-                // The worker takes it after the poll at hand; waking another one for it would cost
-                // more than the poll. If the poll blocks, a worker that watches takes it.
+                // The worker takes it after this poll; waking another one for it would cost more
+                // than the poll. If the poll blocks, a worker that watches takes it.
                 None => return,
             }
         } else {
@@ -302,18 +309,47 @@ impl Worker {
         self.wakers.replace(wakers);
     }
 
-    /// Takes the newest task of a worker that is still in the poll in which it was at the last
-    /// look.
+    /// Whether a worker is in the poll in which it was at the last look, or sleeps.
+    fn is_stuck(&self, victim: usize) -> bool {
+        let steps = self.shared.counters[victim].steps();
+        victim != self.index && self.watched[victim].replace(steps) == steps
+    }
+
+    /// Takes the newest task of a worker that is stuck.
     fn watch(&self) -> Option<Task> {
         let mut taken = None;
-        for (victim, queue) in self.shared.queues.iter().enumerate() {
-            let steps = self.shared.counters[victim].steps();
-            let is_stuck = self.watched[victim].replace(steps) == steps;
-            if is_stuck && victim != self.index && taken.is_none() && queue.has_newest() {
-                taken = queue.take_newest();
-                self.counters().add_rescued();
+        for victim in 0..self.watched.len() {
+            if self.is_stuck(victim) && taken.is_none() {
+                taken = self.rescue(victim);
             }
         }
         taken
+    }
+
+    fn rescue(&self, victim: usize) -> Option<Task> {
+        let task = self.shared.queues[victim].take_newest()?;
+        self.counters().add_rescued();
+        Some(task)
+    }
+
+    /// Moves tasks from a worker that is stuck to this one's queue: a worker that is always busy
+    /// never searches.
+    fn relieve(&self, victim: usize) {
+        if !self.is_stuck(victim) {
+            return;
+        }
+        let queue = &*self.shared.queues[self.index];
+        let stolen = self.shared.queues[victim].steal();
+        let rescued = self.rescue(victim);
+        if stolen.is_empty() && rescued.is_none() {
+            return;
+        }
+        self.counters().add_stolen(stolen.len());
+        queue.push_chain(stolen);
+        if let Some(task) = rescued {
+            queue.push(task);
+        }
+        // A worker that fell asleep meanwhile did not see them.
+        self.shared.notify();
     }
 }

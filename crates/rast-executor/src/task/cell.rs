@@ -265,7 +265,7 @@ impl<F: Future, S: Schedule> Types<F, S> {
         // SAFETY: the right is not used for anything else meanwhile.
         let task = ManuallyDrop::new(unsafe { Task::from_raw(raw) });
         if !header.state.load().has_interest() {
-            // No thread asks for the result, and interest does not come back.
+            // No handle asks for the result, and none is made later.
             quietly(|| drop(result));
             Self::scheduler(raw).forget(&task);
             if header.state.complete_and_release() {

@@ -1,11 +1,13 @@
-//! Answers: to the request in hand, by a ticket, or none.
+//! Answers: to the request in hand, by a ticket, or none; and since when requests have none.
 
 use super::{News, Out, Way};
+use crate::credit::set_oldest;
 use crate::reply::{Kept, Ticket};
+use crate::timers::Instant;
 
 impl<M: Send + 'static> Out<M> {
     /// Answers a request that has a ticket.
-    pub(crate) fn answer(&mut self, ticket: Ticket, message: M) -> News {
+    pub(crate) fn answer_by(&mut self, ticket: Ticket, message: M) -> News {
         let kept = self
             .kept
             .as_mut()
@@ -13,10 +15,10 @@ impl<M: Send + 'static> Out<M> {
         if !kept.is_own(&ticket) {
             self.ticket_fault();
         }
-        match kept.take(ticket.into_slot()) {
+        match kept.end(ticket) {
             Some(client) => {
                 self.note_oldest();
-                self.put_paid(client, message)
+                self.answer(client, message)
             }
             // A retired processor has waived it; its handlers do not run any more.
             None => 0,
@@ -26,41 +28,56 @@ impl<M: Send + 'static> Out<M> {
     /// Publishes since when the oldest request is kept.
     pub(super) fn note_oldest(&self) {
         let oldest = self.kept.as_ref().and_then(Kept::oldest);
-        let since = &self.stats.since[self.index];
-        since.set(oldest.map_or(0, |oldest| oldest.as_nanos() + 1));
+        set_oldest(&self.stats.since[self.index], oldest);
     }
 
+    /// Answers a request of a client. The caller has it in hand, or its ticket.
     #[inline]
-    pub(super) fn put_paid(&mut self, index: usize, message: M) -> News {
-        if let Way::AnswerRings(rings) = &mut self.way {
-            self.uncounted += 1;
-            if let Err(message) = rings.put_fast(index, Some(message)) {
-                let kept = rings.put(index, message);
-                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
-            }
-            return self.news();
-        }
-        // An outbox may publish at once, so it is counted before.
-        self.stats.sent[self.index].add(1);
-        match &mut self.way {
-            Way::Rings(_) | Way::AnswerRings(_) => unreachable!("rings are written above"),
-            Way::Inboxes(outbox) => outbox.put(index, message),
-            Way::AnswerInboxes(outbox) => outbox.put(index, Some(message)),
-        }
-        self.news()
-    }
-
-    /// Gives back the credit of one request of a target, which is no debt any more.
-    pub(super) fn waive_paid(&mut self, target: usize) -> News {
-        self.stats.waived[self.index].add(1);
+    pub(crate) fn answer(&mut self, client: usize, message: M) -> News {
         match &mut self.way {
             Way::AnswerRings(rings) => {
-                let kept = rings.put(target, None);
-                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
+                self.uncounted += 1;
+                if let Err(message) = rings.put_fast(client, Some(message)) {
+                    let kept = rings.put(client, message);
+                    debug_assert!(kept.is_ok(), "a ring within the graph does not close");
+                }
             }
-            Way::AnswerInboxes(outbox) => outbox.put(target, None),
+            Way::AnswerInboxes(outbox) => {
+                // An outbox may publish at once, so it is counted before.
+                self.stats.sent[self.index].add(1);
+                outbox.put(client, Some(message));
+            }
             Way::Rings(_) | Way::Inboxes(_) => unreachable!("answers have a way of their own"),
         }
         self.news()
+    }
+
+    /// Gives back the credit of one request of a client.
+    pub(super) fn give_back(&mut self, client: usize) -> News {
+        self.stats.waived[self.index].add(1);
+        match &mut self.way {
+            Way::AnswerRings(rings) => {
+                let kept = rings.put(client, None);
+                debug_assert!(kept.is_ok(), "a ring within the graph does not close");
+            }
+            Way::AnswerInboxes(outbox) => outbox.put(client, None),
+            Way::Rings(_) | Way::Inboxes(_) => unreachable!("answers have a way of their own"),
+        }
+        self.news()
+    }
+
+    /// Takes note of when requests are published.
+    #[inline(never)]
+    pub(super) fn note_asked(&mut self, now: Instant) {
+        let since = &self.stats.asked[self.index];
+        if let Some(credit) = &mut self.credit {
+            match &self.way {
+                Way::Rings(rings) => rings
+                    .written()
+                    .for_each(|target| credit.sent(target, now, since)),
+                // One count for all.
+                _ => credit.sent(0, now, since),
+            }
+        }
     }
 }

@@ -16,10 +16,10 @@ impl<M: Send + 'static> Out<M> {
     }
 
     #[cold]
-    pub(super) fn debt_fault(&self) -> ! {
+    pub(crate) fn request_fault(&self) -> ! {
         panic!(
-            "graph `{}`, edge {}: an answer without a request that waits for one; \
-             each request is answered, or waived, once",
+            "graph `{}`, edge {}: an answer without a request of this client in hand; \
+             a request is answered once, by its handler or by the `ReplyTo` that it took",
             self.shared.graph, self.info,
         )
     }

@@ -10,7 +10,7 @@ use super::probe::Passed;
 use super::stand_in::{Around, LaneTap, Seen, StandIn};
 use super::trial::{Armed, Place};
 use crate::batch::Batch;
-use crate::graph::{Edge, End, Graph, Node, shard_of};
+use crate::graph::{Edge, EdgeKind, End, Graph, Node, shard_of};
 use crate::handle::Run;
 use crate::ingress::Doors;
 use crate::instance::AnyInstance;
@@ -210,8 +210,15 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
         if let End::Processor(_) = <G as Node<F>>::END {
             let shard = shard_of::<G, F>(sender);
             assert!(shard != self.shard, "the processor does not send to itself");
-            self.around.lock().orders[shard.index()].push_back(Box::new(move |core| {
-                let news = core.out::<M>(M::OUT).put(target, message);
+            self.around.lock().orders[shard.index()].push_back(Box::new(move |core, tickets| {
+                let out = core.out::<M>(M::OUT);
+                let news = match M::INFO.kind {
+                    EdgeKind::Reply { .. } => match tickets.take(M::OUT, target) {
+                        Some(ticket) => out.answer_by(ticket, message),
+                        None => out.request_fault(),
+                    },
+                    _ => out.put(target, message),
+                };
                 core.note(M::OUT, news);
             }));
             run.sharder.wake(shard);

@@ -12,6 +12,7 @@ use crate::instance::AnyInstance;
 use crate::load::Load;
 use crate::panics::contain;
 use crate::primitive::sync::{Arc, Mutex};
+use crate::reply::Ticket;
 use crate::sharder::{Progress, WorkerCx};
 use crate::states::State;
 use crate::timers::Clock;
@@ -21,6 +22,8 @@ use crate::wiring::Parts;
 pub(crate) trait Tap: Send {
     /// Returns the number of its edge.
     fn edge(&self) -> usize;
+    /// Returns the outlet of the answers, if it carries requests.
+    fn requests(&self) -> Option<usize>;
     /// Returns how many inputs there are.
     fn inputs(&self) -> usize;
     /// Takes the next message of an input; `Some(None)` is a waiver.
@@ -46,7 +49,21 @@ pub(crate) struct Seen {
 }
 
 /// Something to be sent by a stand-in.
-pub(crate) type Order = Box<dyn FnOnce(&mut Core) + Send>;
+pub(crate) type Order = Box<dyn FnOnce(&mut Core, &mut Tickets) + Send>;
+
+/// The requests that the test has not answered, in order: the outlet of answers, the client, and
+/// the right to answer.
+#[derive(Default)]
+pub(crate) struct Tickets(Vec<(usize, usize, Ticket)>);
+
+impl Tickets {
+    /// Takes the oldest request of a client.
+    pub(crate) fn take(&mut self, out: usize, client: usize) -> Option<Ticket> {
+        let mut tickets = self.0.iter();
+        let at = tickets.position(|&(of, from, _)| (of, from) == (out, client))?;
+        Some(self.0.remove(at).2)
+    }
+}
 
 /// What the stand-ins share with the test.
 #[derive(Default)]
@@ -62,6 +79,7 @@ pub(crate) struct Around {
 pub(crate) struct StandIn {
     core: Core,
     taps: Vec<Box<dyn Tap>>,
+    tickets: Tickets,
     shard: usize,
     around: Arc<Mutex<Around>>,
 }
@@ -81,6 +99,7 @@ impl StandIn {
         Self {
             core,
             taps: parts.ins.into_iter().map(tap).collect(),
+            tickets: Tickets::default(),
             shard,
             around,
         }
@@ -94,7 +113,7 @@ impl StandIn {
                 return;
             };
             self.core.invocation += 1;
-            if let Err(payload) = contain(|| order(&mut self.core)) {
+            if let Err(payload) = contain(|| order(&mut self.core, &mut self.tickets)) {
                 self.core.note_all();
                 self.around.lock().failed.get_or_insert(payload);
             }
@@ -109,6 +128,11 @@ impl StandIn {
             for input in 0..tap.inputs() {
                 while let Some(message) = tap.take(input, &mut self.core, cx) {
                     messages += u64::from(message.is_some());
+                    if let (Some(_), Some(out)) = (&message, tap.requests()) {
+                        let client = self.core.sender;
+                        let ticket = self.core.outs[out].keep(client, cx.now());
+                        self.tickets.0.push((out, client, ticket));
+                    }
                     let place = Place {
                         sender: self.core.sender,
                         receiver: self.core.replica,

@@ -2,7 +2,7 @@
 //! of a handler, a processor that retires in debt, a worker without work.
 
 use rast_msgpass::sharder::{Assignment, Balancer, Decision, LoadView, WorkerId};
-use rast_msgpass::{Cx, Egress, Ingress, Next, Process, Receive, graph};
+use rast_msgpass::{Cx, Egress, Ingress, Next, Process, Receive, ReplyTo, graph};
 
 use crate::LONG;
 
@@ -183,7 +183,8 @@ mod owing {
     use super::*;
 
     pub(super) struct Front;
-    pub(super) struct Back(pub(super) u64);
+    #[derive(Default)]
+    pub(super) struct Back(Vec<ReplyTo<Owing, Front, Self, Ask>>);
     pub(super) struct Ask;
     pub(super) struct Answer;
 
@@ -214,14 +215,14 @@ mod owing {
     }
     impl Process<Owing> for Back {
         fn ping(&mut self, _: &mut Cx<'_, Owing, Self>) -> Next {
-            assert!(self.0 < 4, "owing four");
+            assert!(self.0.len() < 4, "owing four");
             Next::Again
         }
     }
     impl Receive<Owing, Front, Ask> for Back {
-        fn receive(&mut self, _: Ask, _: &mut Cx<'_, Owing, Self>) {
+        fn receive(&mut self, _: Ask, cx: &mut Cx<'_, Owing, Self>) {
             // It means to answer all four later.
-            self.0 += 1;
+            self.0.push(cx.reply_to());
         }
     }
 }
@@ -231,7 +232,7 @@ fn a_retired_processor_waives_what_it_owes() {
     use owing::{Back, Front, Owing};
     use rast_msgpass::OnPanic;
     for workers in [1, 2] {
-        let app = Owing::builder(Front, Back(0))
+        let app = Owing::builder(Front, Back::default())
             .workers(workers)
             .on_panic(OnPanic::Retire)
             .start()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
+use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, ReplyTo, graph};
 
 use crate::LONG;
 
@@ -422,7 +422,8 @@ mod shares {
     use super::*;
 
     pub(super) struct Front(pub(super) Arc<AtomicU64>);
-    pub(super) struct Back;
+    #[derive(Default)]
+    pub(super) struct Back(Vec<ReplyTo<Shares, Front, Self, Ask>>);
     pub(super) struct Ask;
     pub(super) struct Answer;
 
@@ -454,8 +455,9 @@ mod shares {
     impl Process<Shares> for Back {}
     impl Receive<Shares, Front, Ask> for Back {
         fn receive(&mut self, _: Ask, cx: &mut Cx<'_, Shares, Self>) {
-            if cx.replica() > 0 {
-                cx.to::<Front>().send(Answer);
+            match cx.replica() {
+                0 => self.0.push(cx.reply_to()),
+                _ => cx.to::<Front>().send(Answer),
             }
         }
     }
@@ -466,7 +468,8 @@ fn a_server_that_does_not_answer_stops_no_other_on_an_edge_to_any() {
     use shares::{Back, Front, Shares};
     for workers in [1, 2, 3] {
         let answers = Arc::new(AtomicU64::new(0));
-        let app = Shares::builder(Front(answers.clone()), [Back, Back, Back])
+        let back = [Back::default(), Back::default(), Back::default()];
+        let app = Shares::builder(Front(answers.clone()), back)
             .workers(workers)
             .start()
             .unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rast_msgpass::{
-    BuildError, Cx, EdgeKind, Egress, Ingress, Next, PAIRS_MAX, Process, Receive, graph,
+    BuildError, Cx, EdgeKind, Egress, Ingress, Next, PAIRS_MAX, Process, Receive, ReplyTo, graph,
 };
 
 const LONG: Duration = Duration::from_secs(100);
@@ -187,7 +187,7 @@ struct Client {
     waiting: u64,
 }
 struct Server {
-    kept: Vec<usize>,
+    kept: Vec<ReplyTo<Desk, Client, Self, Ask>>,
 }
 struct Ask(u64);
 struct Answer(u64);
@@ -225,11 +225,9 @@ impl Receive<Desk, Server, Answer> for Client {
     }
 }
 impl Process<Desk> for Server {
-    fn ping(&mut self, cx: &mut Cx<'_, Desk, Self>) -> Next {
-        // Answers that were put off.
-        for client in self.kept.drain(..) {
-            cx.to::<Client>().at(client).waive::<Answer>();
-        }
+    fn ping(&mut self, _: &mut Cx<'_, Desk, Self>) -> Next {
+        // Answers that were put off are waived.
+        self.kept.clear();
         Next::Again
     }
 }
@@ -237,7 +235,7 @@ impl Receive<Desk, Client, Ask> for Server {
     fn receive(&mut self, ask: Ask, cx: &mut Cx<'_, Desk, Self>) {
         let client = cx.sender();
         match ask.0 % 8 {
-            0 => self.kept.push(client),
+            0 => self.kept.push(cx.reply_to()),
             1 => panic!("it does not answer"),
             _ => cx.to::<Client>().at(client).send(Answer(ask.0)),
         }

@@ -102,7 +102,7 @@ fn a_receiver_that_nobody_takes_gates_and_a_gone_one_does_not() {
     let second = sink(&first);
     let app = Slow::builder(first, second).workers(2).start().unwrap();
     let out = app.egress::<Sink, u64>(0);
-    // Dropped while its senders stand gated, or before: they go on either way.
+    // Dropped while its senders wait for room, or before: they go on in both cases.
     drop(out);
     while app.metrics().instances[0].sent < 100 {
         std::thread::yield_now();

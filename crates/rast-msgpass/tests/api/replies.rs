@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rast_msgpass::{Cx, Egress, Ingress, Next, Process, Receive, graph};
+use rast_msgpass::{Cx, Egress, Ingress, Next, Process, Receive, ReplyTo, graph};
 
 use crate::LONG;
 
@@ -18,7 +18,7 @@ struct Client {
 /// Answers later, two at a time, and waives each seventh.
 #[derive(Default)]
 struct Server {
-    held: VecDeque<(usize, u64)>,
+    held: VecDeque<(ReplyTo<Calls, Client, Self, Ask>, u64)>,
 }
 
 graph! {
@@ -65,15 +65,16 @@ impl Receive<Calls, Client, Ask> for Server {
     fn receive(&mut self, ask: Ask, cx: &mut Cx<'_, Calls, Self>) {
         let sender = cx.sender();
         if ask.0.is_multiple_of(7) {
-            cx.to::<Client>().at(sender).waive::<Answer>();
             return;
         }
-        self.held.push_back((sender, ask.0));
-        assert!(cx.to::<Client>().at(sender).room::<Answer>() >= 1);
+        assert_eq!(cx.to::<Client>().at(sender).room::<Answer>(), 1);
+        assert_eq!(cx.to::<Client>().at(1 - sender).room::<Answer>(), 0);
+        self.held.push_back((cx.reply_to(), ask.0));
+        assert_eq!(cx.to::<Client>().at(sender).room::<Answer>(), 0);
         // Answers lag behind, but never so far that a client runs dry.
         while self.held.len() > 1 {
-            let (client, number) = self.held.pop_front().unwrap();
-            cx.to::<Client>().at(client).send(Answer(number * 10));
+            let (reply, number) = self.held.pop_front().unwrap();
+            reply.send(Answer(number * 10), cx);
         }
     }
 }
@@ -83,8 +84,8 @@ impl Receive<Calls, Ingress, Answer> for Server {
         if self.held.is_empty() {
             cx.to::<Client>().at(1).send(answer);
         }
-        while let Some((client, number)) = self.held.pop_front() {
-            cx.to::<Client>().at(client).send(Answer(number * 10));
+        while let Some((reply, number)) = self.held.pop_front() {
+            reply.send(Answer(number * 10), cx);
         }
     }
 }

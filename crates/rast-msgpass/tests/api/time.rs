@@ -319,3 +319,77 @@ fn timers_fire_on_the_system_s_clock_and_never_early() {
     }
     assert!(app.stop().panics.is_empty());
 }
+
+mod room {
+    //! A timer's handler that sends on two edges.
+    use super::*;
+
+    pub(super) struct Late(pub(super) Arc<AtomicU64>);
+    pub(super) struct Tick;
+    pub(super) struct One;
+    pub(super) struct Two;
+
+    graph! {
+        pub(super) graph Room {
+            processors { late: Late }
+            edges {
+                ingress -> late: u64 [sends = ()];
+                late -> egress: One [cap = 1];
+                late -> egress: Two [cap = 1];
+            }
+        }
+    }
+
+    impl Process<Room> for Late {}
+    impl Receive<Room, Ingress, u64> for Late {
+        fn receive(&mut self, _: u64, cx: &mut Cx<'_, Room, Self>) {
+            cx.after(Duration::ZERO, Tick);
+        }
+    }
+    impl Receive<Room, Timer, Tick> for Late {
+        fn receive(&mut self, _: Tick, cx: &mut Cx<'_, Room, Self>) {
+            self.0.fetch_add(1, SeqCst);
+            cx.to::<Egress>().send(One);
+            cx.to::<Egress>().send(Two);
+        }
+    }
+}
+
+#[test]
+fn a_timer_sends_on_every_edge_and_waits_for_room_in_all() {
+    use room::{Late, One, Room, Two};
+    let fired = Arc::new(AtomicU64::new(0));
+    let app = Room::builder(Late(fired.clone()))
+        .workers(1)
+        .start()
+        .unwrap();
+    let (mut one, mut two) = (app.egress::<Late, One>(0), app.egress::<Late, Two>(0));
+    let into = app.ingress::<Late, u64>();
+    let handle = |count: u64| {
+        let wanted = app.metrics().edges[0].received + count;
+        (0..count).for_each(|number| into.send(number).unwrap());
+        while app.metrics().edges[0].received < wanted {
+            std::thread::yield_now();
+        }
+    };
+    handle(1);
+    while fired.load(SeqCst) < 1 {
+        std::thread::yield_now();
+    }
+    // Both lanes are full. The messages that never wait are handled, and what they arm waits.
+    handle(2);
+    assert_eq!(fired.load(SeqCst), 1);
+    // Room in one of the two is not enough.
+    assert!(one.recv_timeout(LONG).is_ok());
+    handle(1);
+    assert_eq!(fired.load(SeqCst), 1);
+    for wanted in 2..=4 {
+        assert!(two.recv_timeout(LONG).is_ok());
+        while fired.load(SeqCst) < wanted {
+            std::thread::yield_now();
+        }
+        assert!(one.recv_timeout(LONG).is_ok());
+    }
+    assert!(two.recv_timeout(LONG).is_ok());
+    assert!(app.drain(LONG).unwrap().panics.is_empty());
+}

@@ -358,7 +358,7 @@ fn unanswered_requests_and_their_age_are_figures() {
     wait_until(|| app.metrics().edges[2].oldest > first.oldest);
     let text = app.report().to_string();
     assert!(
-        text.contains("unanswered: 1 of Client -> Server: Ask, the oldest kept for"),
+        text.contains("unanswered: 1 of Client -> Server: Ask, the oldest for"),
         "{text}"
     );
     app.ingress::<Client, Free>().send(Free).unwrap();
@@ -444,5 +444,227 @@ fn a_retired_server_waives_what_it_keeps() {
         ask(&app, 10, 11);
         wait_until(|| app.metrics().edges[2].unanswered == 0);
         let _ = app.drain(LONG);
+    }
+}
+
+mod hand {
+    //! What a handler may do with the request in hand.
+    use super::*;
+
+    /// What the server does, and a client asks for.
+    #[derive(Clone, Copy, Debug)]
+    pub(super) enum How {
+        Answer,
+        Nothing,
+        Twice,
+        AnswerOther,
+        AnswerAfterToken,
+        AnswerThenPanic,
+        Panic,
+        Take,
+        Look,
+    }
+    pub(super) struct Client;
+    #[derive(Default)]
+    pub(super) struct Server(Vec<ReplyTo<Hand, Client, Self, How>>);
+    pub(super) struct Answer;
+
+    graph! {
+        pub(super) graph Hand {
+            processors { client: [Client; 2], server: Server }
+            edges {
+                ingress -> client: How;
+                client -> server: How;
+                server -> client: Answer [cap = 1, reply = How];
+                client -> egress: u8;
+            }
+        }
+    }
+
+    impl Process<Hand> for Client {}
+    impl Receive<Hand, Ingress, How> for Client {
+        fn receive(&mut self, how: How, cx: &mut Cx<'_, Hand, Self>) {
+            cx.to::<Server>().send(how);
+        }
+    }
+    impl Receive<Hand, Server, Answer> for Client {
+        fn receive(&mut self, _: Answer, cx: &mut Cx<'_, Hand, Self>) {
+            cx.to::<Egress>().send(0_u8);
+        }
+    }
+    impl Process<Hand> for Server {}
+    impl Receive<Hand, Client, How> for Server {
+        fn receive(&mut self, how: How, cx: &mut Cx<'_, Hand, Self>) {
+            let client = cx.sender();
+            let mut answer = |to: usize| cx.to::<Client>().at(to).send(Answer);
+            match how {
+                How::Answer => answer(client),
+                How::Nothing => {}
+                How::Twice => {
+                    answer(client);
+                    answer(client);
+                }
+                How::AnswerOther => answer(1 - client),
+                How::AnswerThenPanic => {
+                    answer(client);
+                    panic!("as ordered");
+                }
+                How::Panic => panic!("as ordered"),
+                How::AnswerAfterToken => {
+                    self.0.push(cx.reply_to());
+                    cx.to::<Client>().at(client).send(Answer);
+                }
+                How::Take => self.0.push(cx.reply_to()),
+                How::Look => {
+                    let other = cx.to::<Client>().at(1 - client).try_send(Answer);
+                    assert!(other.is_err());
+                    assert!(cx.to::<Client>().at(client).has_room::<Answer>(1));
+                    assert!(!cx.to::<Client>().at(client).has_room::<Answer>(2));
+                    assert!(cx.to::<Client>().at(client).try_send(Answer).is_ok());
+                    assert!(cx.to::<Client>().at(client).try_send(Answer).is_err());
+                    assert_eq!(cx.to::<Client>().at(client).room::<Answer>(), 0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_in_hand_is_answered_once_taken_or_waived() {
+    use hand::{Client, Hand, How, Server};
+    let cases = [
+        // What is asked for, the answers, and the text of the panic.
+        (How::Answer, 1, None),
+        (How::Nothing, 0, None),
+        (How::Twice, 1, Some("without a request")),
+        (How::AnswerOther, 0, Some("without a request")),
+        (How::AnswerAfterToken, 0, Some("without a request")),
+        (How::AnswerThenPanic, 1, Some("as ordered")),
+        (How::Panic, 0, Some("as ordered")),
+        (How::Look, 1, None),
+        (How::Take, 0, None),
+    ];
+    for workers in [1, 2] {
+        for (how, answers, panic) in cases {
+            let clients = [Client, Client];
+            let app = Hand::builder(clients, Server::default())
+                .workers(workers)
+                .start()
+                .unwrap();
+            let into = app.ingress::<Client, How>();
+            let mut lane = app.egress::<Client, u8>(0);
+            // With credit for one, the next request shows that the one before gave it back.
+            let rounds = if matches!(how, How::Take | How::AnswerAfterToken) {
+                1
+            } else {
+                5
+            };
+            for round in 1..=rounds {
+                into.at(0).send(how).unwrap();
+                wait_until(|| app.metrics().edges[1].received == round);
+            }
+            into.at(1).send(How::Answer).unwrap();
+            let report = app.drain(LONG).unwrap();
+            assert_eq!(
+                lane.drain(usize::MAX, drop) as u64,
+                rounds * answers + 1,
+                "{how:?}"
+            );
+            let panics = report.panics.iter().map(|panic| &panic.message);
+            match panic {
+                None => assert_eq!(panics.count(), 0, "{how:?}: {report}"),
+                Some(text) => {
+                    assert_eq!(report.panics.len() as u64, rounds, "{how:?}");
+                    assert!(
+                        panics.into_iter().all(|panic| panic.contains(text)),
+                        "{report}"
+                    );
+                }
+            }
+            let kept = u64::from(rounds == 1);
+            assert_eq!(
+                report.metrics.edges[1].unanswered, kept,
+                "{how:?}: {report}"
+            );
+        }
+    }
+}
+
+mod queued {
+    //! A server that cannot take its requests.
+    use super::*;
+
+    pub(super) struct Client;
+    pub(super) struct Server;
+    pub(super) struct Ask;
+    pub(super) struct Answer;
+
+    graph! {
+        pub(super) graph Queued {
+            processors { client: Client, server: Server }
+            edges {
+                ingress -> client: Ask;
+                client -> server: Ask;
+                server -> client: Answer [cap = 8, reply = Ask];
+                server -> egress: u8 [cap = 1];
+            }
+        }
+    }
+
+    impl Process<Queued> for Client {}
+    impl Receive<Queued, Ingress, Ask> for Client {
+        fn receive(&mut self, ask: Ask, cx: &mut Cx<'_, Queued, Self>) {
+            cx.to::<Server>().send(ask);
+        }
+    }
+    impl Receive<Queued, Server, Answer> for Client {
+        fn receive(&mut self, _: Answer, _: &mut Cx<'_, Queued, Self>) {}
+    }
+    impl Process<Queued> for Server {}
+    impl Receive<Queued, Client, Ask> for Server {
+        fn receive(&mut self, _: Ask, cx: &mut Cx<'_, Queued, Self>) {
+            cx.to::<Egress>().send(0_u8);
+            cx.to::<Client>().send(Answer);
+        }
+    }
+}
+
+#[test]
+fn the_age_of_a_request_counts_while_it_waits_in_the_queue() {
+    use queued::{Ask, Client, Queued, Server};
+    use rast_msgpass::timers::{ManualClock, Nanos};
+    for workers in [1, 2] {
+        let clock = ManualClock::new();
+        let app = Queued::builder(Client, Server)
+            .workers(workers)
+            .clock(clock.clone())
+            .start()
+            .unwrap();
+        let into = app.ingress::<Client, Ask>();
+        let mut lane = app.egress::<Server, u8>(0);
+        let asked = || app.metrics().edges[1];
+        // The first is answered at once, and fills the lane.
+        into.send(Ask).unwrap();
+        wait_until(|| app.metrics().edges[2].received == 1);
+        assert_eq!((asked().unanswered, asked().oldest), (0, Nanos::ZERO));
+        // The second waits in the queue.
+        into.send(Ask).unwrap();
+        wait_until(|| asked().unanswered == 1);
+        clock.advance(Nanos::from_secs(7));
+        wait_until(|| asked().oldest >= Nanos::from_secs(7));
+        let text = app.report().to_string();
+        assert!(
+            text.contains("unanswered: 1 of Client -> Server: Ask, the oldest for 7"),
+            "{text}"
+        );
+        // A third does not make it look younger.
+        app.look_at_clock();
+        into.send(Ask).unwrap();
+        wait_until(|| asked().unanswered == 2);
+        assert!(asked().oldest >= Nanos::from_secs(7));
+        (0..3).for_each(|_| assert_eq!(lane.recv_timeout(SOON), Ok(0)));
+        wait_until(|| asked().unanswered == 0);
+        assert_eq!(asked().oldest, Nanos::ZERO);
+        app.drain(LONG).unwrap();
     }
 }

@@ -138,7 +138,7 @@ pub struct ListQueue<T, A: Allocator = Global> {
 // SAFETY: the queue owns its items and gives out no reference to one: an item goes in by one thread
 // and out by another, so it must be Send and need not be Sync. The nodes are shared by the protocol
 // of the module. The allocator is used by all threads through a shared reference. Send follows from
-// the fields: a node stands for an item.
+// the fields: a node holds an item.
 unsafe impl<T: Send, A: Allocator + Sync> Sync for ListQueue<T, A> {}
 
 // No user code runs while the list is half changed, so a panic cannot be seen in it.

@@ -12,7 +12,7 @@ pub(crate) enum Mutant {
     RetireLate,
     /// A claimed slot that is unwritten does not reset the hint.
     KeepHint,
-    /// The hint also stands for claims at and past the last slot.
+    /// The hint also covers claims at and past the last slot.
     HintForPins,
     /// A new segment is linked with an empty slot 0, and `tail` starts at 1.
     LinkUnfilled,

@@ -8,6 +8,8 @@
 mod greedy;
 mod plan;
 mod rates;
+#[cfg(all(test, not(rast_loom)))]
+mod trials;
 
 pub use greedy::Greedy;
 

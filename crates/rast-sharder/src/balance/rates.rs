@@ -2,8 +2,13 @@
 //!
 //! The recent past foretells the near future, but one window is noise.
 //! Each rate is an exponentially weighted mean with weight 1/2 for the newest
-//! window; beside it stands how far windows strayed from that mean, as shares
-//! of the total so that a swing of everything at once does not count.
+//! window. Beside it is its noise: how far a window differs from the one before,
+//! as shares of the total, so that a swing of everything at once does not count.
+//!
+//! The mean lags behind a step of the load, so the distance to the mean takes the
+//! step for noise in each window until the mean has caught up, and nothing moves
+//! meanwhile. The difference of two windows sees the step once (von Neumann 1941,
+//! "Distribution of the ratio of the mean square successive difference").
 
 use std::vec::Vec;
 
@@ -16,6 +21,10 @@ const NEWEST: f64 = 0.5;
 /// How far a shard is taken to stray while only one window is known, as a
 /// share of its load.
 const FIRST_NOISE: f64 = 0.05;
+
+/// The distance of a window to the mean of those before, over its difference to the last one,
+/// where windows are independent: the root of 4/3 variances over 2 variances.
+const TO_MEAN: f64 = 0.816;
 
 /// After so many windows the decision waits no longer for shards that were
 /// never measured: what cannot be measured counts as no load.
@@ -48,6 +57,8 @@ pub(super) struct Rates {
     pub(super) loads: Vec<f64>,
     /// How far the shard's share of the total strays, as a load.
     pub(super) noise: Vec<f64>,
+    /// The shard's share of the total in its last window.
+    last: Vec<f64>,
     /// By receiver: senders in order, and their messages per second.
     pub(super) incoming: Vec<Vec<(u32, f64)>>,
     /// Whether a window of the shard was ever long enough.
@@ -69,6 +80,7 @@ impl Rates {
             *self = Self {
                 loads: std::vec![0.0; shards],
                 noise: std::vec![0.0; shards],
+                last: std::vec![0.0; shards],
                 incoming: std::vec![Vec::new(); shards],
                 known: std::vec![false; shards],
                 ..Self::default()
@@ -156,6 +168,8 @@ impl Rates {
     fn take_load(&mut self, shard: usize, fresh: f64) {
         let [old_total, new_total, _] = self.totals;
         let load = &mut self.loads[shard];
+        let total = if new_total > 0.0 { new_total } else { 1.0 };
+        let last = core::mem::replace(&mut self.last[shard], fresh / total);
         if !self.known[shard] {
             self.known[shard] = true;
             self.known_count += 1;
@@ -164,7 +178,7 @@ impl Rates {
             return;
         }
         if old_total > 0.0 && new_total > 0.0 {
-            let strayed = (fresh / new_total - *load / old_total).abs() * old_total;
+            let strayed = (fresh / new_total - last).abs() * old_total * TO_MEAN;
             self.noise[shard] += (strayed - self.noise[shard]) * NEWEST;
         }
         *load += (fresh - *load) * NEWEST;
@@ -177,6 +191,26 @@ mod tests {
     use crate::ids::ShardId;
 
     const WINDOW: Nanos = Nanos::from_millis(10);
+
+    #[test]
+    fn a_step_is_noise_once() {
+        let mut rates = Rates::default();
+        let mut noise = Vec::new();
+        for (one, other) in [(0.8, 0.2), (0.2, 0.8), (0.2, 0.8), (0.2, 0.8), (0.2, 0.8)] {
+            let mut view = LoadView::new(2, 2);
+            view.set(ShardId(0), one, WINDOW);
+            view.set(ShardId(1), other, WINDOW);
+            rates.begin(2);
+            assert_eq!(rates.update(&view, WINDOW, usize::MAX / 2), Some(true));
+            noise.push(rates.noise[0]);
+        }
+        // It halves with each window after the step.
+        let halves = noise[1..].windows(2).map(|pair| pair[1] / pair[0]);
+        assert!(
+            halves.clone().all(|half| (half - 0.5).abs() < 1e-9),
+            "{noise:?}"
+        );
+    }
 
     #[test]
     fn rates_follow_and_short_windows_say_nothing() {

@@ -81,7 +81,7 @@ impl Borrow<[u8]> for Key {
     }
 }
 
-/// As the slice, which stands for it in look-ups.
+/// As the slice, by which it is looked up.
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (**self).hash(state);

@@ -12,8 +12,9 @@
 //!
 //! Two rules keep a hostile sender cheap:
 //!
-//! 1. Nothing is allocated by an announced length: an argument grows as its bytes
-//!    arrive, the list of arguments grows as arguments arrive.
+//! 1. Nothing is allocated by an announced length. The first byte of an argument of at most
+//!    [`AT_ONCE`] bytes allocates room for the whole, the memory of a longer one at most doubles
+//!    when it is full, and the list of arguments grows as arguments arrive.
 //! 2. What is announced is checked against the limits at once, before its bytes
 //!    arrive. Each argument also pays [`ARGUMENT_COST`] towards the frame's
 //!    limit, so that a frame of a million empty arguments is not free.
@@ -30,11 +31,18 @@ use crate::key::Key;
 /// allocator's overhead.
 pub(crate) const ARGUMENT_COST: usize = 48;
 
+/// The longest argument that gets room for all its bytes when the first one arrives: as much as is
+/// read at once.
+const AT_ONCE: usize = 64 * 1024;
+
 /// One argument of a command.
 pub(crate) type Argument = Key;
 
 /// The arguments of one command, its name first.
 pub(crate) type Frame = Vec<Argument>;
+
+/// What ends an argument.
+const CRLF: &[u8] = b"\r\n";
 
 /// The list of arguments is used again for the next command, up to so many.
 const ARGUMENTS_KEPT: usize = 16;
@@ -116,7 +124,7 @@ pub(crate) struct Parser {
     state: State,
     /// The piece of a line that has arrived so far.
     line: Vec<u8>,
-    /// The argument that is arriving, CRLF included.
+    /// The argument that is arriving, without its CRLF.
     argument: Vec<u8>,
     frame: Frame,
     /// What the frame costs so far by its announced lengths.
@@ -266,7 +274,7 @@ impl Parser {
         }
         self.state = State::BulkBody {
             left,
-            need: len + 2,
+            need: len + CRLF.len(),
         };
         Ok(Step::Next)
     }
@@ -283,28 +291,20 @@ impl Parser {
         let take = need.min(input.len());
         let (here, rest) = input.split_at(take);
         *input = rest;
-        if take < need {
-            self.argument.extend_from_slice(here);
-            self.state = State::BulkBody {
-                left,
-                need: need - take,
-            };
-            return Ok(Step::More);
-        }
-        let argument = if self.argument.is_empty() {
+        let argument = if take == need && need >= CRLF.len() && self.argument.is_empty() {
             // The whole argument lies in the input: one exact copy.
-            let body = here
-                .strip_suffix(b"\r\n")
-                .ok_or(ProtocolError::BulkLength)?;
+            let body = here.strip_suffix(CRLF).ok_or(ProtocolError::BulkLength)?;
             Argument::from(body)
         } else {
-            let mut argument = std::mem::take(&mut self.argument);
-            argument.extend_from_slice(here);
-            if !argument.ends_with(b"\r\n") {
-                return Err(ProtocolError::BulkLength);
+            self.gather(here, need)?;
+            if take < need {
+                self.state = State::BulkBody {
+                    left,
+                    need: need - take,
+                };
+                return Ok(Step::More);
             }
-            argument.truncate(argument.len() - 2);
-            Argument::from(argument)
+            Argument::from(std::mem::take(&mut self.argument))
         };
         self.gathered += argument.len() + ARGUMENT_COST;
         self.frame.push(argument);
@@ -313,6 +313,29 @@ impl Parser {
         }
         self.state = State::BulkHeader { left: left - 1 };
         Ok(Step::Next)
+    }
+
+    /// Adds a piece of an argument of which `need` bytes, CRLF included, have not arrived.
+    ///
+    /// Memory is taken for the exact length in the end: a vector that doubles and is shortened
+    /// leaves holes between the values which the next ones do not fit into.
+    fn gather(&mut self, piece: &[u8], need: usize) -> Result<(), ProtocolError> {
+        let missing = need.saturating_sub(CRLF.len());
+        let (body, end) = piece.split_at(missing.min(piece.len()));
+        let argument = &mut self.argument;
+        if argument.capacity() - argument.len() < body.len() {
+            let is_short = argument.len() + missing <= AT_ONCE;
+            let most = if is_short { missing } else { argument.len() };
+            argument.reserve_exact(most.max(body.len()).min(missing));
+        }
+        argument.extend_from_slice(body);
+        // Of the CRLF so many bytes arrived before.
+        let seen = CRLF.len().saturating_sub(need);
+        if CRLF[seen..].starts_with(end) {
+            Ok(())
+        } else {
+            Err(ProtocolError::BulkLength)
+        }
     }
 
     /// The next line without its `\n`, once it has arrived whole.
@@ -563,6 +586,46 @@ mod tests {
         assert_eq!(parser.parse(&mut input), Ok(None));
         assert!(parser.frame.capacity() <= 16);
         assert!(parser.argument.capacity() < 1024);
+    }
+
+    /// A vector that doubles and is shortened at the end leaves holes between the values.
+    #[test]
+    fn the_memory_of_an_argument_is_its_exact_length_when_it_is_whole() {
+        let limits = FrameLimits {
+            bulk: 1 << 20,
+            frame: 1 << 21,
+            ..LIMITS
+        };
+        for (length, first) in [(AT_ONCE, 10), (1000, 999), (3, 1), (AT_ONCE + 1, 40_000)] {
+            let mut parser = Parser::new(limits);
+            let bytes = [
+                format!("*1\r\n${length}\r\n").as_bytes(),
+                &vec![b'x'; length],
+            ]
+            .concat();
+            let (mut here, mut rest) = bytes.split_at(bytes.len() - length + first);
+            assert_eq!(parser.parse(&mut here), Ok(None));
+            let most = if length <= AT_ONCE { length } else { first };
+            assert_eq!(parser.argument.capacity(), most, "{first} of {length}");
+            assert_eq!(parser.parse(&mut rest), Ok(None));
+            assert_eq!(parser.argument.capacity(), length);
+            let place = parser.argument.as_ptr();
+            let mut end: &[u8] = b"\r\n";
+            let frame = parser.parse(&mut end).expect("well-formed").expect("whole");
+            assert_eq!(frame[0].len(), length);
+            assert!(length < 100 || frame[0].as_ptr() == place, "it was moved");
+        }
+        // In pieces of any size it holds at most twice what arrived, or one of the first size.
+        let mut parser = Parser::new(limits);
+        let mut head: &[u8] = b"*1\r\n$1000000\r\n";
+        assert_eq!(parser.parse(&mut head), Ok(None));
+        assert_eq!(parser.argument.capacity(), 0);
+        for arrived in 1..=1_000_000 {
+            let mut piece: &[u8] = b"x";
+            assert_eq!(parser.parse(&mut piece), Ok(None));
+            assert!(parser.argument.capacity() <= 2 * arrived);
+        }
+        assert_eq!(parser.argument.capacity(), 1_000_000);
     }
 
     #[test]

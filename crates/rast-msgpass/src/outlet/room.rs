@@ -1,0 +1,103 @@
+//! How much an outlet takes now.
+
+use super::{Out, Way};
+use crate::graph::EdgeKind;
+
+impl<M: Send + 'static> Out<M> {
+    /// Returns how many messages `try_send` would take for a target now.
+    /// `promised`: the handler found room for its burst.
+    pub(crate) fn room(&self, index: usize, invocation: u64, promised: bool) -> usize {
+        match self.info.kind {
+            EdgeKind::Unbounded => {
+                let below = self.ceiling.saturating_sub(self.without_room());
+                self.queue_room(index).saturating_add(below)
+            }
+            // Its request reserved it.
+            EdgeKind::Reply { .. } => 1,
+            EdgeKind::Bounded => {
+                let promise = self.promise(index, invocation, promised);
+                self.queue_room(index).max(promise)
+            }
+        }
+    }
+
+    /// Returns what is left of the burst. The handling of an answer may have no slots for the
+    /// answers to a whole burst of requests.
+    pub(crate) fn promise(&self, index: usize, invocation: u64, promised: bool) -> usize {
+        let unused = match promised {
+            true => self.unused(invocation),
+            false => 0,
+        };
+        match &self.credit {
+            Some(credit) => unused.min(credit.slots(index)),
+            None => unused,
+        }
+    }
+
+    /// Returns whether `try_send` would take so many messages for a target now.
+    #[inline]
+    pub(crate) fn has_room(
+        &self,
+        index: usize,
+        count: usize,
+        invocation: u64,
+        promised: bool,
+    ) -> bool {
+        match &self.way {
+            Way::Rings(_) if self.is_bounded => {
+                self.queue_has_room(index, count)
+                    || self.promise(index, invocation, promised) >= count
+            }
+            _ => self.room(index, invocation, promised) >= count,
+        }
+    }
+
+    /// Returns whether a target has room and credit for so many messages.
+    #[inline]
+    pub(super) fn queue_has_room(&self, index: usize, count: usize) -> bool {
+        let credit = self.credit.as_ref();
+        credit.is_none_or(|credit| credit.left(index) >= count)
+            && match &self.way {
+                Way::Rings(rings) => rings.has_room(index, count),
+                _ => self.queue_room(index) >= count,
+            }
+    }
+
+    /// The room and credit of a target, by a fresh look.
+    fn queue_room(&self, index: usize) -> usize {
+        let room = match &self.way {
+            Way::Rings(rings) => rings.room(index),
+            Way::Inboxes(outbox) => outbox.room(index),
+            Way::AnswerRings(_) | Way::AnswerInboxes(_) => 0,
+        };
+        match &self.credit {
+            Some(credit) => room.min(credit.left(index)),
+            None => room,
+        }
+    }
+
+    /// Returns how many messages found no room.
+    #[inline]
+    fn without_room(&self) -> usize {
+        match &self.way {
+            Way::Rings(rings) => rings.spilled(),
+            Way::Inboxes(outbox) => outbox.late(),
+            // Credit bounds answers.
+            Way::AnswerRings(_) | Way::AnswerInboxes(_) => 0,
+        }
+    }
+
+    /// Returns whether a message to a target would be one more without room than the edge keeps.
+    #[inline]
+    pub(super) fn is_at_ceiling(&self, index: usize) -> bool {
+        self.without_room() >= self.ceiling && self.queue_room(index) == 0
+    }
+
+    fn unused(&self, invocation: u64) -> usize {
+        if self.invocation == invocation {
+            self.burst.saturating_sub(self.used)
+        } else {
+            self.burst
+        }
+    }
+}

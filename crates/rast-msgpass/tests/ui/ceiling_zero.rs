@@ -1,0 +1,20 @@
+//! A ceiling of no message.
+use rast_msgpass::{Cx, Process, Receive, graph};
+
+struct Reader;
+struct Parser;
+
+graph! {
+    graph App {
+        processors { reader: Reader, parser: Parser }
+        edges { reader -> parser: u8 [unbounded, ceiling = 0]; }
+    }
+}
+
+impl Process<App> for Reader {}
+impl Process<App> for Parser {}
+impl Receive<App, Reader, u8> for Parser {
+    fn receive(&mut self, _: u8, _: &mut Cx<'_, App, Self>) {}
+}
+
+fn main() {}
