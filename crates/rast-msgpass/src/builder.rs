@@ -13,8 +13,12 @@ use crate::primitive::{WaitStrategy, thread};
 use crate::runtime::Runtime;
 use crate::sharder::{self, Balancer, Greedy, Park, ShardId, Sharder, WorkerId};
 use crate::shared::{GraphClock, OnPanic, Shared, Undelivered};
+#[cfg(feature = "testing")]
+use crate::testing::TestGraph;
+#[cfg(feature = "testing")]
+use crate::timers::ManualClock;
 use crate::timers::{Clock, MonotonicClock};
-use crate::wiring::{Given, Wiring};
+use crate::wiring::{Given, Outside, Wiring};
 
 /// Sets up a graph; made by `builder(..)` of the graph's type.
 ///
@@ -290,12 +294,52 @@ impl<G: Graph> Builder<G> {
     /// As [`check`](Self::check), and [`BuildError::Thread`]; the processors are
     /// dropped then.
     pub fn start(self) -> Result<Handle<G>, BuildError> {
-        self.check()?;
-        let workers = self.worker_count();
+        let (shared, sharder, outside) = self.assemble()?;
+        Run::start(shared, sharder, outside).map_err(BuildError::Thread)
+    }
+
+    /// Sets the graph up without a thread: the caller's gives the turns, in an order that
+    /// follows from `seed`.
+    ///
+    /// The clock is a manual one that shows zero, and the time of resharding never comes:
+    /// [`clock`](Self::clock) and [`period`](Self::period) have no effect. There is one worker,
+    /// unless [`workers`](Self::workers) says otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check); the processors are dropped then.
+    #[cfg(feature = "testing")]
+    pub fn test(mut self, seed: u64) -> Result<TestGraph<G>, BuildError> {
+        let clock = ManualClock::new();
+        self.clock = Some(GraphClock::new(clock.clone()));
+        self.period = Duration::ZERO;
+        self.workers = self.workers.or(Some(1));
+        #[cfg(feature = "affinity")]
+        {
+            self.pins_threads = false;
+        }
+        let batches = self.batches_by_node();
+        let (shared, sharder, outside) = self.assemble()?;
+        let stepper = sharder.stepper();
+        let handle = Run::by_hand(shared, stepper.handle(), outside);
+        let batches = batches.iter().map(|batch| batch.messages).collect();
+        Ok(TestGraph::new(handle, stepper, clock, batches, seed))
+    }
+
+    /// Returns what ends the batches of each processor.
+    fn batches_by_node(&self) -> Vec<Batch> {
         let mut batches = vec![self.batch; G::PROCESSORS.len()];
         for &(node, batch) in &self.batches {
             batches[node] = batch;
         }
+        batches
+    }
+
+    /// Makes all that runs.
+    fn assemble(self) -> Result<(Arc<Shared>, Sharder<Runtime>, Outside), BuildError> {
+        self.check()?;
+        let workers = self.worker_count();
+        let batches = self.batches_by_node();
         let shared = Shared::new::<G>(
             workers,
             self.on_panic,
@@ -339,7 +383,7 @@ impl<G: Graph> Builder<G> {
         let sharder = (self.balancer)(builder)
             .build()
             .map_err(BuildError::Sharder)?;
-        Run::start(shared, sharder, outside).map_err(BuildError::Thread)
+        Ok((shared, sharder, outside))
     }
 
     /// Returns whether [`start`](Self::start) would start the graph, if the system

@@ -66,6 +66,9 @@ pub(crate) struct Core {
     pub(crate) timers: Timers,
     /// When a ping is wanted beside those that pings ask for.
     pub(crate) wake_at: Option<Instant>,
+    /// What a test has put in the way.
+    #[cfg(feature = "testing")]
+    pub(crate) trial: Option<Box<crate::testing::Trial>>,
 }
 
 impl Core {
@@ -103,7 +106,7 @@ impl Core {
     pub(crate) fn note_all(&mut self) {
         self.written.truncate(0);
         (0..self.outs.len() as u32).for_each(|out| self.written.push(out));
-        self.is_gated |= self.outs.iter().any(|out| out.gates());
+        self.is_gated |= self.outs_gate();
     }
 
     /// Publishes what was sent; returns whether any of it left this thread.
@@ -124,7 +127,7 @@ impl Core {
     /// Looks again at the outlets that gate the instance, or keep messages.
     #[cold]
     pub(crate) fn look(&mut self) {
-        self.is_gated = false;
+        self.is_gated = self.is_any_filled();
         self.keeps = false;
         for out in 0..self.outs.len() {
             if self.outs[out].lacks_room() || self.outs[out].gates() || self.outs[out].keeps() {
@@ -137,7 +140,7 @@ impl Core {
     /// Returns whether an outlet gates the instance, as far as was seen.
     #[inline]
     pub(crate) fn outs_gate(&self) -> bool {
-        self.outs.iter().any(|out| out.gates())
+        self.outs.iter().any(|out| out.gates()) || self.is_any_filled()
     }
 
     /// Asks to be woken when there is room again; `look` must follow.
@@ -161,7 +164,8 @@ impl Core {
     pub(crate) fn admits(&self, inlet: usize, answering: Option<Answering>) -> u32 {
         let may_run = match &self.waits[inlet] {
             Waits::All => false,
-            Waits::For(outs) => outs.iter().all(|&out| !self.outs[out as usize].gates()),
+            Waits::For(outs) => (outs.iter().map(|&out| out as usize))
+                .all(|out| !self.outs[out].gates() && !self.is_filled(out)),
         };
         if may_run {
             return u32::MAX;
@@ -179,7 +183,9 @@ impl Core {
             let beside = (index == own).then_some(target);
             // At its limit, its own answers alone bring this target back, whatever the others owe.
             !self.waits[inlet].has(index)
-                || (!out.lacks_room() && (is_at_limit || !out.is_other_at_limit(beside)))
+                || (!out.lacks_room()
+                    && !self.is_filled(index)
+                    && (is_at_limit || !out.is_other_at_limit(beside)))
         })
     }
 
@@ -622,6 +628,7 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         }
         let index = self.index::<M>();
         let invocation = self.core.invocation;
+        self.core.sending(M::ID, index, &message);
         let news = match const { Self::request::<M>() } {
             Some(request) => {
                 let is_in_hand = self.core.take_request(request, index);
@@ -655,6 +662,10 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         }
         let index = self.index::<M>();
         let (invocation, promised) = (self.core.invocation, self.is_promised::<M>());
+        if self.core.trial_room::<M>(M::OUT, index, promised) == Some(0) {
+            return Err(Full(message));
+        }
+        self.core.sending(M::ID, index, &message);
         let out = self.core.out::<M>(M::OUT);
         let news = out.try_send(index, message, invocation, promised)?;
         self.core.note(M::OUT, news);
@@ -674,6 +685,9 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         }
         let index = self.index::<M>();
         let (invocation, promised) = (self.core.invocation, self.is_promised::<M>());
+        if let Some(room) = self.core.trial_room::<M>(M::OUT, index, promised) {
+            return room;
+        }
         self.core.out::<M>(M::OUT).room(index, invocation, promised)
     }
 
@@ -692,6 +706,9 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         }
         let index = self.index::<M>();
         let (invocation, promised) = (self.core.invocation, self.is_promised::<M>());
+        if let Some(room) = self.core.trial_room::<M>(M::OUT, index, promised) {
+            return room >= count;
+        }
         let out = self.core.out::<M>(M::OUT);
         out.has_room(index, count, invocation, promised)
     }

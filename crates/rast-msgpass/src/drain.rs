@@ -10,18 +10,16 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::time::Instant;
 
 use crate::ending::EndedBy;
 use crate::graph::{EdgeInfo, End};
 use crate::handle::Run;
-use crate::primitive::Parker;
 use crate::report::Report;
 use crate::sharder::ShardId;
 use crate::stages::Stage;
 
 /// How long `drain` sleeps between two looks.
-const LOOK: Duration = Duration::from_micros(200);
+pub(crate) const LOOK: Duration = Duration::from_micros(200);
 
 /// Why a graph did not come to rest with all delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,13 +116,13 @@ impl core::error::Error for DrainError {}
 /// A drain under way.
 pub(crate) struct Drain<'a> {
     pub(crate) run: &'a Run,
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) parker: Parker,
+    /// Lets others work for a moment; returns `false` once the drain has to give up.
+    pub(crate) pause: &'a mut dyn FnMut() -> bool,
 }
 
 impl Drain<'_> {
     /// Lets all that was accepted be handled and flushed.
-    pub(crate) fn settle(&self, stages: &[Stage]) -> Result<(), DrainCause> {
+    pub(crate) fn settle(&mut self, stages: &[Stage]) -> Result<(), DrainCause> {
         for door in self.run.closers.iter().flatten() {
             door.close();
         }
@@ -143,13 +141,14 @@ impl Drain<'_> {
     }
 
     /// Has the processors of a stage flush, and waits until what they sent has been handled.
-    fn flush(&self, stage: &Stage) -> Result<(), DrainCause> {
-        let shared = &self.run.shared;
+    fn flush(&mut self, stage: &Stage) -> Result<(), DrainCause> {
+        let run = self.run;
+        let shared = &run.shared;
         let nodes = stage.processors.iter();
         let shards: Vec<usize> = nodes.flat_map(|&node| shared.shards_of(node)).collect();
         for &shard in &shards {
             shared.stats[shard].flushes_asked.add_after(1);
-            self.run.sharder.wake(ShardId::from_index(shard));
+            run.sharder.wake(ShardId::from_index(shard));
         }
         self.wait(|| {
             shards.iter().all(|&shard| {
@@ -161,7 +160,7 @@ impl Drain<'_> {
     }
 
     /// Waits until nothing is under way.
-    fn rest(&self) -> Result<(), DrainCause> {
+    fn rest(&mut self) -> Result<(), DrainCause> {
         let run = self.run;
         self.wait(|| {
             let spent = run.closers.iter().flatten().all(|door| door.is_spent());
@@ -174,7 +173,7 @@ impl Drain<'_> {
         })
     }
 
-    fn wait(&self, is_done: impl Fn() -> bool) -> Result<(), DrainCause> {
+    fn wait(&mut self, is_done: impl Fn() -> bool) -> Result<(), DrainCause> {
         loop {
             if self.run.sharder.is_stopping() {
                 let by = self.run.shared.ending.stopped_by();
@@ -183,11 +182,9 @@ impl Drain<'_> {
             if is_done() {
                 return Ok(());
             }
-            let is_late = |deadline| Instant::now() >= deadline;
-            if self.deadline.is_some_and(is_late) {
+            if !(self.pause)() {
                 return Err(DrainCause::Deadline);
             }
-            self.parker.park_timeout(LOOK);
         }
     }
 

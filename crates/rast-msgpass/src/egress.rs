@@ -50,6 +50,8 @@ use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::{Backoff, CachePadded, EventCount, WaitStrategy};
 use crate::queue::spsc::Consumer;
 use crate::sharder::{self, ShardId};
+#[cfg(feature = "testing")]
+use crate::testing::LaneTap;
 use crate::wait_any::sealed;
 use crate::waiting::{Pace, Waiting};
 
@@ -251,11 +253,26 @@ pub(crate) struct LaneParts<M> {
 pub(crate) trait AnyLaneParts: Any + Send {
     /// Returns how many messages wait.
     fn waiting(&self) -> u64;
+    /// Makes the receiver.
+    #[cfg(feature = "testing")]
+    fn tap(self: Box<Self>, handle: sharder::Handle) -> Box<dyn LaneTap>;
 }
 
 impl<M: Send + 'static> AnyLaneParts for LaneParts<M> {
     fn waiting(&self) -> u64 {
         self.rings.iter().map(|ring| ring.len() as u64).sum()
+    }
+
+    #[cfg(feature = "testing")]
+    fn tap(self: Box<Self>, handle: sharder::Handle) -> Box<dyn LaneTap> {
+        Box::new(EgressReceiver::new(*self, handle))
+    }
+}
+
+#[cfg(feature = "testing")]
+impl<M: Send + 'static> LaneTap for EgressReceiver<M> {
+    fn take(&mut self, each: &mut dyn FnMut(Box<dyn Any + Send>)) {
+        self.drain(usize::MAX, |message| each(Box::new(message)));
     }
 }
 

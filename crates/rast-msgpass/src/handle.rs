@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use crate::counter::Counter;
 use crate::credit::oldest;
-use crate::drain::{Drain, DrainCause, DrainError};
-use crate::egress::{EgressReceiver, LaneParts};
+use crate::drain::{Blocked, Drain, DrainCause, DrainError, LOOK};
+use crate::egress::{EgressReceiver, Lane, LaneParts};
 use crate::ending::{EndedBy, Ending};
 use crate::graph::{Edge, EdgeKind, Egress, End, Graph, Ingress, Node};
 use crate::ingress::{AnyDoor, Doors, IngressSender};
@@ -30,7 +30,7 @@ use crate::wiring::{Lanes, Outside};
 
 /// What the thread of a graph found at its end, beside the shared counts.
 #[derive(Clone, Debug, Default)]
-struct Found {
+pub(crate) struct Found {
     rejections: Vec<String>,
     faults: Vec<String>,
     states: States,
@@ -73,7 +73,7 @@ struct Found {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Handle<G: Graph> {
-    run: Run,
+    pub(crate) run: Run,
     graph: PhantomData<fn(G)>,
 }
 
@@ -83,75 +83,83 @@ pub(crate) struct Run {
     pub(crate) sharder: sharder::Handle,
     doors: Vec<Option<Box<dyn Any + Send + Sync>>>,
     pub(crate) closers: Vec<Vec<Box<dyn AnyDoor>>>,
-    pub(crate) lanes: Vec<Vec<Arc<crate::egress::Lane>>>,
-    receivers: Mutex<Lanes>,
+    pub(crate) lanes: Vec<Vec<Arc<Lane>>>,
+    pub(crate) receivers: Mutex<Lanes>,
     thread: Option<JoinHandle<Found>>,
     found: Found,
 }
 
 impl Run {
+    fn new(shared: Arc<Shared>, sharder: sharder::Handle, outside: Outside) -> Self {
+        *shared.wakes.0.lock() = Some(sharder.clone());
+        Self {
+            shared,
+            sharder,
+            doors: outside.doors,
+            closers: outside.closers,
+            lanes: outside.lanes,
+            receivers: Mutex::new(outside.receivers),
+            thread: None,
+            found: Found::default(),
+        }
+    }
+
     pub(crate) fn start<G: Graph>(
         shared: Arc<Shared>,
         sharder: Sharder<Runtime>,
         outside: Outside,
     ) -> io::Result<Handle<G>> {
-        let handle = sharder.handle();
-        *shared.wakes.0.lock() = Some(handle.clone());
-        let closers: Vec<Box<dyn AnyDoor>> = outside
-            .closers
-            .iter()
-            .flatten()
-            .map(|door| door.boxed())
-            .collect();
-        let lanes = outside.lanes.clone();
-        let own = Arc::clone(&shared);
-        let thread = thread::spawn_named(format!("rast-{}", G::NAME), move || {
-            own.enter_thread();
-            let (mut found, outcome) = run(sharder);
-            // Tokens that are dropped from here on wake nothing.
-            own.wakes.0.lock().take();
-            // A runtime that failed ended without a cause so far.
-            own.ending.stop(EndedBy::Fault);
-            // From here on a sender gets its message back.
-            for door in closers {
-                door.close();
-            }
-            let mut contained = |step: &mut dyn FnMut()| match contain(step) {
-                Ok(()) => true,
-                Err(payload) => {
-                    found.faults.push(format!("at the end: {}", text(payload)));
-                    false
-                }
-            };
-            let mut states = Vec::with_capacity(outcome.shards.len());
-            for shard in outcome.shards {
-                let mut instance = shard.state;
-                // A destructor of a message that panics took that message with it.
-                while !contained(&mut || instance.finish()) {}
-                let (state, rest) = instance.into_parts();
-                states.push(Some(state));
-                let mut rest = Some(rest);
-                contained(&mut || drop(rest.take()));
-            }
-            for lane in lanes.iter().flatten() {
-                contained(&mut || lane.end());
-            }
-            found.states.put(states);
-            found
-        })?;
-        Ok(Handle {
-            run: Self {
-                shared,
-                sharder: handle,
-                doors: outside.doors,
-                closers: outside.closers,
-                lanes: outside.lanes,
-                receivers: Mutex::new(outside.receivers),
-                thread: Some(thread),
-                found: Found::default(),
+        let mut run = Self::new(shared, sharder.handle(), outside);
+        let closing = run.closing();
+        run.thread = Some(thread::spawn_named(
+            format!("rast-{}", G::NAME),
+            move || {
+                closing.shared.enter_thread();
+                let (found, outcome) = run_sharder(sharder);
+                closing.close(found, outcome)
             },
+        )?);
+        Ok(Handle {
+            run,
             graph: PhantomData,
         })
+    }
+
+    /// Makes the handle of a graph whose turns the caller gives.
+    #[cfg(feature = "testing")]
+    pub(crate) fn by_hand<G: Graph>(
+        shared: Arc<Shared>,
+        sharder: sharder::Handle,
+        outside: Outside,
+    ) -> Handle<G> {
+        Handle {
+            run: Self::new(shared, sharder, outside),
+            graph: PhantomData,
+        }
+    }
+
+    /// Takes the end of a graph whose turns the caller gave.
+    #[cfg(feature = "testing")]
+    pub(crate) fn end_by_hand(&mut self, by: EndedBy, stepper: sharder::Stepper<Runtime>) {
+        self.shared.ending.stop(by);
+        let outcome = stepper.finish();
+        let found = self.closing().close(Found::of(&outcome), outcome);
+        self.has_ended(found);
+    }
+
+    /// Returns the doors of an edge from ingress.
+    pub(crate) fn door<M: 'static>(&self, edge: usize) -> Option<&Arc<Doors<M>>> {
+        self.doors[edge].as_ref()?.downcast_ref()
+    }
+
+    /// Returns what is to be closed at the end.
+    fn closing(&self) -> Closing {
+        let doors = self.closers.iter().flatten();
+        Closing {
+            shared: Arc::clone(&self.shared),
+            doors: doors.map(|door| door.boxed()).collect(),
+            lanes: self.lanes.iter().flatten().cloned().collect(),
+        }
     }
 
     fn join(&mut self) {
@@ -162,18 +170,23 @@ impl Run {
                 self.found.faults.push(text.to_owned());
                 return;
             }
-            match thread.join() {
-                Ok(found) => self.found = found,
-                Err(payload) => self
-                    .found
+            let found = thread.join().unwrap_or_else(|payload| {
+                let mut found = Found::default();
+                found
                     .faults
-                    .push(format!("the graph's thread: {}", text(payload))),
-            }
-            // No thread can ask for these receivers any more.
-            for (edge, lanes) in self.receivers.lock().drain(..).enumerate() {
-                let waiting = lanes.iter().flatten().map(|parts| parts.waiting());
-                self.shared.count_undelivered(edge, waiting.sum());
-            }
+                    .push(format!("the graph's thread: {}", text(payload)));
+                found
+            });
+            self.has_ended(found);
+        }
+    }
+
+    /// Takes note of the end: no thread can ask for the other receivers any more.
+    fn has_ended(&mut self, found: Found) {
+        self.found = found;
+        for (edge, lanes) in self.receivers.lock().drain(..).enumerate() {
+            let waiting = lanes.iter().flatten().map(|parts| parts.waiting());
+            self.shared.count_undelivered(edge, waiting.sum());
         }
     }
 
@@ -262,7 +275,7 @@ impl Run {
             // On the way out, what was lost is not among the received.
             let lost = match counts.edge.to {
                 End::Egress => lost[edge],
-                End::Ingress | End::Processor(_) => 0,
+                End::Ingress | End::Processor(_) => shared.abandoned(edge),
             };
             let gone = counts.received + lost;
             counts.depth = counts.sent.saturating_sub(gone) + doors;
@@ -282,7 +295,7 @@ impl Run {
         }
     }
 
-    fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         let lost = self.shared.undelivered();
         let shared_faults = self.shared.faults();
         let undelivered = self.shared.edges.iter().zip(lost);
@@ -301,24 +314,93 @@ impl Run {
             states: self.found.states.clone(),
         }
     }
+
+    /// Says what a drain came to, once the graph has ended.
+    pub(crate) fn drained(
+        &self,
+        settled: Result<(), DrainCause>,
+        blocked: Option<Blocked>,
+    ) -> Result<Report, DrainError> {
+        let report = self.report();
+        let cause = match settled {
+            Ok(()) if self.shared.given_up() == 0 => return Ok(report),
+            Ok(()) => DrainCause::Lost,
+            Err(cause) => cause,
+        };
+        Err(DrainError {
+            cause,
+            blocked,
+            report: Box::new(report),
+        })
+    }
 }
 
 /// Runs the sharder to its end.
-fn run(sharder: Sharder<Runtime>) -> (Found, Outcome<Runtime>) {
-    let mut found = Found::default();
-    let outcome = match sharder.run() {
-        Ok(outcome) => outcome,
+fn run_sharder(sharder: Sharder<Runtime>) -> (Found, Outcome<Runtime>) {
+    match sharder.run() {
+        Ok(outcome) => (Found::of(&outcome), outcome),
         Err(error) => {
-            found.faults.push(error.to_string());
-            error.into_parts().1
+            let text = error.to_string();
+            let outcome = error.into_parts().1;
+            let mut found = Found::of(&outcome);
+            found.faults.insert(0, text);
+            (found, outcome)
         }
-    };
-    let faults = outcome.report.panics.iter().map(ToString::to_string);
-    found.faults.extend(faults);
-    found
-        .rejections
-        .extend(outcome.report.rejections.iter().cloned());
-    (found, outcome)
+    }
+}
+
+impl Found {
+    fn of(outcome: &Outcome<Runtime>) -> Self {
+        let faults = outcome.report.panics.iter().map(ToString::to_string);
+        Self {
+            rejections: outcome.report.rejections.clone(),
+            faults: faults.collect(),
+            states: States::default(),
+        }
+    }
+}
+
+/// What is closed at the end of a graph, after its last turn.
+struct Closing {
+    shared: Arc<Shared>,
+    doors: Vec<Box<dyn AnyDoor>>,
+    lanes: Vec<Arc<Lane>>,
+}
+
+impl Closing {
+    /// Closes doors and lanes, and gives up what waits; the states go into `found`.
+    fn close(self, mut found: Found, outcome: Outcome<Runtime>) -> Found {
+        // Tokens that are dropped from here on wake nothing.
+        self.shared.wakes.0.lock().take();
+        // A runtime that failed ended without a cause so far.
+        self.shared.ending.stop(EndedBy::Fault);
+        // From here on a sender gets its message back.
+        for door in self.doors {
+            door.close();
+        }
+        let mut contained = |step: &mut dyn FnMut()| match contain(step) {
+            Ok(()) => true,
+            Err(payload) => {
+                found.faults.push(format!("at the end: {}", text(payload)));
+                false
+            }
+        };
+        let mut states = Vec::with_capacity(outcome.shards.len());
+        for shard in outcome.shards {
+            let mut instance = shard.state;
+            // A destructor of a message that panics took that message with it.
+            while !contained(&mut || instance.finish()) {}
+            let (state, rest) = instance.into_parts();
+            states.push(Some(state));
+            let mut rest = Some(rest);
+            contained(&mut || drop(rest.take()));
+        }
+        for lane in &self.lanes {
+            contained(&mut || lane.end());
+        }
+        found.states.put(states);
+        found
+    }
 }
 
 impl Drop for Run {
@@ -342,10 +424,8 @@ impl<G: Graph> Handle<G> {
         G: Node<P>,
         M: Edge<G, Ingress, P>,
     {
-        let doors = self.run.doors[<M as Edge<G, Ingress, P>>::ID]
-            .as_ref()
-            .and_then(|doors| doors.downcast_ref::<Arc<Doors<M>>>())
-            .expect("an edge from ingress has doors for its message");
+        let doors = self.run.door::<M>(<M as Edge<G, Ingress, P>>::ID);
+        let doors = doors.expect("an edge from ingress has doors for its message");
         IngressSender::new(Arc::clone(doors), self.run.sharder.clone())
     }
 
@@ -466,10 +546,18 @@ impl<G: Graph> Handle<G> {
         let (mut settled, mut blocked) = (Err(DrainCause::Handler), None);
         if !self.run.shared.is_own_thread() {
             self.run.shared.ending.note(EndedBy::Drain);
-            let drain = Drain {
+            let deadline = Instant::now().checked_add(deadline);
+            let parker = Parker::new();
+            let mut pause = || {
+                let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+                if !is_late {
+                    parker.park_timeout(LOOK);
+                }
+                !is_late
+            };
+            let mut drain = Drain {
                 run: &self.run,
-                deadline: Instant::now().checked_add(deadline),
-                parker: Parker::new(),
+                pause: &mut pause,
             };
             settled = drain.settle(&stages);
             if settled.is_err() {
@@ -477,18 +565,7 @@ impl<G: Graph> Handle<G> {
             }
         }
         self.run.stop(EndedBy::Drain);
-        let report = self.run.report();
-        if settled.is_ok() && self.run.shared.given_up() > 0 {
-            settled = Err(DrainCause::Lost);
-        }
-        match settled {
-            Ok(()) => Ok(report),
-            Err(cause) => Err(DrainError {
-                cause,
-                blocked,
-                report: Box::new(report),
-            }),
-        }
+        self.run.drained(settled, blocked)
     }
 }
 

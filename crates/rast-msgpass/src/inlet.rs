@@ -23,6 +23,8 @@ use crate::queue::mpsc::bounded;
 use crate::queue::spsc::Consumer;
 use crate::sends::is_restricted;
 use crate::sharder::{ShardId, WorkerCx};
+#[cfg(feature = "testing")]
+use crate::testing::{self, Tap};
 use crate::waiting::{Pace, Waiting};
 
 /// An inlet of processor `P` whose sender and message are not known.
@@ -275,6 +277,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                     if self.place.requests.is_some() {
                         core.begin_request(self.place.edge, cx.now());
                     }
+                    core.delivering(Some(self.place.edge), &message);
                     processor.receive(message, &mut Cx::new(core));
                     if let Some(out) = self.place.requests {
                         core.end_request(out);
@@ -301,6 +304,15 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         core.note_all();
     }
 
+    /// Returns how many inputs there are.
+    fn len(&self) -> usize {
+        match &self.source {
+            Source::Rings(rings) => rings.len(),
+            Source::AnswerRings(rings) => rings.len(),
+            Source::Inbox(..) | Source::AnswerInbox(..) | Source::Door(..) => 1,
+        }
+    }
+
     /// Returns whether something is in an input.
     fn holds_any(&self, input: usize) -> bool {
         match &self.source {
@@ -321,6 +333,36 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
     }
 }
 
+/// Takes messages where no processor does.
+#[cfg(feature = "testing")]
+impl<G: Graph, F, M: Send + 'static> Tap for In<G, F, M> {
+    fn edge(&self) -> usize {
+        self.place.edge
+    }
+
+    fn requests(&self) -> Option<usize> {
+        self.place.requests
+    }
+
+    fn inputs(&self) -> usize {
+        self.len()
+    }
+
+    fn take(
+        &mut self,
+        input: usize,
+        core: &mut Core,
+        cx: &mut WorkerCx<'_>,
+    ) -> Option<testing::Taken> {
+        let message = In::take(self, input, core, Some(cx))?;
+        Some(message.map(|message| Box::new(message) as Box<dyn Any + Send>))
+    }
+
+    fn settle(&mut self, input: usize, cx: &mut WorkerCx<'_>) {
+        In::settle(self, input, Some(cx));
+    }
+}
+
 /// A message, a waiver, or nothing.
 type Taken<M> = Option<Option<M>>;
 
@@ -331,11 +373,7 @@ where
     P: Receive<G, F, M>,
 {
     fn inputs(&self) -> usize {
-        match &self.source {
-            Source::Rings(rings) => rings.len(),
-            Source::AnswerRings(rings) => rings.len(),
-            Source::Inbox(..) | Source::AnswerInbox(..) | Source::Door(..) => 1,
-        }
+        self.len()
     }
 
     fn has_any(&self, input: usize) -> bool {
@@ -383,6 +421,7 @@ where
                         if place.requests.is_some() {
                             core.begin_request(place.edge, cx.now());
                         }
+                        core.delivering(Some(place.edge), &message);
                         processor.receive(message, &mut Cx::new(core));
                         if let Some(out) = place.requests {
                             core.end_request(out);

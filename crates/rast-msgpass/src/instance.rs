@@ -49,6 +49,15 @@ pub(crate) trait AnyInstance: Send {
     fn finish(&mut self);
     /// Takes the processor out; the rest is to be dropped.
     fn into_parts(self: Box<Self>) -> (State, Box<dyn Send>);
+    /// Returns what a test may change.
+    #[cfg(feature = "testing")]
+    fn core(&mut self) -> &mut Core;
+    /// Returns the processor.
+    #[cfg(feature = "testing")]
+    fn processor(&self) -> &dyn core::any::Any;
+    /// Sets how many messages of an edge the next turn handles at most.
+    #[cfg(feature = "testing")]
+    fn limit_batch(&mut self, messages: u32);
 }
 
 /// An input of an instance.
@@ -693,5 +702,20 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             ..
         } = *self;
         (Box::new(processor), Box::new((ins, core)))
+    }
+
+    #[cfg(feature = "testing")]
+    fn core(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
+    #[cfg(feature = "testing")]
+    fn processor(&self) -> &dyn core::any::Any {
+        &self.processor
+    }
+
+    #[cfg(feature = "testing")]
+    fn limit_batch(&mut self, messages: u32) {
+        self.batch.messages = messages;
     }
 }

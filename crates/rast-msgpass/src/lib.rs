@@ -129,6 +129,9 @@
 //!
 //! `std` (default): everything; without it the crate is empty except for the
 //! re-exports of the layers beneath.
+//! `affinity`: `Builder::pin_threads`.
+//! `testing`: the module `testing`, for a graph or one processor on the thread of a test. Enable it
+//! under `[dev-dependencies]`: it costs a comparison per message in graphs on threads too.
 //!
 //! # Platforms
 //!
@@ -203,8 +206,12 @@ mod stack;
 mod stages;
 #[cfg(feature = "std")]
 mod states;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(feature = "std")]
 mod timer;
+#[cfg(all(feature = "std", not(feature = "testing")))]
+mod untested;
 #[cfg(feature = "std")]
 mod wait_any;
 #[cfg(feature = "std")]

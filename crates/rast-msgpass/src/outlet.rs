@@ -501,7 +501,7 @@ impl<M: Send + 'static> Out<M> {
     /// The receiver outside has gone, or nothing is kept any more.
     #[cold]
     fn lose(&mut self, message: M) -> News {
-        self.shared.give_up(self.edge, message);
+        self.shared.abandon(self.edge, message);
         self.news()
     }
 
@@ -693,7 +693,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
             self.stats.sent[self.index].add(self.uncounted);
             self.uncounted = 0;
         }
-        let lost = |message| shared.give_up(edge, message);
+        let lost = |message| shared.abandon(edge, message);
         match &mut self.way {
             Way::Rings(rings) => {
                 // What its receiver left there is dropped with the ring.

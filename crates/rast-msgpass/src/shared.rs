@@ -137,6 +137,8 @@ pub(crate) struct Shared {
     ceilings: Mutex<Vec<usize>>,
     /// Per edge.
     undelivered: Box<[AtomicU64]>,
+    /// Per edge: those of them that never left their sender, so that no receiver counts them.
+    abandoned: Box<[AtomicU64]>,
     /// Those of them that were in the hand of a handler that panicked.
     in_hand: AtomicU64,
     /// Set when the graph ends, or is to.
@@ -196,6 +198,7 @@ impl Shared {
             ceilings: Mutex::new(Vec::new()),
             in_hand: AtomicU64::new(0),
             undelivered: G::EDGES.iter().map(|_| AtomicU64::new(0)).collect(),
+            abandoned: G::EDGES.iter().map(|_| AtomicU64::new(0)).collect(),
             ending: Arc::new(Ending::new(G::PROCESSORS, G::EDGES)),
             calm: Calm::new(workers),
             wakes: Arc::default(),
@@ -326,6 +329,20 @@ impl Shared {
             // The message counts as taken: others behind it are given up in turn.
             self.record_fault("giving a message up", payload);
         }
+    }
+
+    /// As `give_up`, for a message that waited for room beside its sender.
+    #[cold]
+    pub(crate) fn abandon<M: Send + 'static>(&self, edge: usize, message: M) {
+        // Relaxed: a count that orders nothing.
+        self.abandoned[edge].fetch_add(1, Ordering::Relaxed);
+        self.give_up(edge, message);
+    }
+
+    /// Returns how many messages of an edge never left their sender.
+    pub(crate) fn abandoned(&self, edge: usize) -> u64 {
+        // Relaxed: a snapshot.
+        self.abandoned[edge].load(Ordering::Relaxed)
     }
 
     pub(crate) fn count_undelivered(&self, edge: usize, count: u64) {

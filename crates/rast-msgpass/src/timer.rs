@@ -273,6 +273,7 @@ where
     let Some(message) = message else {
         return false;
     };
+    core.delivering(None, &message);
     processor.receive(message, &mut Cx::new(core));
     true
 }
@@ -345,7 +346,9 @@ impl<G: Graph, P> Cx<'_, G, P> {
         P: Receive<G, Timer, M> + 'static,
         M: Send + 'static,
     {
-        let at = self.now().saturating_add(delay.into());
+        let delay = delay.into();
+        let at = self.now().saturating_add(delay);
+        self.core().arming::<M>(delay, false);
         let timers = &mut self.core().timers;
         let name = timers.store_for::<G, P, M>().after(at, message);
         timers.see(at);
@@ -365,6 +368,7 @@ impl<G: Graph, P> Cx<'_, G, P> {
     {
         let period = period.into();
         let at = self.now().saturating_add(period);
+        self.core().arming::<M>(period, true);
         let timers = &mut self.core().timers;
         let store = timers.store_for::<G, P, M>();
         let name = store.every(at, period, message, M::clone);

@@ -36,6 +36,8 @@ use crate::sends::{Waits, answers_to};
 use crate::sharder::ShardId;
 use crate::shared::Shared;
 use crate::stack::Stack;
+#[cfg(feature = "testing")]
+use crate::testing::Tap;
 use crate::timer::Timers;
 use crate::timers::Instant;
 use crate::waiting::{Pace, Waiting};
@@ -73,6 +75,9 @@ pub struct Wiring {
     /// Per shard.
     pub(crate) parts: Vec<Parts>,
     pub(crate) outside: Outside,
+    /// The one shard that has an instance; the others have stand-ins.
+    #[cfg(feature = "testing")]
+    alone: Option<usize>,
 }
 
 fn before(shared: &Shared, edge: usize) -> usize {
@@ -86,6 +91,21 @@ impl Wiring {
             shared,
             parts: (0..shards).map(|_| Parts::default()).collect(),
             outside: Outside::default(),
+            #[cfg(feature = "testing")]
+            alone: None,
+        };
+        G::wire(&mut wiring);
+        wiring
+    }
+
+    /// Makes what one instance needs, and stand-ins for the others.
+    #[cfg(feature = "testing")]
+    pub(crate) fn alone<G: Graph>(shared: Arc<Shared>, shard: usize) -> Self {
+        let mut wiring = Self {
+            parts: shared.stats.iter().map(|_| Parts::default()).collect(),
+            shared,
+            outside: Outside::default(),
+            alone: Some(shard),
         };
         G::wire(&mut wiring);
         wiring
@@ -254,6 +274,12 @@ impl Wiring {
                 first: senders.start,
                 outlet: before(&self.shared, id),
             };
+            #[cfg(feature = "testing")]
+            if self.alone.is_some_and(|alone| alone != shard) {
+                let tap: Box<dyn Tap> = Box::new(In::<G, F, M>::new(place, source));
+                parts.ins.push(Box::new(tap));
+                continue;
+            }
             let inlet: Box<dyn Inlet<G, T>> = Box::new(In::<G, F, M>::new(place, source));
             parts.ins.push(Box::new(inlet));
         }
@@ -430,21 +456,66 @@ impl<G: Graph, P: Process<G>> Node<G> for Instances<P> {
         batch: Batch,
     ) -> Vec<Box<dyn AnyInstance>> {
         let mut instances: Vec<Box<dyn AnyInstance>> = Vec::new();
-        for ((processor, parts), mut core) in self.0.into_iter().zip(parts).zip(cores) {
-            let ins = parts.ins.into_iter().map(|inlet| {
-                let inlet: Box<Box<dyn Inlet<G, P>>> = inlet
-                    .downcast()
-                    .expect("an inlet is made for its processor");
-                *inlet
-            });
-            let ins = ins.collect();
-            // Twice: after a panic all are in it, and each may be reported once more.
-            core.written = Stack::new(2 * parts.outs.len());
-            core.outs = parts.outs;
-            core.waits = parts.waits.into();
-            instances.push(Box::new(Instance::<G, P>::new(processor, ins, core, batch)));
+        for ((processor, parts), core) in self.0.into_iter().zip(parts).zip(cores) {
+            instances.push(join::<G, P>(processor, parts, core, batch));
         }
         instances
+    }
+}
+
+/// Joins a processor and what was wired for it.
+pub(crate) fn join<G: Graph, P: Process<G>>(
+    processor: P,
+    parts: Parts,
+    mut core: Core,
+    batch: Batch,
+) -> Box<dyn AnyInstance> {
+    let ins = parts.ins.into_iter().map(|inlet| {
+        let inlet: Box<Box<dyn Inlet<G, P>>> = inlet
+            .downcast()
+            .expect("an inlet is made for its processor");
+        *inlet
+    });
+    let ins = ins.collect();
+    core.fit(parts.outs, parts.waits);
+    Box::new(Instance::<G, P>::new(processor, ins, core, batch))
+}
+
+impl Core {
+    /// Takes the outlets of an instance, and what its inlets wait for.
+    pub(crate) fn fit(&mut self, outs: Vec<Erased>, waits: Vec<Waits>) {
+        // Twice: after a panic all are in it, and each may be reported once more.
+        self.written = Stack::new(2 * outs.len());
+        self.outs = outs;
+        self.waits = waits.into();
+    }
+}
+
+/// Makes the core of an instance that was not wired yet.
+pub(crate) fn core_of(shared: &Arc<Shared>, shard: usize) -> Core {
+    let (node, replica) = shared.instance(shard);
+    Core {
+        shared: Arc::clone(shared),
+        stats: Arc::clone(&shared.stats[shard]),
+        ending: Arc::clone(&shared.ending),
+        node,
+        replica,
+        outs: Vec::new(),
+        written: Stack::new(0),
+        invocation: 0,
+        sender: 0,
+        is_gated: false,
+        keeps: false,
+        waits: Box::default(),
+        handling: None,
+        request: (0, 0),
+        now: Instant::ORIGIN,
+        stop: false,
+        retired: false,
+        timers: Timers::default(),
+        wake_at: None,
+        #[cfg(feature = "testing")]
+        trial: None,
     }
 }
 
@@ -486,27 +557,7 @@ impl<G: Graph> Given<G> {
         for (node, given) in self.nodes.into_iter().enumerate() {
             let shards = shared.shards_of(node);
             let parts = parts.by_ref().take(shards.len()).collect();
-            let cores = shards.enumerate().map(|(replica, shard)| Core {
-                shared: Arc::clone(shared),
-                stats: Arc::clone(&shared.stats[shard]),
-                ending: Arc::clone(&shared.ending),
-                node,
-                replica,
-                outs: Vec::new(),
-                written: Stack::new(0),
-                invocation: 0,
-                sender: 0,
-                is_gated: false,
-                keeps: false,
-                waits: Box::default(),
-                handling: None,
-                request: (0, 0),
-                now: Instant::ORIGIN,
-                stop: false,
-                retired: false,
-                timers: Timers::default(),
-                wake_at: None,
-            });
+            let cores = shards.map(|shard| core_of(shared, shard));
             instances.extend(given.assemble(parts, cores.collect(), batches[node]));
         }
         instances

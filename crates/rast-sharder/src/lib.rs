@@ -180,6 +180,8 @@ pub use protocol::Park;
 pub use sharder::{Outcome, RunCause, RunError, ShardExit, Sharder};
 #[cfg(feature = "std")]
 pub use stats::{Report, Stats, WorkerStats};
+#[cfg(feature = "std")]
+pub use worker::Stepper;
 
 // The layers beneath: signatures here name their types, and one version serves all.
 #[doc(no_inline)]

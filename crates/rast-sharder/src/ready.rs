@@ -128,14 +128,28 @@ impl Ready {
         alarm.armed = Some((at, self.alarms.insert(at, shard)));
     }
 
-    /// Forgets all about a shard that leaves.
-    pub(crate) fn remove(&mut self, shard: ShardId, alarm: &mut Alarm) {
-        if core::mem::take(&mut self.queued[shard.index()]) {
+    /// Returns the shards that are in a queue, by number.
+    pub(crate) fn queued(&self) -> impl Iterator<Item = ShardId> {
+        let queued = self.queued.iter().enumerate();
+        let queued = queued.filter(|&(_, &is_queued)| is_queued);
+        queued.map(|(at, _)| ShardId::from_index(at))
+    }
+
+    /// Takes a shard out of its turn; returns whether it was in a queue.
+    pub(crate) fn take(&mut self, shard: ShardId) -> bool {
+        let was_queued = core::mem::take(&mut self.queued[shard.index()]);
+        if was_queued {
             self.old += 1;
             if self.old >= OLD && self.old > (self.queue.len() + self.woken.len()) / 2 {
                 self.purge();
             }
         }
+        was_queued
+    }
+
+    /// Forgets all about a shard that leaves.
+    pub(crate) fn remove(&mut self, shard: ShardId, alarm: &mut Alarm) {
+        self.take(shard);
         alarm.at = None;
         if let Some((_, handle)) = alarm.armed.take() {
             self.alarms.cancel(handle);

@@ -16,7 +16,7 @@ use crate::primitive::sync::Arc;
 use crate::primitive::thread;
 use crate::protocol::Member;
 use crate::stats::Report;
-use crate::worker::{Shared, run_worker};
+use crate::worker::{Shared, Stepper, run_worker};
 
 /// A controller, its shards, and the workers to be.
 ///
@@ -57,6 +57,11 @@ impl<C: Controller> Sharder<C> {
     /// all workers first.
     pub fn run(self) -> Result<Outcome<C>, RunError<C>> {
         self.run_on(thread::spawn_named)
+    }
+
+    /// Has the caller give the turns, one by one, on its own thread: for tests.
+    pub fn stepper(self) -> Stepper<C> {
+        Stepper::new(self.shared, self.members)
     }
 
     /// Runs on threads that `spawn` starts, so that a test can refuse one.
@@ -148,7 +153,7 @@ pub struct Outcome<C: Controller> {
 }
 
 impl<C: Controller> Outcome<C> {
-    fn new(shared: Shared<C>) -> Self {
+    pub(crate) fn new(shared: Shared<C>) -> Self {
         let core = &shared.core;
         let contained = |shard, drops: Result<(), PanicPayload>| {
             if let Err(payload) = drops {

@@ -9,6 +9,10 @@
 //! [`ROUND`] or one turn. What is done once a round costs a turn next to nothing, and waits no
 //! longer than that.
 
+mod step;
+
+pub use step::Stepper;
+
 use core::time::Duration;
 use std::boxed::Box;
 use std::vec::Vec;
@@ -216,19 +220,7 @@ impl<'s, C: Controller> Worker<'s, C> {
 
     /// Works for one round; returns whether anything happened in it.
     fn round(&mut self) -> bool {
-        self.read_clock_when_due();
-        if self.local.member.look() {
-            self.switch();
-        }
-        let mut progressed = self.acquire();
-        self.before_turn();
-        if self.polls {
-            self.poll();
-        }
-        self.local.member.receive_bits(&mut self.local.notes);
-        self.local.member.receive(usize::MAX, &mut self.local.notes);
-        self.hand_over();
-        self.ring_alarms();
+        let mut progressed = self.begin_round();
         let mut turns = 0;
         while turns < self.turns && !self.local.member.is_stopping() {
             let Some(shard) = self.ready.pop() else {
@@ -244,6 +236,24 @@ impl<'s, C: Controller> Worker<'s, C> {
         progressed |= turns > 0;
         self.promise_when_due();
         progressed | self.decide()
+    }
+
+    /// Finds out what is to be done; returns whether shards were taken.
+    fn begin_round(&mut self) -> bool {
+        self.read_clock_when_due();
+        if self.local.member.look() {
+            self.switch();
+        }
+        let has_acquired = self.acquire();
+        self.before_turn();
+        if self.polls {
+            self.poll();
+        }
+        self.local.member.receive_bits(&mut self.local.notes);
+        self.local.member.receive(usize::MAX, &mut self.local.notes);
+        self.hand_over();
+        self.ring_alarms();
+        has_acquired
     }
 
     /// Reads the clock once in some turns.

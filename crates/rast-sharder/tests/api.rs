@@ -5,6 +5,8 @@
 mod demand;
 #[path = "api/panics.rs"]
 mod panics;
+#[path = "api/step.rs"]
+mod step;
 #[path = "api/stop.rs"]
 mod stop;
 #[path = "api/storm.rs"]

@@ -158,6 +158,7 @@
 //! | `async` | items of a `Queue` and values of a `Conflator` as streams | `futures-core` |
 //! | `affinity` | threads of workers on cores of their own | `core_affinity` |
 //! | `histogram` | a histogram of latencies in `timers` | `hdrhistogram` |
+//! | `testing` | a graph, or one processor of it, on the thread of a test | a comparison per message |
 //! | `hardened` | an allocator that detects misuse | no other crate |
 //!
 //! [`primitive`] is always there and brings `portable-atomic`.

@@ -23,7 +23,7 @@ impl<M: Send + 'static> Out<M> {
 
     /// Returns what is left of the burst. The handling of an answer may have no slots for the
     /// answers to a whole burst of requests.
-    pub(super) fn promise(&self, index: usize, invocation: u64, promised: bool) -> usize {
+    pub(crate) fn promise(&self, index: usize, invocation: u64, promised: bool) -> usize {
         let unused = match promised {
             true => self.unused(invocation),
             false => 0,

@@ -1,0 +1,80 @@
+//! A graph on the thread of a test: turns in an order that a seed gives, time moved by hand.
+//!
+//! ```text
+//!   TestGraph                          on threads
+//!     seed ─► which instance             queue of ready shards
+//!     seed ─► how many messages          batch
+//!     ManualClock                        clock of the system
+//!         │                                  │
+//!         └──────► Instance::turn ◄──────────┘      one implementation of everything below
+//! ```
+//!
+//! [`Builder::test`](crate::Builder::test) makes a [`TestGraph`] from the builder of the
+//! program's own graph. Edges, room, credit, timers, drain and report are the code that runs on
+//! threads; only what gives the turns differs. Equal seeds and equal calls give equal runs.
+//!
+//! [`TestCx`] is one processor of a graph alone.
+//!
+//! What it does not show: handlers of several workers at the same time. One turn ends before the
+//! next begins, so an order within a turn is that of one thread.
+//!
+//! ```
+//! use rast_msgpass::testing::for_each_seed;
+//! use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
+//!
+//! struct Doubler;
+//! struct Adder(u64);
+//!
+//! graph! {
+//!     graph App {
+//!         processors { doubler: Doubler, adder: Adder }
+//!         edges {
+//!             ingress -> doubler: u64;
+//!             doubler -> adder: u64;
+//!             adder -> egress: u64;
+//!         }
+//!     }
+//! }
+//! impl Process<App> for Doubler {}
+//! impl Receive<App, Ingress, u64> for Doubler {
+//!     fn receive(&mut self, number: u64, cx: &mut Cx<'_, App, Self>) {
+//!         cx.to::<Adder>().send(2 * number);
+//!     }
+//! }
+//! impl Process<App> for Adder {}
+//! impl Receive<App, Doubler, u64> for Adder {
+//!     fn receive(&mut self, number: u64, cx: &mut Cx<'_, App, Self>) {
+//!         self.0 += number;
+//!         cx.to::<Egress>().send(self.0);
+//!     }
+//! }
+//!
+//! for_each_seed(0..20, |seed| {
+//!     let mut app = App::builder(Doubler, Adder(0)).test(seed).unwrap();
+//!     let between = app.probe::<Doubler, Adder, u64>();
+//!     let sums = app.collect::<Adder, u64>(0);
+//!     app.feed::<Doubler, u64>(1..=3);
+//!     app.run_until_idle();
+//!     assert_eq!(between.messages(), [2, 4, 6]);
+//!     assert_eq!(sums.take(), [2, 6, 12]);
+//!     let report = app.drain().unwrap();
+//!     assert!(report.panics.is_empty());
+//! });
+//! ```
+
+mod alone;
+mod graph;
+mod outside;
+mod probe;
+mod seed;
+mod stand_in;
+mod trial;
+
+pub use alone::TestCx;
+pub use graph::TestGraph;
+pub use outside::{Collected, Feed};
+pub use probe::{Passed, Probe};
+pub use seed::for_each_seed;
+pub(crate) use stand_in::{LaneTap, Taken, Tap};
+pub(crate) use trial::Trial;
+pub use trial::{Armed, Room};

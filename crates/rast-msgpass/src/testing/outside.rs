@@ -1,0 +1,205 @@
+//! The world around a graph under test: senders into its doors and receivers at its lanes, which
+//! act in turns that the seed chooses.
+
+use core::fmt;
+
+use super::seed::Numbers;
+use crate::egress::EgressReceiver;
+use crate::ingress::TrySendError;
+use crate::primitive::sync::{Arc, Mutex};
+use crate::wait_any::sealed::Lane as _;
+
+/// Something outside that acts now and then.
+pub(crate) trait Outside {
+    /// Returns `true` if it may have something to do.
+    fn is_ready(&mut self) -> bool;
+    /// Does some of it.
+    fn act(&mut self, numbers: &mut Numbers);
+    /// An instance had a turn.
+    fn retry(&mut self) {}
+    /// The graph has ended.
+    fn end(&mut self) {}
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    accepted: u64,
+    is_done: bool,
+}
+
+/// What became of the messages of [`TestGraph::feed`](super::TestGraph::feed).
+#[derive(Clone, Debug, Default)]
+pub struct Feed {
+    progress: Arc<Mutex<Progress>>,
+}
+
+impl Feed {
+    /// Returns how many messages the door took.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.progress.lock().accepted
+    }
+
+    /// Returns `true` if nothing is left to send, or the door has closed.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.progress.lock().is_done
+    }
+}
+
+/// What a door did with a message.
+pub(crate) enum Sent<T> {
+    Taken,
+    Full(T),
+    Closed,
+}
+
+impl<T> Sent<T> {
+    /// Of what a door said; `again` makes the item of the message.
+    pub(crate) fn of<M>(said: Result<(), TrySendError<M>>, again: impl FnOnce(M) -> T) -> Self {
+        match said {
+            Ok(()) => Self::Taken,
+            Err(TrySendError::Full(message)) => Self::Full(again(message)),
+            Err(TrySendError::Closed(_)) => Self::Closed,
+        }
+    }
+}
+
+/// Sends messages as there is room for them.
+pub(crate) struct Feeder<I: Iterator, S> {
+    messages: I,
+    send: S,
+    next: Option<I::Item>,
+    is_blocked: bool,
+    feed: Feed,
+}
+
+impl<I: Iterator, S: FnMut(I::Item) -> Sent<I::Item>> Feeder<I, S> {
+    pub(crate) fn new(messages: I, send: S) -> (Self, Feed) {
+        let feed = Feed::default();
+        let feeder = Self {
+            messages,
+            send,
+            next: None,
+            is_blocked: false,
+            feed: feed.clone(),
+        };
+        (feeder, feed)
+    }
+}
+
+impl<I: Iterator, S: FnMut(I::Item) -> Sent<I::Item>> Outside for Feeder<I, S> {
+    fn is_ready(&mut self) -> bool {
+        if self.feed.is_done() || self.is_blocked {
+            return false;
+        }
+        if self.next.is_none() {
+            self.next = self.messages.next();
+        }
+        self.feed.progress.lock().is_done = self.next.is_none();
+        self.next.is_some()
+    }
+
+    fn act(&mut self, numbers: &mut Numbers) {
+        for _ in 0..numbers.share(4) {
+            let Some(next) = self.next.take().or_else(|| self.messages.next()) else {
+                return;
+            };
+            match (self.send)(next) {
+                Sent::Taken => self.feed.progress.lock().accepted += 1,
+                Sent::Full(back) => {
+                    (self.next, self.is_blocked) = (Some(back), true);
+                    return;
+                }
+                Sent::Closed => {
+                    self.feed.progress.lock().is_done = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn retry(&mut self) {
+        self.is_blocked = false;
+    }
+}
+
+/// What a lane gave, in order: from [`TestGraph::collect`](super::TestGraph::collect). Clones
+/// share it.
+pub struct Collected<M> {
+    messages: Arc<Mutex<Vec<M>>>,
+}
+
+impl<M> Collected<M> {
+    /// Takes what came since the last call.
+    #[must_use]
+    pub fn take(&self) -> Vec<M> {
+        core::mem::take(&mut *self.messages.lock())
+    }
+
+    /// Returns how many came since the last [`take`](Self::take).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.messages.lock().len()
+    }
+
+    /// Returns `true` if none came since then.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<M> Clone for Collected<M> {
+    fn clone(&self) -> Self {
+        Self {
+            messages: Arc::clone(&self.messages),
+        }
+    }
+}
+
+impl<M> fmt::Debug for Collected<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collected")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes messages out of a lane.
+pub(crate) struct Collector<M> {
+    receiver: EgressReceiver<M>,
+    collected: Collected<M>,
+}
+
+impl<M> Collector<M> {
+    pub(crate) fn new(receiver: EgressReceiver<M>) -> (Self, Collected<M>) {
+        let collected = Collected {
+            messages: Arc::default(),
+        };
+        let collector = Self {
+            receiver,
+            collected: collected.clone(),
+        };
+        (collector, collected)
+    }
+
+    fn take(&mut self, most: usize) {
+        let mut messages = self.collected.messages.lock();
+        self.receiver.drain(most, |message| messages.push(message));
+    }
+}
+
+impl<M> Outside for Collector<M> {
+    fn is_ready(&mut self) -> bool {
+        self.receiver.is_ready()
+    }
+
+    fn act(&mut self, numbers: &mut Numbers) {
+        self.take(numbers.share(16) as usize);
+    }
+
+    fn end(&mut self) {
+        self.take(usize::MAX);
+    }
+}

@@ -1,0 +1,116 @@
+//! What passed on an edge.
+
+use core::fmt;
+use std::any::Any;
+
+use super::trial::{Place, Watch};
+use crate::primitive::sync::{Arc, Mutex};
+use crate::timers::Instant;
+
+/// A message that passed on an edge, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Passed<M> {
+    /// The replica that sent it; 0 from ingress.
+    pub sender: usize,
+    /// The replica that received it, or the lane.
+    pub receiver: usize,
+    /// When, by the clock of the graph.
+    pub at: Instant,
+    /// The message.
+    pub message: M,
+}
+
+/// Keeps what passes on one edge, in order: from
+/// [`TestGraph::probe`](super::TestGraph::probe).
+///
+/// It sees a message when its handler is to be called, and on an edge to egress when it is sent.
+/// Clones share what is kept.
+pub struct Probe<M> {
+    seen: Arc<Mutex<Vec<Passed<M>>>>,
+}
+
+impl<M> Probe<M> {
+    /// Takes what passed since the last call.
+    #[must_use]
+    pub fn take(&self) -> Vec<Passed<M>> {
+        core::mem::take(&mut *self.seen.lock())
+    }
+
+    /// Takes the messages that passed since the last call.
+    #[must_use]
+    pub fn messages(&self) -> Vec<M> {
+        let passed = self.take().into_iter();
+        passed.map(|passed| passed.message).collect()
+    }
+
+    /// Returns how many passed since the last call that took them.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.seen.lock().len()
+    }
+
+    /// Returns `true` if none passed since then.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<M: Clone + Send + 'static> Probe<M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            seen: Arc::default(),
+        }
+    }
+
+    /// Returns what fills it.
+    pub(crate) fn watch(&self) -> Watch {
+        let seen = Arc::clone(&self.seen);
+        watch(move |passed: Passed<&M>| {
+            let Passed {
+                sender,
+                receiver,
+                at,
+                message,
+            } = passed;
+            let message = message.clone();
+            seen.lock().push(Passed {
+                sender,
+                receiver,
+                at,
+                message,
+            });
+        })
+    }
+}
+
+/// Makes a watch from a closure that knows the message.
+pub(crate) fn watch<M: 'static>(mut each: impl FnMut(Passed<&M>) + Send + 'static) -> Watch {
+    let each = move |place: Place, message: &dyn Any| {
+        let message = message.downcast_ref();
+        each(Passed {
+            sender: place.sender,
+            receiver: place.receiver,
+            at: place.at,
+            message: message.expect("an edge carries its own message"),
+        });
+    };
+    Arc::new(Mutex::new(Box::new(each)))
+}
+
+impl<M> Clone for Probe<M> {
+    fn clone(&self) -> Self {
+        Self {
+            seen: Arc::clone(&self.seen),
+        }
+    }
+}
+
+impl<M> fmt::Debug for Probe<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Probe")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}

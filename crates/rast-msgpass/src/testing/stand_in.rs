@@ -1,0 +1,193 @@
+//! What is at the other ends of the edges of a processor that is tested alone.
+//!
+//! A stand-in has the outlets and inlets of the instance whose place it takes. It takes all that
+//! comes, at once, and sends what the test orders, so room, credit and debts are real.
+
+use std::any::Any;
+use std::collections::VecDeque;
+
+use super::trial::Place;
+use crate::cx::Core;
+use crate::instance::AnyInstance;
+use crate::load::Load;
+use crate::panics::contain;
+use crate::primitive::sync::{Arc, Mutex};
+use crate::reply::Ticket;
+use crate::sharder::{Progress, WorkerCx};
+use crate::states::State;
+use crate::timers::Clock;
+use crate::wiring::Parts;
+
+/// An inlet of which only the message's type is not known.
+pub(crate) trait Tap: Send {
+    /// Returns the number of its edge.
+    fn edge(&self) -> usize;
+    /// Returns the outlet of the answers, if it carries requests.
+    fn requests(&self) -> Option<usize>;
+    /// Returns how many inputs there are.
+    fn inputs(&self) -> usize;
+    /// Takes the next message of an input; `Some(None)` is a waiver.
+    fn take(&mut self, input: usize, core: &mut Core, cx: &mut WorkerCx<'_>) -> Option<Taken>;
+    /// Returns the slots of what was taken.
+    fn settle(&mut self, input: usize, cx: &mut WorkerCx<'_>);
+}
+
+/// A message, or a waiver.
+pub(crate) type Taken = Option<Box<dyn Any + Send>>;
+
+/// A receiver of a lane whose message type is not known.
+pub(crate) trait LaneTap {
+    /// Takes all there is.
+    fn take(&mut self, each: &mut dyn FnMut(Box<dyn Any + Send>));
+}
+
+/// What a stand-in, or a lane, got.
+pub(crate) struct Seen {
+    pub(crate) edge: usize,
+    pub(crate) place: Place,
+    pub(crate) message: Taken,
+}
+
+/// Something to be sent by a stand-in.
+pub(crate) type Order = Box<dyn FnOnce(&mut Core, &mut Tickets) + Send>;
+
+/// The requests that the test has not answered, in order: the outlet of answers, the client, and
+/// the right to answer.
+#[derive(Default)]
+pub(crate) struct Tickets(Vec<(usize, usize, Ticket)>);
+
+impl Tickets {
+    /// Takes the oldest request of a client.
+    pub(crate) fn take(&mut self, out: usize, client: usize) -> Option<Ticket> {
+        let mut tickets = self.0.iter();
+        let at = tickets.position(|&(of, from, _)| (of, from) == (out, client))?;
+        Some(self.0.remove(at).2)
+    }
+}
+
+/// What the stand-ins share with the test.
+#[derive(Default)]
+pub(crate) struct Around {
+    /// By shard.
+    pub(crate) orders: Vec<VecDeque<Order>>,
+    pub(crate) seen: Vec<Seen>,
+    /// What an order panicked with.
+    pub(crate) failed: Taken,
+}
+
+/// Takes the place of an instance.
+pub(crate) struct StandIn {
+    core: Core,
+    taps: Vec<Box<dyn Tap>>,
+    tickets: Tickets,
+    shard: usize,
+    around: Arc<Mutex<Around>>,
+}
+
+impl StandIn {
+    pub(crate) fn new(
+        parts: Parts,
+        mut core: Core,
+        shard: usize,
+        around: Arc<Mutex<Around>>,
+    ) -> Self {
+        let tap = |inlet: Box<dyn Any + Send>| {
+            let tap: Box<Box<dyn Tap>> = inlet.downcast().expect("a stand-in has taps");
+            *tap
+        };
+        core.fit(parts.outs, parts.waits);
+        Self {
+            core,
+            taps: parts.ins.into_iter().map(tap).collect(),
+            tickets: Tickets::default(),
+            shard,
+            around,
+        }
+    }
+
+    /// Sends what was ordered.
+    fn send(&mut self) {
+        loop {
+            let order = self.around.lock().orders[self.shard].pop_front();
+            let Some(order) = order else {
+                return;
+            };
+            self.core.invocation += 1;
+            if let Err(payload) = contain(|| order(&mut self.core, &mut self.tickets)) {
+                self.core.note_all();
+                self.around.lock().failed.get_or_insert(payload);
+            }
+        }
+    }
+
+    /// Takes all that came.
+    fn take(&mut self, cx: &mut WorkerCx<'_>) {
+        let mut around = self.around.lock();
+        for (inlet, tap) in self.taps.iter_mut().enumerate() {
+            let mut messages = 0;
+            for input in 0..tap.inputs() {
+                while let Some(message) = tap.take(input, &mut self.core, cx) {
+                    messages += u64::from(message.is_some());
+                    if let (Some(_), Some(out)) = (&message, tap.requests()) {
+                        let client = self.core.sender;
+                        let ticket = self.core.outs[out].keep(client, cx.now());
+                        self.tickets.0.push((out, client, ticket));
+                    }
+                    let place = Place {
+                        sender: self.core.sender,
+                        receiver: self.core.replica,
+                        at: self.core.shared.clock.now(),
+                    };
+                    around.seen.push(Seen {
+                        edge: tap.edge(),
+                        place,
+                        message,
+                    });
+                }
+                tap.settle(input, cx);
+            }
+            self.core.stats.received[inlet].add_after(messages);
+        }
+    }
+}
+
+impl AnyInstance for StandIn {
+    fn on_wake(&mut self, _: Option<u32>) {}
+
+    fn turn(&mut self, cx: &mut WorkerCx<'_>, _: Option<&mut Load>) -> Progress {
+        self.core.look();
+        self.send();
+        self.take(cx);
+        self.core.flush(cx);
+        if self.core.is_gated || self.core.keeps {
+            self.core.wait(cx);
+            self.core.look();
+            self.core.flush(cx);
+            if self.core.waits_elsewhere() {
+                return Progress::Again;
+            }
+        }
+        Progress::Idle
+    }
+
+    fn finish(&mut self) {
+        for out in &mut self.core.outs {
+            out.abandon();
+        }
+    }
+
+    fn into_parts(self: Box<Self>) -> (State, Box<dyn Send>) {
+        let Self { core, taps, .. } = *self;
+        (Box::new(()), Box::new((taps, core)))
+    }
+
+    fn core(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
+    fn processor(&self) -> &dyn Any {
+        &()
+    }
+
+    fn limit_batch(&mut self, _: u32) {}
+}

@@ -1,0 +1,272 @@
+//! Turns, time, and the end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use rast_msgpass::testing::{TestGraph, for_each_seed};
+use rast_msgpass::{
+    Cx, DrainCause, Egress, EndedBy, Ingress, Next, Process, Receive, Timer, TrySendError, graph,
+};
+
+graph! {
+    graph Line {
+        processors { source: Source, pair: [Pair; 2], end: End }
+        edges {
+            ingress -> source: u64 [cap = 2];
+            source -> pair: u64 [cap = 2];
+            pair -> end: u64 [cap = 2];
+            end -> egress: u64 [cap = 2];
+        }
+    }
+}
+
+#[derive(Default)]
+struct Source {
+    pings: Vec<u64>,
+    /// When to be pinged next.
+    next: Option<Duration>,
+    is_busy: bool,
+}
+#[derive(Default)]
+struct Pair;
+#[derive(Default)]
+struct End {
+    seen: Vec<u64>,
+    stops_at: Option<u64>,
+}
+
+impl Process<Line> for Source {
+    fn ping(&mut self, cx: &mut Cx<'_, Line, Self>) -> Next {
+        self.pings.push(cx.now().as_nanos());
+        match self.next {
+            _ if self.is_busy => Next::Again,
+            None => Next::Idle,
+            Some(after) => Next::At(cx.now().saturating_add(after.into())),
+        }
+    }
+}
+impl Receive<Line, Ingress, u64> for Source {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Line, Self>) {
+        cx.to::<Pair>().at(number as usize % 2).send(number);
+    }
+}
+impl Process<Line> for Pair {}
+impl Receive<Line, Source, u64> for Pair {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Line, Self>) {
+        if number >= 1_000 {
+            cx.after(Duration::from_nanos(number), number);
+        } else {
+            cx.to::<End>().send(number);
+        }
+    }
+}
+impl Receive<Line, Timer, u64> for Pair {
+    fn receive(&mut self, _: u64, cx: &mut Cx<'_, Line, Self>) {
+        let now = cx.now().as_nanos();
+        cx.to::<End>().send(now);
+    }
+}
+impl Process<Line> for End {}
+impl Receive<Line, Pair, u64> for End {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Line, Self>) {
+        self.seen.push(number);
+        if self.stops_at == Some(number) {
+            cx.stop();
+        }
+        cx.to::<Egress>().send(number);
+    }
+}
+
+fn line(seed: u64, workers: usize) -> TestGraph<Line> {
+    let builder = Line::builder(Source::default(), [Pair, Pair], End::default());
+    builder.workers(workers).test(seed).unwrap()
+}
+
+#[test]
+fn a_seed_repeats_its_run_and_others_differ() {
+    let run = |seed, workers| {
+        let mut app = line(seed, workers);
+        let order = app.probe::<Pair, End, u64>();
+        let out = app.collect::<End, u64>(0);
+        app.feed::<Source, u64>(0..50);
+        app.run_until_idle();
+        assert_eq!(out.len(), 50);
+        let turns = app.turns();
+        let report = app.drain().unwrap();
+        assert_eq!((report.undelivered_total(), report.panics.len()), (0, 0));
+        (turns, order.take(), out.take())
+    };
+    for workers in [1, 2, 4] {
+        assert_eq!(run(7, workers), run(7, workers));
+        let others = (0..20).filter(|&seed| run(seed, workers).1 != run(7, workers).1);
+        assert!(others.count() > 10);
+    }
+}
+
+#[test]
+fn time_passes_only_by_hand() {
+    for_each_seed(0..20, |seed| {
+        let source = Source {
+            next: Some(Duration::from_nanos(400)),
+            ..Source::default()
+        };
+        let mut app = Line::builder(source, [Pair, Pair], End::default())
+            .test(seed)
+            .unwrap();
+        app.send::<Source, u64>(2_000).unwrap();
+        app.send::<Source, u64>(1_001).unwrap();
+        app.run_until_idle();
+        assert_eq!(app.now().as_nanos(), 0);
+        assert_eq!(app.next_alarm().unwrap().as_nanos(), 400);
+        app.advance(Duration::from_nanos(900));
+        assert_eq!(app.processor::<Source>(0).pings, [0]);
+        app.run_until_idle();
+        // Times that passed are left out.
+        assert_eq!(app.processor::<Source>(0).pings, [0, 900]);
+        app.run_for(Duration::from_nanos(1_000));
+        assert_eq!(app.processor::<Source>(0).pings, [0, 900, 1_300, 1_700]);
+        assert_eq!(app.processor::<End>(0).seen, [1_001]);
+        assert_eq!(app.now().as_nanos(), 1_900);
+        app.run_for(Duration::from_nanos(100));
+        assert_eq!(app.processor::<End>(0).seen, [1_001, 2_000]);
+    });
+}
+
+#[test]
+fn a_paused_receiver_fills_its_edges() {
+    for_each_seed(0..50, |seed| {
+        let mut app = line(seed, 1 + seed as usize % 2);
+        app.pause::<End>(0);
+        let mut sent = 0;
+        let full = loop {
+            match app.send::<Source, u64>(2 * sent) {
+                Ok(()) => sent += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(full.is_full());
+        // Two in the door, and two in each of the two edges of one pair.
+        assert_eq!(sent, 6);
+        assert_eq!(app.metrics().edges[3].sent, 0);
+        app.resume::<End>(0);
+        let out = app.collect::<End, u64>(0);
+        app.run_until_idle();
+        assert_eq!(out.take(), [0, 2, 4, 6, 8, 10]);
+    });
+}
+
+#[test]
+fn a_drain_that_cannot_end_says_where() {
+    let mut app = line(3, 1);
+    app.send::<Source, u64>(0).unwrap();
+    app.pause::<End>(0);
+    let error = app.drain().unwrap_err();
+    assert_eq!(error.cause, DrainCause::Deadline);
+    assert_eq!(error.blocked.unwrap().edge, &Line::EDGES[2]);
+    assert_eq!(error.report.undelivered_total(), 1);
+    // A lane that no thread empties.
+    let mut app = line(3, 1);
+    (0..5).for_each(|number| app.send::<Source, u64>(number).unwrap());
+    let error = app.drain().unwrap_err();
+    assert_eq!(error.blocked.unwrap().edge, &Line::EDGES[3]);
+}
+
+#[test]
+fn a_processor_stops_the_graph_between_two_messages() {
+    for_each_seed(0..50, |seed| {
+        let end = End {
+            stops_at: Some(3),
+            ..End::default()
+        };
+        // An alarm that never rings is no reason to wait for it.
+        let source = Source {
+            next: Some(Duration::from_nanos(5)),
+            ..Source::default()
+        };
+        let mut app = Line::builder(source, [Pair, Pair], end).test(seed).unwrap();
+        let _out = app.collect::<End, u64>(0);
+        app.feed::<Source, u64>(0..100);
+        app.run_until_idle();
+        let by = EndedBy::Processor {
+            name: "end",
+            replica: 0,
+        };
+        assert_eq!(app.handle().ended_by(), Some(by));
+        assert!(!app.step());
+        app.run_for(Duration::from_secs(1));
+        assert_eq!(app.processor::<End>(0).seen.last(), Some(&3));
+        let door = app.handle().ingress::<Source, u64>();
+        let report = app.stop();
+        assert_eq!(report.ended_by, Some(by));
+        assert!(matches!(door.try_send(1), Err(TrySendError::Closed(_))));
+        let edges = &report.metrics.edges;
+        assert!(edges.iter().all(|edge| edge.depth == 0), "{report}");
+    });
+}
+
+#[test]
+fn a_graph_that_is_never_idle_fails_its_test() {
+    let source = Source {
+        is_busy: true,
+        ..Source::default()
+    };
+    let mut app = Line::builder(source, [Pair, Pair], End::default())
+        .test(0)
+        .unwrap();
+    assert_eq!(app.steps(10), 10);
+    assert!(app.run_until(|app| app.processor::<Source>(0).pings.len() > 20));
+    let failed = catch_unwind(AssertUnwindSafe(|| app.run_until_idle()));
+    let text = failed.unwrap_err();
+    let text = text.downcast_ref::<String>().unwrap();
+    assert!(
+        text.starts_with("graph `Line` was not idle after 1000000 steps"),
+        "{text}"
+    );
+    assert!(text.contains("source[0] up to "), "{text}");
+}
+
+#[test]
+fn what_waited_beside_its_sender_is_not_there_after_the_end() {
+    graph! {
+        graph Spill {
+            processors { one: One, other: Other }
+            edges {
+                ingress -> one: u64;
+                one -> other: u64 [cap = 2, unbounded];
+            }
+        }
+    }
+    struct One;
+    struct Other;
+    impl Process<Spill> for One {}
+    impl Process<Spill> for Other {}
+    impl Receive<Spill, Ingress, u64> for One {
+        fn receive(&mut self, number: u64, cx: &mut Cx<'_, Spill, Self>) {
+            cx.to::<Other>().send(number);
+        }
+    }
+    impl Receive<Spill, One, u64> for Other {
+        fn receive(&mut self, _: u64, _: &mut Cx<'_, Spill, Self>) {}
+    }
+
+    let mut app = Spill::builder(One, Other).test(0).unwrap();
+    app.pause::<Other>(0);
+    app.feed::<One, u64>(0..10);
+    app.run_until_idle();
+    assert_eq!(app.metrics().edges[1].depth, 10);
+    let report = app.stop();
+    let edge = &report.metrics.edges[1];
+    assert_eq!((edge.depth, report.undelivered_total()), (0, 10));
+}
+
+#[test]
+fn a_new_assignment_is_decided_between_two_steps() {
+    let mut app = line(5, 2);
+    let out = app.collect::<End, u64>(0);
+    app.feed::<Source, u64>(0..20);
+    app.steps(10);
+    app.handle().reshard();
+    app.run_until_idle();
+    assert_eq!(out.len(), 20);
+    assert!(app.metrics().epochs >= 1);
+}

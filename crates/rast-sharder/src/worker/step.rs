@@ -1,0 +1,202 @@
+//! The workers of a sharder on one thread, which the caller gives its turns.
+//!
+//! A worker's round looks for what is to be done, and then gives turns in the order of its
+//! queue. Here the caller chooses the turns and the rest of the round is the same code: shards
+//! move, alarms ring and wake-ups arrive as they do on threads. No thread is started and
+//! nothing sleeps, so with a manual clock a run depends on the caller's choices alone.
+
+use core::fmt;
+use std::vec::Vec;
+
+use super::{Shared, Worker};
+use crate::controller::Controller;
+use crate::handle::Handle;
+use crate::ids::{ShardId, WorkerId};
+use crate::primitive::sync::Arc;
+use crate::protocol::Member;
+use crate::sharder::Outcome;
+use crate::timers::Instant;
+
+/// A sharder whose turns the caller gives, one by one: for tests. From
+/// [`Sharder::stepper`](crate::Sharder::stepper).
+///
+/// All workers are on the thread of the caller. Calls of the controller are contained as they
+/// are by a worker's thread. Dropped, it drops the shards where they are;
+/// [`finish`](Self::finish) gives them back.
+///
+/// ```
+/// use rast_sharder::timers::{Instant, ManualClock, Nanos};
+/// use rast_sharder::{Controller, Progress, ShardId, Sharder, WorkerCx};
+///
+/// /// Each shard works at the times 0, 5 and 10.
+/// struct Steps;
+///
+/// impl Controller for Steps {
+///     type Shard = Vec<Instant>;
+///     type Load = ();
+///     fn process(
+///         &self,
+///         cx: &mut WorkerCx<'_>,
+///         _: ShardId,
+///         times: &mut Vec<Instant>,
+///         _: Option<&mut ()>,
+///     ) -> Progress {
+///         times.push(cx.now());
+///         match times.len() {
+///             3 => Progress::Idle,
+///             turns => Progress::At(Instant::from_nanos(5 * turns as u64)),
+///         }
+///     }
+///     fn new_load(&self, _: ShardId) {}
+/// }
+///
+/// let clock = ManualClock::new();
+/// let sharder = Sharder::builder(Steps)
+///     .shards(vec![Vec::new(), Vec::new()])
+///     .workers(1)
+///     .clock(clock.clone())
+///     .build()?;
+/// let mut steps = sharder.stepper();
+/// let second = ShardId::from_index(1);
+/// assert_eq!(steps.ready().count(), 2);
+/// assert!(steps.turn(second) && !steps.turn(second));
+/// clock.advance(Nanos::from_nanos(5));
+/// steps.look();
+/// assert!(steps.turn(second));
+/// assert_eq!(steps.shard(second).len(), 2);
+/// assert_eq!(steps.finish().shards[0].state, []);
+/// # Ok::<(), rast_sharder::BuildError>(())
+/// ```
+pub struct Stepper<C: Controller> {
+    /// They borrow from `shared`, and are dropped before it.
+    workers: Vec<Worker<'static, C>>,
+    shared: Arc<Shared<C>>,
+}
+
+impl<C: Controller> Stepper<C> {
+    pub(crate) fn new(shared: Shared<C>, members: Vec<Member>) -> Self {
+        let shared = Arc::new(shared);
+        // SAFETY: the value is in the allocation of the `Arc` and does not move. The workers
+        // alone have the reference, and both ways to end this value drop them first: `finish`,
+        // and the order of the fields.
+        let lent: &'static Shared<C> = unsafe { &*Arc::as_ptr(&shared) };
+        let worker = |member| {
+            let mut worker = Worker::new(lent, member);
+            worker.start();
+            worker
+        };
+        let mut stepper = Self {
+            workers: members.into_iter().map(worker).collect(),
+            shared,
+        };
+        stepper.look();
+        stepper
+    }
+
+    /// Returns a handle, as [`Sharder::handle`](crate::Sharder::handle).
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle {
+            core: self.shared.core.clone(),
+        }
+    }
+
+    /// Returns the shards that want a turn, by worker and number. As of the last
+    /// [`look`](Self::look) or [`turn`](Self::turn).
+    pub fn ready(&self) -> impl Iterator<Item = ShardId> {
+        self.workers.iter().flat_map(|worker| worker.ready.queued())
+    }
+
+    /// Gives `shard` the turn that it wants; returns `false` if it wants none, or the sharder
+    /// was stopped. Looks around after it.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such shard.
+    pub fn turn(&mut self, shard: ShardId) -> bool {
+        if self.shared.core.baton.is_stopping() {
+            return false;
+        }
+        let workers = self.workers.iter_mut();
+        let mut queued = workers.filter_map(|worker| worker.ready.take(shard).then_some(worker));
+        let Some(worker) = queued.next() else {
+            return false;
+        };
+        worker.process(shard);
+        worker.local.member.flush();
+        worker.tally().turns.increase(1);
+        self.look();
+        true
+    }
+
+    /// Has every worker look at the clock and take what came: wake-ups, alarms and shards.
+    /// Called after the clock was moved, or a shard was woken by a [`Handle`].
+    pub fn look(&mut self) {
+        while !self.shared.core.baton.is_stopping() && self.pass() {}
+    }
+
+    /// Looks once; returns whether that may have brought something to look at.
+    fn pass(&mut self) -> bool {
+        let mut progressed = false;
+        for worker in &mut self.workers {
+            worker.read_clock();
+            progressed |= worker.begin_round();
+            worker.local.member.flush();
+            worker.tally().rounds.bump();
+            worker.promise_when_due();
+            progressed |= worker.decide();
+            let now = worker.local.now;
+            progressed |= worker.ready.next_alarm().is_some_and(|at| at <= now);
+        }
+        progressed
+    }
+
+    /// Returns when the next alarm rings, or one that was put off would have.
+    #[must_use]
+    pub fn next_alarm(&self) -> Option<Instant> {
+        let alarms = self.workers.iter();
+        alarms.filter_map(|worker| worker.ready.next_alarm()).min()
+    }
+
+    /// Returns the worker that holds `shard`; `None` while it moves.
+    #[must_use]
+    pub fn holder(&self, shard: ShardId) -> Option<WorkerId> {
+        self.shared.core.baton.holder(shard)
+    }
+
+    /// Returns the state of a shard.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such shard.
+    #[must_use]
+    pub fn shard(&mut self, shard: ShardId) -> &mut C::Shard {
+        // SAFETY: all workers are in here and none has its turn, so nothing else borrows the
+        // slot while `self` is borrowed.
+        let slot = unsafe { self.shared.slots.slot(shard) };
+        &mut slot.state
+    }
+
+    /// Stops, and gives back what [`Sharder::run`](crate::Sharder::run) does.
+    #[must_use]
+    pub fn finish(self) -> Outcome<C> {
+        let Self { workers, shared } = self;
+        shared.core.baton.stop();
+        for mut worker in workers {
+            worker.leave();
+        }
+        let Ok(shared) = Arc::try_unwrap(shared) else {
+            unreachable!("the workers have left, and there is no other share");
+        };
+        Outcome::new(shared)
+    }
+}
+
+impl<C: Controller> fmt::Debug for Stepper<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stepper")
+            .field("workers", &self.workers.len())
+            .field("shards", &self.shared.slots.len())
+            .finish_non_exhaustive()
+    }
+}
