@@ -8,11 +8,14 @@ pub(crate) fn contain(call: impl FnOnce()) -> bool {
     outcome.map_err(drop_contained).is_ok()
 }
 
-/// Drops what user code left, which may panic once more.
+/// Drops what user code left, and what its destructor panics with.
 #[cold]
 pub(crate) fn drop_contained<T>(value: T) {
-    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        // A payload whose drop panics is left alone.
-        core::mem::forget(second);
+    let dropped = catch_unwind(AssertUnwindSafe(move || drop(value)));
+    if let Err(second) = dropped
+        && let Err(third) = catch_unwind(AssertUnwindSafe(move || drop(second)))
+    {
+        // A payload whose destructor panics with such a payload would go on for ever.
+        core::mem::forget(third);
     }
 }

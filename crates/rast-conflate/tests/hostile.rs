@@ -281,6 +281,11 @@ fn a_waker_that_owns_a_consumer_can_be_replaced() {
     assert_eq!(pass(&mut consumer), [(1, 1)]);
 }
 
+thread_local! {
+    /// How many payloads of this thread's panics were dropped that panic no more.
+    static LAST_DROPS: Cell<u32> = const { Cell::new(0) };
+}
+
 /// Panics when it is woken, with a payload that panics when it is dropped.
 struct Spiteful;
 
@@ -288,7 +293,16 @@ struct Payload;
 
 impl Drop for Payload {
     fn drop(&mut self) {
-        panic!("once more");
+        panic_any(LastPayload);
+    }
+}
+
+/// A payload whose drop is counted.
+struct LastPayload;
+
+impl Drop for LastPayload {
+    fn drop(&mut self) {
+        LAST_DROPS.set(LAST_DROPS.get() + 1);
     }
 }
 
@@ -308,6 +322,7 @@ fn a_waker_that_panics_harms_no_put() {
     assert_eq!(pass(&mut consumer), [(1, 1)]);
     assert!(consumer.arm(&Waker::from(Arc::new(Spiteful))));
     assert!(conflator.close());
+    assert_eq!(LAST_DROPS.get(), 2, "a payload that can be dropped leaks");
 }
 
 fn paced<C>(every: Nanos) -> (C, Conflator<u32, u32>)

@@ -9,7 +9,9 @@ use std::sync::atomic::{
 use std::thread;
 
 use rast_conflate::primitive::WaitStrategy;
-use rast_conflate::{Conflator, ManyProducers, Marks, Merge, Merged, Mode, Newest, PutError, Sum};
+use rast_conflate::{
+    Conflator, ManyProducers, Marks, Merge, Merged, Mode, Newest, Pass, PutError, Sum,
+};
 
 /// How much less a checker that is slow does.
 const LESS: u64 = if cfg!(miri) { 1000 } else { 1 };
@@ -260,7 +262,7 @@ fn consumers_that_leave_lose_nothing() {
     balanced(&conflator);
 }
 
-/// So many passes of the tests above capacity: a million with `RAST_FULL` set.
+/// So many passes that run a key, in the tests above capacity: a million with `RAST_FULL` set.
 fn passes() -> u64 {
     match std::env::var_os("RAST_FULL") {
         Some(_) => 1_000_000,
@@ -276,6 +278,8 @@ fn outrun<const KEYS: usize>(
     is_over: &AtomicBool,
     done: impl Fn(usize, u64),
 ) -> u64 {
+    // Where a put fails, the consumers find it out.
+    let _stopping = Stop(is_over);
     let mut producer = conflator.producer();
     let handles: [_; KEYS] = core::array::from_fn(|key| conflator.handle(&key).unwrap());
     for number in 1.. {
@@ -307,15 +311,17 @@ fn above_capacity_a_pass_runs_each_dirty_key_once() {
         let mut consumer = conflator.consumer().unwrap();
         let (mut handled, mut twice) = ([0; KEYS], None);
         let stopping = Stop(&is_over);
-        for pass in 0..passes() {
+        let mut pass = 0;
+        while pass < passes() {
             let before: [_; KEYS] = core::array::from_fn(|key| done[key].load(Acquire));
             let mut seen = [false; KEYS];
-            consumer.pass(|key, number| {
+            let ran = consumer.pass(|key, number| {
                 if core::mem::replace(&mut seen[*key], true) {
                     twice = Some(*key);
                 }
                 handled[*key] = number;
             });
+            pass += ran_any(ran, &is_over);
             assert_eq!(twice, None, "a key ran twice in pass {pass}");
             for key in 0..KEYS {
                 let (put, ran) = (before[key], handled[key]);
@@ -339,6 +345,16 @@ impl Drop for Stop<'_> {
     }
 }
 
+/// One if the pass ran a key. After one that ran none a producer may need the processor; each puts
+/// until it is told to stop.
+fn ran_any(pass: Pass, is_over: &AtomicBool) -> u64 {
+    if pass.is_empty() {
+        assert!(!is_over.load(Relaxed), "no producer");
+        thread::yield_now();
+    }
+    u64::from(!pass.is_empty())
+}
+
 /// Producers outrun two consumers: a consumer's pass still hands out each key once at most, and
 /// none that is put all the time is left out.
 #[test]
@@ -355,16 +371,18 @@ fn above_capacity_no_key_runs_twice_in_a_pass() {
         let _stopping = Stop(&is_over);
         let consuming = [(); 2].map(|()| {
             let mut consumer = conflator.consumer().unwrap();
-            let total = &total;
+            let (total, is_over) = (&total, &is_over);
             scope.spawn(move || {
-                for pass in 0..passes() {
+                let mut pass = 0;
+                while pass < passes() {
                     let (mut seen, mut twice) = ([false; KEYS], None);
-                    consumer.pass(|key, _| {
+                    let ran = consumer.pass(|key, _| {
                         if core::mem::replace(&mut seen[*key], true) {
                             twice = Some(*key);
                         }
                         total[*key].fetch_add(1, Relaxed);
                     });
+                    pass += ran_any(ran, is_over);
                     assert_eq!(twice, None, "a key ran twice in pass {pass}");
                 }
             })
