@@ -192,3 +192,133 @@ fn a_slow_poll_that_panics_is_reported() {
     assert_eq!(reactors.slow_polls(0), Some(1));
     assert!(reactors.stop(LONG).is_clean());
 }
+
+#[test]
+fn a_stop_with_work_from_all_sides_loses_nothing() {
+    /// Counts what is alive.
+    struct Alive(Arc<AtomicUsize>);
+    impl Alive {
+        fn new(count: &Arc<AtomicUsize>) -> Self {
+            count.fetch_add(1, Ordering::Relaxed);
+            Self(Arc::clone(count))
+        }
+    }
+    impl Drop for Alive {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    /// Calls the next reactor and itself again, for as long as there are reactors.
+    async fn storm(count: Arc<AtomicUsize>) {
+        let here = rast_reactor::current().unwrap();
+        let next = (here.index() + 1) % here.reactors();
+        loop {
+            let calls = (0..1500).map(|n| {
+                let alive = Alive::new(&count);
+                let theirs = Arc::clone(&count);
+                reactor_task(next, move || async move {
+                    let _alive = alive;
+                    if n % 2 == 0 {
+                        let nested = Alive::new(&theirs);
+                        let back = (next + 1) % rast_reactor::current().unwrap().reactors();
+                        let _ = reactor_task(back, move || async move { drop(nested) }).await;
+                    }
+                    if n % 3 == 0 {
+                        let job = Alive::new(&theirs);
+                        if let Ok(job) = background_task(Policy::High, move || drop(job)) {
+                            let _ = job.await;
+                        }
+                    }
+                })
+            });
+            rast_reactor::all_results(calls).await;
+        }
+    }
+    for round in 0..3 {
+        let count = Arc::new(AtomicUsize::new(0));
+        let reactors = builder(3).build().unwrap();
+        let tasks: Vec<_> = (0..3)
+            .map(|at| {
+                let theirs = Arc::clone(&count);
+                reactors.reactor(at).unwrap().spawn(|| storm(theirs))
+            })
+            .collect();
+        // Threads from outside spawn all the time.
+        let outside: Vec<_> = (0..2)
+            .map(|_| {
+                let all: Vec<_> = (0..3).map(|at| reactors.reactor(at).unwrap()).collect();
+                let theirs = Arc::clone(&count);
+                std::thread::spawn(move || {
+                    for at in (0..3).cycle() {
+                        let alive = Alive::new(&theirs);
+                        let task = all[at].spawn(move || async move { drop(alive) });
+                        if block_on(task).is_err() {
+                            break;
+                        }
+                    }
+                })
+            })
+            .collect();
+        let stopped = reactors.stop(Duration::from_millis(20 * round));
+        assert!(stopped.unfinished.len() >= 3);
+        for task in tasks {
+            assert!(matches!(block_on(task), Err(CallError::Stopped)));
+        }
+        outside
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        // A thread of the pool may be in its last task.
+        while count.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_cycle_of_calls_outlasts_credits_and_callers_that_give_up() {
+    let reactors = builder(3).build().unwrap();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let tasks: Vec<_> = (0..3)
+        .map(|at| {
+            let begun = Arc::clone(&begun);
+            reactors.reactor(at).unwrap().spawn(move || async move {
+                // Each is polled once, so it is sent or waits for a credit; then it is given up.
+                for round in 0..4 {
+                    let calls = (0..5000).map(|_| {
+                        let begun = Arc::clone(&begun);
+                        reactor_task((at + 1) % 3, move || async move {
+                            begun.fetch_add(1, Ordering::Relaxed);
+                            reactor_task((at + 2) % 3, || async {}).await.unwrap();
+                            pending::<()>().await;
+                        })
+                    });
+                    let mut calls = std::pin::pin!(rast_reactor::all_results(calls));
+                    let mut polls = 0;
+                    std::future::poll_fn(|cx| {
+                        assert!(calls.as_mut().poll(cx).is_pending());
+                        polls += 1;
+                        if polls > round {
+                            return std::task::Poll::Ready(());
+                        }
+                        cx.waker().wake_by_ref();
+                        std::task::Poll::Pending
+                    })
+                    .await;
+                }
+                // All credits return.
+                for _ in 0..3 {
+                    let calls =
+                        (0..3000).map(|n| reactor_task((at + 1) % 3, move || async move { n }));
+                    let results = rast_reactor::all_results(calls).await;
+                    for (n, result) in results.into_iter().enumerate() {
+                        assert_eq!(result.unwrap(), n);
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        block_on(task).unwrap();
+    }
+    assert!(reactors.stop(LONG).is_clean());
+}
