@@ -29,8 +29,8 @@ const SLOW: Duration = Duration::from_millis(1);
 /// How long one poll may go on after the deadline before its reactor counts as blocked: a poll
 /// takes microseconds, and the system may take its processor away for some milliseconds.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// The same where reactors are dropped, which has no deadline; and how long a reactor that drops its
-/// tasks may take for the next one.
+/// The same where reactors are dropped, which has no deadline; and how long a reactor that drops
+/// its tasks may take for the next one.
 const PATIENCE_OF_DROP: Duration = Duration::from_secs(1);
 
 /// How the threads of a set begin together: each says what it came to, and waits for the rest.
@@ -84,8 +84,8 @@ pub struct Reactors {
 pub struct Stopped {
     /// Tasks that did not end by themselves. Those of a reactor that returned are dropped.
     pub unfinished: Vec<Unfinished>,
-    /// Reactors that did not return from a poll, or from a destructor of a task. Each ends when that
-    /// does.
+    /// Reactors that did not return from a poll, or from a destructor of a task. Each ends when
+    /// that does.
     pub blocked: Vec<usize>,
     /// Threads of the pool that still run a task. Each ends after it.
     pub background: usize,
@@ -157,7 +157,8 @@ impl Reactors {
     ///
     /// Tasks may spawn and call each other until the grace is over. A reactor that stays in one
     /// poll for ten milliseconds after it counts as blocked, and is not waited for. One that drops
-    /// its tasks does if no task is dropped for a second. What is queued in the pool is cancelled. On a thread of one of these reactors there is no grace, and that
+    /// its tasks does if no task is dropped for a second. What is queued in the pool is
+    /// cancelled. On a thread of one of these reactors there is no grace, and that
     /// reactor counts as blocked.
     ///
     /// ```
