@@ -6,6 +6,7 @@ use core::task::{Poll, Waker};
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
+use crate::contain::contain;
 use crate::line::{Ended, Line, Place, Wait};
 
 struct State {
@@ -196,7 +197,9 @@ impl Core {
             }
         };
         ended.wake();
-        draining.into_iter().for_each(Waker::wake);
+        for waker in draining {
+            contain(|| waker.wake());
+        }
     }
 }
 

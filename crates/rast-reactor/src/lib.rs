@@ -28,8 +28,8 @@
 //! let reactors = Reactors::builder().number(2).build().unwrap();
 //! let answer = reactors.reactor(0).unwrap().spawn(|| async {
 //!     let owned_there = reactor_task(1, || async { 40 }).await.unwrap();
-//!     let slow = background_task(Policy::Low, || 2).unwrap_or_else(|_| panic!("the pool is
-//!     full")); owned_there + slow.await.unwrap()
+//!     let slow = background_task(Policy::Low, || 2).unwrap_or_else(|_| panic!("it is full"));
+//!     owned_there + slow.await.unwrap()
 //! });
 //! assert_eq!(rast_reactor::executor::block_on(answer).unwrap(), 42);
 //! assert!(reactors.stop(Duration::from_secs(60)).is_clean());

@@ -10,6 +10,8 @@ use std_alloc::collections::VecDeque;
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
+use crate::contain::contain;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting,
@@ -43,12 +45,11 @@ impl<T> Ended<T> {
         Self(Vec::new())
     }
 
+    /// Wakes all of them. A waker that panics keeps none of the others from being woken.
     pub(crate) fn wake(self) {
         for waiter in self.0 {
             let waker = waiter.waker.borrow_mut().take();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+            contain(|| waker.into_iter().for_each(Waker::wake));
         }
     }
 }
@@ -188,8 +189,12 @@ impl<P: Place> Drop for Wait<P> {
         match waiter.state.get() {
             State::Served => self.place.give_back(&waiter.wants),
             State::Waiting => {
+                // Taken out before the line may drop the waiter, and dropped outside of the borrow,
+                // since wakers are code of the user.
+                let waker = waiter.waker.take();
                 self.place.line(|line| line.leave(&waiter));
                 self.place.left();
+                drop(waker);
             }
             State::Refused | State::Left => {}
         }

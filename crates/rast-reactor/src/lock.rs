@@ -42,8 +42,6 @@ enum Mode {
 struct Node {
     /// The lock that it waits for.
     waits_for: RefCell<Option<Rc<Core>>>,
-    /// The search at hand was here.
-    is_searched: Cell<bool>,
     /// A wait of it was refused.
     is_deadlocked: Cell<bool>,
 }
@@ -56,6 +54,8 @@ struct State {
     holders: Vec<Rc<Node>>,
     mode: Mode,
     line: Line<(Rc<Node>, Mode)>,
+    /// The search at hand was here.
+    is_searched: Cell<bool>,
 }
 
 impl State {
@@ -77,6 +77,7 @@ impl Core {
             holders: Vec::new(),
             mode: Mode::Shared,
             line: Line::new(),
+            is_searched: Cell::new(false),
         })))
     }
 
@@ -140,8 +141,11 @@ impl Core {
                 if !state.admits(mode) {
                     break;
                 }
-                // From here on it holds the lock and waits for none, also before it runs.
-                node.waits_for.take();
+                // From here on it holds the lock and waits for none, also before it runs. A scope
+                // whose wait was forgotten may wait for another lock since.
+                node.waits_for
+                    .borrow_mut()
+                    .take_if(|core| core::ptr::eq(&raw const **core, self));
                 state.hold(node, mode);
                 state.line.serve(&mut ended);
             }
@@ -168,24 +172,35 @@ impl Place for Core {
 
 /// Returns `true` if `node` is reached from `lock`: a wait of it would close a cycle.
 fn closes_cycle(lock: &Rc<Core>, node: &Rc<Node>) -> bool {
-    let mut locks = std_alloc::vec![Rc::clone(lock)];
-    let mut seen: Vec<Rc<Node>> = Vec::new();
-    let mut is_reached = false;
-    while let Some(lock) = locks.pop()
-        && !is_reached
-    {
+    search(lock, node).0
+}
+
+/// Searches `node` among the holders that are reached from `lock`. Returns whether it is one, and
+/// how many holders were looked at: each lock that is reached is searched once.
+fn search(lock: &Rc<Core>, node: &Rc<Node>) -> (bool, usize) {
+    let mut locks: Vec<Rc<Core>> = Vec::new();
+    let reach = |lock: &Rc<Core>, locks: &mut Vec<Rc<Core>>| {
+        if !lock.0.borrow().is_searched.replace(true) {
+            locks.push(Rc::clone(lock));
+        }
+    };
+    reach(lock, &mut locks);
+    let (mut at, mut looked_at, mut is_reached) = (0, 0, false);
+    while at < locks.len() && !is_reached {
+        let lock = Rc::clone(&locks[at]);
+        at += 1;
         for holder in &lock.0.borrow().holders {
+            looked_at += 1;
             is_reached |= Rc::ptr_eq(holder, node);
-            if !holder.is_searched.replace(true) {
-                seen.push(Rc::clone(holder));
-                locks.extend(holder.waits_for.borrow().clone());
+            if let Some(next) = &*holder.waits_for.borrow() {
+                reach(next, &mut locks);
             }
         }
     }
-    for node in seen {
-        node.is_searched.set(false);
+    for lock in locks {
+        lock.0.borrow().is_searched.set(false);
     }
-    is_reached
+    (is_reached, looked_at)
 }
 
 /// A wait was refused: it would have closed a cycle of scopes that wait for each other.
@@ -241,7 +256,8 @@ impl fmt::Debug for LockScope {
 /// [`Err(Deadlock)`](Deadlock).
 ///
 /// Known are the waits for such locks alone: tasks that wait for each other by channels or calls
-/// are not found. What is forgotten, a guard or a wait, holds its lock for ever.
+/// are not found. What is forgotten, a guard or a wait, holds its lock for ever; do not use a scope
+/// again whose wait was forgotten, because deadlocks of that wait are not found.
 ///
 /// Cost: if the lock is free, a few loads and stores, and no atomic operation; a release by one of
 /// many shared holders is linear in their number. A wait allocates, and searches the scopes that
@@ -368,9 +384,10 @@ impl<T: Default> Default for Lock<T> {
 
 impl<T: fmt::Debug> fmt::Debug for Lock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.value.try_borrow() {
-            Ok(value) => f.debug_tuple("Lock").field(&*value).finish(),
-            Err(_) => f.write_str("Lock(<locked>)"),
+        // Held meanwhile, since the value's code may try to lock it.
+        match self.try_shared(&mut LockScope::new()) {
+            Some(value) => f.debug_tuple("Lock").field(&*value).finish(),
+            None => f.write_str("Lock(<locked>)"),
         }
     }
 }
@@ -437,5 +454,29 @@ impl<T> Deref for ExclusiveGuard<'_, T> {
 impl<T> DerefMut for ExclusiveGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.value
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_looks_at_each_lock_once() {
+        const MANY: usize = 1000;
+        let (first, second) = (Core::new(), Core::new());
+        for _ in 0..MANY {
+            let (one, two) = (Rc::<Node>::default(), Rc::<Node>::default());
+            first.0.borrow_mut().hold(Rc::clone(&one), Mode::Shared);
+            second.0.borrow_mut().hold(two, Mode::Shared);
+            one.waits_for.replace(Some(Rc::clone(&second)));
+        }
+        let node = Rc::default();
+        assert_eq!(search(&first, &node), (false, 2 * MANY));
+        // Nothing of the first search is left.
+        assert_eq!(search(&first, &node), (false, 2 * MANY));
+        second.0.borrow_mut().hold(Rc::clone(&node), Mode::Shared);
+        assert!(closes_cycle(&first, &node) && closes_cycle(&second, &node));
+        assert_eq!(search(&first, &Rc::default()), (false, 2 * MANY + 1));
     }
 }

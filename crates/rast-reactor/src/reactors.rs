@@ -17,7 +17,7 @@ use crate::pool::{Pool, PoolBuilder};
 use crate::primitive::sync::atomic::Ordering;
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::primitive::thread::{self, JoinHandle};
-use crate::shared::{Reactor, Shared, shared_clock};
+use crate::shared::{Phase, Reactor, Shared, shared_clock};
 use crate::watch::{Report, SlowPoll, Unfinished, Watch};
 
 /// The most reactors of a set: there is a word for each ordered pair.
@@ -29,7 +29,8 @@ const SLOW: Duration = Duration::from_millis(1);
 /// How long one poll may go on after the deadline before its reactor counts as blocked: a poll
 /// takes microseconds, and the system may take its processor away for some milliseconds.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// The same where reactors are dropped, which has no deadline.
+/// The same where reactors are dropped, which has no deadline; and how long a reactor that drops
+/// its tasks may take for the next one.
 const PATIENCE_OF_DROP: Duration = Duration::from_secs(1);
 
 /// How the threads of a set begin together: each says what it came to, and waits for the rest.
@@ -83,7 +84,8 @@ pub struct Reactors {
 pub struct Stopped {
     /// Tasks that did not end by themselves. Those of a reactor that returned are dropped.
     pub unfinished: Vec<Unfinished>,
-    /// Reactors that did not return from a poll. Each ends when its poll does.
+    /// Reactors that did not return from a poll, or from a destructor of a task. Each ends when
+    /// that does.
     pub blocked: Vec<usize>,
     /// Threads of the pool that still run a task. Each ends after it.
     pub background: usize,
@@ -154,8 +156,9 @@ impl Reactors {
     /// Blocking until then.
     ///
     /// Tasks may spawn and call each other until the grace is over. A reactor that stays in one
-    /// poll for ten milliseconds after it counts as blocked, and is not waited for. What is queued
-    /// in the pool is cancelled. On a thread of one of these reactors there is no grace, and that
+    /// poll for ten milliseconds after it counts as blocked, and is not waited for. One that drops
+    /// its tasks does if no task is dropped for a second. What is queued in the pool is
+    /// cancelled. On a thread of one of these reactors there is no grace, and that
     /// reactor counts as blocked.
     ///
     /// ```
@@ -186,13 +189,13 @@ impl Reactors {
         // Relaxed: the locks of the lists order it with what enters and leaves them.
         shared.is_closing.store(true, Ordering::Relaxed);
         {
-            let mut running = shared.running.lock();
+            let mut phases = shared.phases.lock();
             while !shared.is_quiet() {
                 let left = grace.saturating_sub(begin.elapsed());
                 if left.is_zero() {
                     break;
                 }
-                shared.changed.wait_timeout(&mut running, left);
+                shared.changed.wait_timeout(&mut phases, left);
             }
         }
         let unfinished = shared.unfinished();
@@ -200,19 +203,26 @@ impl Reactors {
             shared.end(reactor);
         }
         let blocked: Vec<usize> = {
-            let last = begin.elapsed().max(grace) + patience;
-            let mut running = shared.running.lock();
+            let last = begin.elapsed().max(grace).saturating_add(patience);
+            let mut patience = Patience::until(last);
+            let mut phases = shared.phases.lock();
             loop {
-                let others = running.iter().enumerate();
-                let mut others = others.filter(|&(at, &runs)| runs && Some(at) != inside);
-                let left = last.saturating_sub(begin.elapsed());
-                if others.next().is_none() || left.is_zero() {
+                let numbered = phases.iter().enumerate();
+                let others = numbered.filter(|&(at, _)| Some(at) != inside);
+                if others.clone().all(|(_, &phase)| phase == Phase::Returned) {
                     break;
                 }
-                shared.changed.wait_timeout(&mut running, left);
+                let ends = others.filter(|&(_, &phase)| phase == Phase::Ends);
+                let tasks = ends.map(|(at, _)| shared.seats[at].tasks.count().0);
+                let left = patience.left(begin.elapsed(), tasks.reduce(|sum, n| sum + n));
+                if left.is_zero() {
+                    break;
+                }
+                shared.changed.wait_timeout(&mut phases, left);
             }
-            let runs = running.iter().enumerate().filter(|&(_, &runs)| runs);
-            runs.map(|(at, _)| at).collect()
+            let numbered = phases.iter().enumerate();
+            let others = numbered.filter(|&(_, &phase)| phase != Phase::Returned);
+            others.map(|(at, _)| at).collect()
         };
         let left = grace.saturating_sub(begin.elapsed()).max(patience);
         let background = shared.pool.end(left);
@@ -228,6 +238,35 @@ impl Reactors {
             blocked,
             background,
         }
+    }
+}
+
+/// How long a stop waits for reactors that were told to return.
+struct Patience {
+    last: Duration,
+    /// How many tasks the reactors that drop theirs had, when the time was last up.
+    tasks: usize,
+}
+
+impl Patience {
+    fn until(last: Duration) -> Self {
+        Self {
+            last,
+            tasks: usize::MAX,
+        }
+    }
+
+    /// How long to wait from `now` on. `tasks` are those of the reactors that drop theirs, if any
+    /// does: they are waited for while the tasks become fewer.
+    fn left(&mut self, now: Duration, tasks: Option<usize>) -> Duration {
+        if now >= self.last
+            && let Some(tasks) = tasks
+            && tasks < self.tasks
+        {
+            self.tasks = tasks;
+            self.last = now.saturating_add(PATIENCE_OF_DROP);
+        }
+        self.last.saturating_sub(now)
     }
 }
 
@@ -461,13 +500,13 @@ impl Start {
         here.enter(|| {
             executor.run(Rc::clone(&here).main());
             here.is_running.set(false);
+            shared.come_to(index, Phase::Ends);
             // Destructors of tasks may call others: that is sent too.
             drop(executor);
             here.flush();
         });
         drop((here, cell));
-        shared.running.lock()[index] = false;
-        shared.notify();
+        shared.come_to(index, Phase::Returned);
     }
 }
 
@@ -476,4 +515,25 @@ fn pin(core: usize) -> bool {
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     let found = cores.into_iter().find(|found| found.id == core);
     found.is_some_and(core_affinity::set_for_current)
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_waits_while_tasks_are_dropped() {
+        let second = PATIENCE_OF_DROP;
+        let nanos = Duration::from_nanos;
+        let mut polls = Patience::until(nanos(10));
+        assert_eq!(polls.left(nanos(4), None), nanos(6));
+        assert_eq!(polls.left(nanos(10), None), Duration::ZERO);
+        let mut drops = Patience::until(nanos(10));
+        assert_eq!(drops.left(nanos(9), Some(100)), nanos(1));
+        assert_eq!(drops.left(nanos(11), Some(100)), second);
+        assert_eq!(drops.left(nanos(12), Some(99)), second - nanos(1));
+        let later = second + nanos(11);
+        assert_eq!(drops.left(later, Some(99)), second);
+        assert_eq!(drops.left(later + second, Some(99)), Duration::ZERO);
+    }
 }

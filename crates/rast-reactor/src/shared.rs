@@ -36,6 +36,16 @@ pub(crate) struct Control {
     pub(crate) waker: Option<Waker>,
 }
 
+/// How far the thread of a reactor is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It runs tasks.
+    Runs,
+    /// It drops tasks.
+    Ends,
+    Returned,
+}
+
 /// What the reactors of one set share.
 pub(crate) struct Shared {
     pub(crate) seats: Box<[CachePadded<Seat>]>,
@@ -47,8 +57,8 @@ pub(crate) struct Shared {
     pub(crate) is_closing: AtomicBool,
     /// What `is_closing` is compared to for a task that a reactor spawns: it never closes.
     never: AtomicBool,
-    /// Which threads have not returned.
-    pub(crate) running: Mutex<Vec<bool>>,
+    /// How far the threads are.
+    pub(crate) phases: Mutex<Vec<Phase>>,
     pub(crate) changed: Condvar,
 }
 
@@ -72,7 +82,7 @@ impl Shared {
             watch,
             is_closing: AtomicBool::new(false),
             never: AtomicBool::new(false),
-            running: Mutex::new(std_alloc::vec![true; number]),
+            phases: Mutex::new(std_alloc::vec![Phase::Runs; number]),
             changed: Condvar::new(),
         }
     }
@@ -106,12 +116,18 @@ impl Shared {
         }
     }
 
+    /// A reactor has come to `phase`.
+    pub(crate) fn come_to(&self, reactor: usize, phase: Phase) {
+        self.phases.lock()[reactor] = phase;
+        self.notify();
+    }
+
     /// Has a stop look again.
     pub(crate) fn notify(&self) {
         // Under the lock, so that it comes before a look or after the begin of a wait.
-        let running = self.running.lock();
+        let phases = self.phases.lock();
         self.changed.notify_all();
-        drop(running);
+        drop(phases);
     }
 
     /// Wakes the main task of a reactor.

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
-use rast_executor::timers::Clock;
+use rast_executor::timers::{Clock, Instant};
 
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
@@ -150,15 +150,32 @@ impl<F: Future> Future for Watched<F> {
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
-        let clock = &this.shared.watch.clock;
-        let begin = clock.now();
-        let polled = future.poll(cx);
-        let took = clock.now().saturating_since(begin);
+        let _measure = Measure {
+            begin: this.shared.watch.clock.now(),
+            shared: &this.shared,
+            reactor: this.reactor,
+            origin: &this.origin,
+        };
+        future.poll(cx)
+    }
+}
+
+/// Measures a poll, also one that panics: it ends when this is dropped.
+struct Measure<'a> {
+    begin: Instant,
+    shared: &'a Shared,
+    reactor: usize,
+    origin: &'a Origin,
+}
+
+impl Drop for Measure<'_> {
+    fn drop(&mut self) {
+        let watch = &self.shared.watch;
+        let took = watch.clock.now().saturating_since(self.begin);
         let took = Duration::from_nanos(took.as_nanos());
-        if took > this.shared.watch.limit {
-            this.shared.report_slow(this.reactor, &this.origin, took);
+        if took > watch.limit {
+            self.shared.report_slow(self.reactor, self.origin, took);
         }
-        polled
     }
 }
 

@@ -5,7 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -349,4 +351,90 @@ fn jitter_opens_it_shorter_and_never_longer() {
     }
     let (least, most) = (*waits.iter().min().unwrap(), *waits.iter().max().unwrap());
     assert!(least >= 50_000_000 && most <= 100_000_000 && least < most);
+}
+
+thread_local! {
+    static GATE: RefCell<Option<Gate>> = const { RefCell::new(None) };
+}
+
+/// A waker that looks at the gate when it is dropped.
+struct Looks(Arc<AtomicUsize>);
+
+impl Wake for Looks {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        GATE.with(|gate| assert_eq!(gate.borrow().as_ref().unwrap().waiting(), 1));
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_waker_may_use_the_gate_when_it_is_dropped() {
+    let gate = Gate::new(1);
+    GATE.set(Some(gate.clone()));
+    let pass = gate.try_enter().unwrap();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let mut stays = pin!(gate.enter());
+    assert!(poll(stays.as_mut()).is_pending());
+    for n in 0..10 {
+        let mut waits = Box::pin(gate.enter());
+        let waker = Waker::from(Arc::new(Looks(Arc::clone(&dropped))));
+        let polled = waits.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        drop((waker, waits));
+        assert_eq!(
+            dropped.load(Ordering::Relaxed),
+            n + 1,
+            "the line keeps no waker"
+        );
+    }
+    drop(pass);
+    assert!(poll(stays.as_mut()).is_ready());
+}
+
+#[test]
+fn a_waker_that_panics_keeps_no_other_from_being_woken() {
+    struct Counts(AtomicUsize);
+    impl Wake for Counts {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker panics");
+        }
+    }
+    let counts = Arc::new(Counts(AtomicUsize::new(0)));
+    let wakers = [
+        Waker::from(Arc::new(Panics)),
+        Waker::from(Arc::clone(&counts)),
+    ];
+    let gate = Gate::new(1);
+    let pass = gate.try_enter().unwrap();
+    let mut waits = [Box::pin(gate.enter()), Box::pin(gate.enter())];
+    for (wait, waker) in waits.iter_mut().zip(&wakers) {
+        let polled = wait.as_mut().poll(&mut Context::from_waker(waker));
+        assert!(polled.is_pending());
+    }
+    let mut drains = [Box::pin(gate.close()), Box::pin(gate.close())];
+    assert_eq!(
+        counts.0.load(Ordering::Relaxed),
+        1,
+        "the second waiter was refused"
+    );
+    for (drain, waker) in drains.iter_mut().zip(&wakers) {
+        let polled = drain.as_mut().poll(&mut Context::from_waker(waker));
+        assert!(polled.is_pending());
+    }
+    drop(pass);
+    assert_eq!(
+        counts.0.load(Ordering::Relaxed),
+        2,
+        "the second drain ended"
+    );
 }

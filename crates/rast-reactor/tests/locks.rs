@@ -2,10 +2,11 @@
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 use std::cell::RefCell;
+use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -274,4 +275,46 @@ fn a_retry_waits_drops_the_attempt_and_returns_the_last_error() {
         (other, mended.await, now() == begin)
     });
     assert_eq!(results, (Err("other"), Ok(true), true));
+}
+
+#[test]
+fn a_value_may_try_its_lock_while_it_is_printed() {
+    struct Tries(RefCell<Weak<Lock<Self>>>);
+    impl fmt::Debug for Tries {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            let lock = self.0.borrow().upgrade().unwrap();
+            let mut scope = LockScope::new();
+            let is_exclusive = lock.try_exclusive(&mut scope).is_some();
+            let is_shared = lock.try_shared(&mut scope).is_some();
+            write!(f, "{is_exclusive} {is_shared}")
+        }
+    }
+    let lock = Rc::new(Lock::new(Tries(RefCell::default())));
+    let mut scope = LockScope::new();
+    *lock.try_shared(&mut scope).unwrap().0.borrow_mut() = Rc::downgrade(&lock);
+    assert_eq!(format!("{lock:?}"), "Lock(false true)");
+    let guard = lock.try_exclusive(&mut scope).unwrap();
+    assert_eq!(format!("{lock:?}"), "Lock(<locked>)");
+    drop(guard);
+}
+
+#[test]
+fn a_wait_that_is_forgotten_hides_no_later_wait_of_its_scope() {
+    let (first, second) = (Lock::new(1), Lock::new(2));
+    let (mut one, mut two) = (LockScope::new(), LockScope::new());
+    let held = first.try_exclusive(&mut two).unwrap();
+    let other = second.try_exclusive(&mut two).unwrap();
+    let mut forgotten = Box::pin(first.exclusive(&mut one));
+    assert!(poll(forgotten.as_mut()).is_pending());
+    std::mem::forget(forgotten);
+    let mut waits = Box::pin(second.exclusive(&mut one));
+    assert!(poll(waits.as_mut()).is_pending());
+    // The forgotten wait gets the first lock; the scope still waits for the second one.
+    drop(held);
+    assert_eq!(
+        poll(pin!(first.shared(&mut two))).map(Result::err),
+        Poll::Ready(Some(Deadlock))
+    );
+    drop(other);
+    assert!(poll(waits.as_mut()).is_ready());
 }
