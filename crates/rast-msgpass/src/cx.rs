@@ -15,7 +15,7 @@ use crate::outlet::{FIRST, GATES, KEEPS, News, Out, REMOTE};
 use crate::panics;
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
-use crate::report::PanicRecord;
+use crate::report::{Handler, PanicRecord};
 use crate::sends::{Sends, Waits, is_restricted};
 use crate::sharder::WorkerCx;
 use crate::shared::{OnPanic, Shared, Stats};
@@ -232,11 +232,17 @@ impl Core {
 
     /// Takes note of a panic of a handler.
     #[cold]
-    pub(crate) fn panicked(&mut self, edge: Option<usize>, payload: Box<dyn Any + Send>) {
+    pub(crate) fn panicked(
+        &mut self,
+        handler: Handler,
+        edge: Option<usize>,
+        payload: Box<dyn Any + Send>,
+    ) {
         self.stats.panics.add(1);
         self.shared.record_panic(PanicRecord {
             processor: self.shared.processors[self.node].name,
             replica: self.replica,
+            handler,
             edge: edge.map(|edge| &self.shared.edges[edge]),
             message: panics::text(payload),
         });

@@ -21,6 +21,7 @@ use crate::primitive::sync::Arc;
 use crate::process::Receive;
 use crate::queue::mpsc::bounded;
 use crate::queue::spsc::Consumer;
+use crate::report::Handler;
 use crate::sends::is_restricted;
 use crate::sharder::{ShardId, WorkerCx};
 #[cfg(feature = "testing")]
@@ -85,6 +86,28 @@ pub(crate) enum Source<M> {
 pub(crate) struct Ring<M> {
     pub(crate) ring: Consumer<M>,
     pub(crate) pace: Pace,
+}
+
+impl<M> Ring<M> {
+    /// A message was taken. Returns whether its slot, and those that were held, went back and
+    /// the sender is to be told.
+    #[inline]
+    fn has_taken(&mut self) -> bool {
+        self.pace.take() && self.release()
+    }
+
+    /// Returns the slots that are held, at the end of a batch, and whether the sender is to be
+    /// told.
+    #[inline]
+    fn settle(&mut self) -> bool {
+        self.pace.holds() && self.release()
+    }
+
+    #[inline]
+    fn release(&mut self) -> bool {
+        self.ring.release();
+        self.pace.release()
+    }
 }
 
 /// The receiving half of one edge.
@@ -154,14 +177,11 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         let place = &self.place;
         match &mut self.source {
             Source::Rings(rings) => {
-                let Ring { ring, pace } = &mut rings[input];
-                let message = ring.take()?;
+                let ring = &mut rings[input];
+                let message = ring.ring.take()?;
                 core.sender = input;
-                if pace.take() {
-                    ring.release();
-                    if pace.release() {
-                        place.wake_senders(cx);
-                    }
+                if ring.has_taken() {
+                    place.wake_senders(cx);
                 }
                 Some(Some(message))
             }
@@ -213,14 +233,10 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         let place = &self.place;
         match &mut self.source {
             Source::Rings(rings) => {
-                let Ring { ring, pace } = &mut rings[input];
-                if pace.holds() {
-                    ring.release();
-                    if pace.release() {
-                        match cx {
-                            Some(cx) => place.wake_sender(input, cx),
-                            None => place.wake_senders(None),
-                        }
+                if rings[input].settle() {
+                    match cx {
+                        Some(cx) => place.wake_sender(input, cx),
+                        None => place.wake_senders(None),
                     }
                 }
             }
@@ -295,7 +311,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
     /// A handler panicked: its message is lost, and no thread waits for the answer.
     #[cold]
     fn panicked(&self, payload: Box<dyn Any + Send>, core: &mut Core) {
-        core.panicked(Some(self.place.edge), payload);
+        core.panicked(Handler::Receive, Some(self.place.edge), payload);
         core.shared.count_in_hand(self.place.edge);
         if let Some(out) = self.place.requests {
             core.end_request(out);
@@ -403,19 +419,16 @@ where
             let batch = || match &mut self.source {
                 Source::Rings(rings) => {
                     let place = &self.place;
-                    let Ring { ring, pace } = &mut rings[input];
+                    let ring = &mut rings[input];
                     core.sender = input;
                     loop {
-                        let Some(message) = ring.take() else {
+                        let Some(message) = ring.ring.take() else {
                             all.is_empty = true;
                             break;
                         };
                         all.taken += 1;
-                        if pace.take() {
-                            ring.release();
-                            if pace.release() {
-                                place.wake_sender(input, cx);
-                            }
+                        if ring.has_taken() {
+                            place.wake_sender(input, cx);
                         }
                         core.invocation += 1;
                         if place.requests.is_some() {
@@ -427,15 +440,12 @@ where
                             core.end_request(out);
                         }
                         if all.taken >= max || core.is_paused() {
-                            all.is_empty = ring.is_empty();
+                            all.is_empty = ring.ring.is_empty();
                             break;
                         }
                     }
-                    if pace.holds() {
-                        ring.release();
-                        if pace.release() {
-                            place.wake_sender(input, cx);
-                        }
+                    if ring.settle() {
+                        place.wake_sender(input, cx);
                     }
                 }
                 _ => self.deliver_otherwise(input, max, processor, core, cx, load, &mut all),

@@ -30,6 +30,7 @@ use crate::load::Load;
 use crate::outlet::ROOM;
 use crate::panics::contain;
 use crate::process::{Next, Process};
+use crate::report::Handler;
 use crate::sharder::{Progress, WorkerCx};
 use crate::stack::Stack;
 use crate::states::State;
@@ -278,7 +279,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             Ok(next) => self.next = next,
             Err(payload) => {
                 self.next = Next::Idle;
-                self.core.panicked(None, payload);
+                self.core.panicked(Handler::Ping, None, payload);
                 self.core.note_all();
             }
         }
@@ -295,7 +296,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 Ok(false) => break,
                 Ok(true) => {}
                 Err(payload) => {
-                    self.core.panicked(None, payload);
+                    self.core.panicked(Handler::Timer, None, payload);
                     self.core.note_all();
                 }
             }
@@ -491,7 +492,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.core.sender = 0;
         let (processor, core) = (&mut self.processor, &mut self.core);
         if let Err(payload) = contain(|| processor.flush(&mut Cx::new(core))) {
-            self.core.panicked(None, payload);
+            self.core.panicked(Handler::Flush, None, payload);
             self.core.note_all();
         }
         true

@@ -249,7 +249,9 @@ pub use queue::Full;
 #[cfg(feature = "std")]
 pub use reply::ReplyTo;
 #[cfg(feature = "std")]
-pub use report::{EdgeMetrics, InstanceMetrics, Metrics, PanicRecord, Report, Undelivered};
+pub use report::{
+    EdgeMetrics, Handler, InstanceMetrics, Metrics, PanicRecord, Report, Undelivered,
+};
 #[cfg(feature = "std")]
 pub use sends::{Sends, SendsTo};
 #[cfg(feature = "std")]

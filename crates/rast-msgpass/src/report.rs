@@ -8,6 +8,20 @@ use crate::sharder::WorkerStats;
 use crate::states::States;
 use crate::timers::Nanos;
 
+/// Which handler of a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Handler {
+    /// [`Receive::receive`](crate::Receive::receive), of a message on an edge.
+    Receive,
+    /// [`Receive::receive`](crate::Receive::receive), of a timer's message.
+    Timer,
+    /// [`Process::ping`](crate::Process::ping).
+    Ping,
+    /// [`Process::flush`](crate::Process::flush).
+    Flush,
+}
+
 /// A handler that panicked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -16,7 +30,9 @@ pub struct PanicRecord {
     pub processor: &'static str,
     /// Which of its replicas.
     pub replica: usize,
-    /// The edge of the message in hand; `None` for a ping.
+    /// Which of its handlers.
+    pub handler: Handler,
+    /// The edge of the message in hand; `None` where it came on none.
     pub edge: Option<&'static EdgeInfo>,
     /// The text of the panic.
     pub message: String,
@@ -25,10 +41,13 @@ pub struct PanicRecord {
 impl fmt::Display for PanicRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}[{}] ", self.processor, self.replica)?;
-        match self.edge {
-            Some(edge) => write!(f, "handling {edge}: {}", self.message),
-            None => write!(f, "in its ping: {}", self.message),
+        match (self.edge, self.handler) {
+            (Some(edge), _) => write!(f, "handling {edge}")?,
+            (None, Handler::Ping) => f.write_str("in its ping")?,
+            (None, Handler::Flush) => f.write_str("in its flush")?,
+            (None, Handler::Timer | Handler::Receive) => f.write_str("in a timer's handler")?,
         }
+        write!(f, ": {}", self.message)
     }
 }
 

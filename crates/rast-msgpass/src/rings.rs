@@ -99,8 +99,7 @@ impl<T> Rings<T> {
             self.written.push(index as u32);
         }
         if target.state & LOW != 0 {
-            self.put_slow(index, message);
-            return Ok(());
+            return self.put_slow(index, message);
         }
         match target.ring.stage(message) {
             Ok(()) => {
@@ -108,15 +107,21 @@ impl<T> Rings<T> {
                     self.note_low(index);
                 }
             }
-            Err(Full(message)) => self.put_slow(index, message),
+            Err(Full(message)) => return self.put_slow(index, message),
         }
         Ok(())
     }
 
-    /// Puts a message behind those that found no room.
+    /// Puts a message behind those that found no room; gives it back if its receiver has gone
+    /// since the last look.
     #[cold]
-    fn put_slow(&mut self, index: usize, message: T) {
+    fn put_slow(&mut self, index: usize, message: T) -> Result<(), T> {
         let target = &mut self.targets[index];
+        if target.ring.is_closed() {
+            target.state |= CLOSED;
+            self.note_low(index);
+            return Err(message);
+        }
         let message = match target.spill.is_empty() {
             true => target.ring.stage(message).err(),
             false => Some(Full(message)),
@@ -126,6 +131,7 @@ impl<T> Rings<T> {
             self.spilled += 1;
         }
         self.note_low(index);
+        Ok(())
     }
 
     #[cold]
@@ -242,10 +248,16 @@ impl<T> Rings<T> {
     /// The room of a target, by a fresh look.
     pub(crate) fn room(&self, index: usize) -> usize {
         let target = &self.targets[index];
-        match (target.state & CLOSED != 0, target.spill.is_empty()) {
-            (true, _) => usize::MAX,
-            (false, true) => target.ring.room(),
-            (false, false) => 0,
+        if target.state & CLOSED != 0 {
+            return usize::MAX;
+        }
+        let room = match target.spill.is_empty() {
+            true => target.ring.room(),
+            false => 0,
+        };
+        match room {
+            0 if target.ring.is_closed() => usize::MAX,
+            room => room,
         }
     }
 
@@ -254,7 +266,9 @@ impl<T> Rings<T> {
     #[inline]
     pub(crate) fn has_room(&self, index: usize, count: usize) -> bool {
         let target = &self.targets[index];
-        target.state & CLOSED != 0 || (target.spill.is_empty() && target.ring.has_room(count))
+        target.state & CLOSED != 0
+            || (target.spill.is_empty() && target.ring.has_room(count))
+            || target.ring.is_closed()
     }
 
     /// Gives up what was spilled, at the end; returns how many messages lie in

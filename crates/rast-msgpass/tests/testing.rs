@@ -3,6 +3,8 @@
 
 #[path = "testing/alone.rs"]
 mod alone;
+#[path = "testing/attack.rs"]
+mod attack;
 #[path = "testing/faults.rs"]
 mod faults;
 #[path = "testing/invariant.rs"]

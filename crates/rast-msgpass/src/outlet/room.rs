@@ -54,7 +54,7 @@ impl<M: Send + 'static> Out<M> {
 
     /// Returns whether a target has room and credit for so many messages.
     #[inline]
-    pub(super) fn queue_has_room(&self, index: usize, count: usize) -> bool {
+    pub(crate) fn queue_has_room(&self, index: usize, count: usize) -> bool {
         let credit = self.credit.as_ref();
         credit.is_none_or(|credit| credit.left(index) >= count)
             && match &self.way {

@@ -185,8 +185,8 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     ///
     /// # Panics
     ///
-    /// When the message is an answer and no request waits for one, or the door is full; and as
-    /// [`turn`](Self::turn).
+    /// When the message is an answer and no request waits for one, or there is no room or credit
+    /// for it; and as [`turn`](Self::turn).
     pub fn receive<F, M>(&mut self, message: M)
     where
         G: Node<F>,
@@ -217,6 +217,14 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
                         Some(ticket) => out.answer_by(ticket, message),
                         None => out.request_fault(),
                     },
+                    EdgeKind::Bounded if !out.queue_has_room(target, 1) => {
+                        panic!(
+                            "graph `{}`, edge {}: the test sends a message for which there is no \
+                             room or credit",
+                            G::NAME,
+                            M::INFO,
+                        )
+                    }
                     _ => out.put(target, message),
                 };
                 core.note(M::OUT, news);
@@ -240,7 +248,11 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     ///
     /// When a handler panics, or an answer that the test sends has no request.
     pub fn turn(&mut self) -> bool {
-        let before = self.graph.handle().run.shared.panics().len();
+        let panics = |alone: &Self| {
+            let shared = &alone.graph.handle().run.shared;
+            shared.stats[alone.shard.index()].panics.get()
+        };
+        let before = panics(self);
         self.graph.turns_of_others(self.shard);
         let had_one = self.graph.turn_of(self.shard);
         self.graph.turns_of_others(self.shard);
@@ -266,9 +278,12 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
         if let Some(payload) = failed {
             resume_unwind(payload);
         }
-        let panics = self.graph.handle().run.shared.panics();
-        if let Some(panic) = panics.get(before) {
-            panic!("{panic}");
+        if panics(self) > before {
+            let records = self.graph.handle().run.shared.panics();
+            match records.get(before as usize) {
+                Some(record) => panic!("{record}"),
+                None => panic!("a handler panicked, after {before} others"),
+            }
         }
         had_one
     }

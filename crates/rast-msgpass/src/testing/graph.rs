@@ -118,6 +118,11 @@ impl Driver {
         stepper.shard(shard).limit_batch(batch);
         stepper.turn(shard);
         self.outside.iter_mut().for_each(|outside| outside.retry());
+        self.fail();
+    }
+
+    /// Goes on with the panic of a watch, if there was one.
+    fn fail(&self) {
         let failed = self.failed.lock().take();
         if let Some(payload) = failed {
             resume_unwind(payload);
@@ -288,17 +293,29 @@ impl<G: Graph> TestGraph<G> {
     /// # Errors
     ///
     /// `Full` when none is left before there is room, or `Closed`, with the message.
+    ///
+    /// # Panics
+    ///
+    /// After a million steps.
     pub fn send<P, M>(&mut self, mut message: M) -> Result<(), TrySendError<M>>
     where
         G: Single<P>,
         M: Edge<G, Ingress, P>,
     {
         let door = self.handle.ingress::<P, M>();
+        let first = self.driver.steps;
         loop {
             match door.try_send(message) {
                 Err(TrySendError::Full(back)) if self.step() => message = back,
                 other => return other,
             }
+            assert!(
+                self.driver.steps - first < MOST,
+                "graph `{}`: the door of {} was full for {MOST} steps. The last turns were: {}",
+                G::NAME,
+                M::INFO,
+                self.driver.last(),
+            );
         }
     }
 
@@ -539,7 +556,9 @@ impl<G: Graph> TestGraph<G> {
     /// Gives an instance a turn if it wants one.
     pub(crate) fn turn_of(&mut self, shard: ShardId) -> bool {
         self.driver.stepper().look();
-        !self.driver.is_paused[shard.index()] && self.driver.stepper().turn(shard)
+        let had_one = !self.driver.is_paused[shard.index()] && self.driver.stepper().turn(shard);
+        self.driver.fail();
+        had_one
     }
 
     /// Gives the others turns until none wants one.
@@ -555,6 +574,7 @@ impl<G: Graph> TestGraph<G> {
                 return;
             };
             self.driver.stepper().turn(other);
+            self.driver.fail();
         }
     }
 

@@ -84,19 +84,23 @@ impl Trial {
     }
 
     fn fail(&self, edge: Option<usize>) {
+        let mut due = None;
         for fault in &self.faults {
             if fault.edge.is_some() && fault.edge != edge {
                 continue;
             }
+            // Each counts all messages, also those that another takes.
             let mut left = fault.left.lock();
             *left = left.saturating_sub(1);
             if *left == 0 {
                 // Once.
                 *left = u64::MAX;
-                drop(left);
-                // Without the panic hook, whose text belongs to panics that no test asked for.
-                resume_unwind(Box::new(fault.text.clone()));
+                due = due.or(Some(fault));
             }
+        }
+        if let Some(fault) = due {
+            // Without the panic hook, whose text belongs to panics that no test asked for.
+            resume_unwind(Box::new(fault.text.clone()));
         }
     }
 }
