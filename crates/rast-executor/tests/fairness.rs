@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use rast_executor::{Priority, Runtime, sleep, spawn, yield_now};
+use rast_executor::{JoinHandle, Priority, Runtime, sleep, spawn, yield_now};
 
 fn one_worker() -> Runtime {
     Runtime::builder().workers(1).watch(None).build().unwrap()
@@ -159,9 +159,9 @@ fn two_tasks_that_wake_each_other_let_a_third_run() {
     );
 }
 
-#[test]
-fn a_worker_that_blocks_hides_no_task_of_its_list() {
-    let runtime = Runtime::builder().workers(2).watch(None).build().unwrap();
+/// Spawns a task that spawns ten, which send their numbers, and then blocks its worker until the
+/// sender given back sends.
+fn block_behind_ten(runtime: &Runtime) -> (JoinHandle<()>, mpsc::Sender<()>, mpsc::Receiver<i32>) {
     let (release, gate) = mpsc::channel::<()>();
     let (done, finished) = mpsc::channel();
     let blocker = runtime.spawn(async move {
@@ -172,6 +172,13 @@ fn a_worker_that_blocks_hides_no_task_of_its_list() {
         drop(done);
         gate.recv().unwrap();
     });
+    (blocker, release, finished)
+}
+
+#[test]
+fn a_worker_that_blocks_hides_no_task_of_its_list() {
+    let runtime = Runtime::builder().workers(2).watch(None).build().unwrap();
+    let (blocker, release, finished) = block_behind_ten(&runtime);
     // All but the newest run while the worker blocks.
     let ran: Vec<i32> = (0..9).map(|_| finished.recv().unwrap()).collect();
     assert_eq!(ran.len(), 9);
@@ -212,16 +219,7 @@ fn the_newest_task_of_a_worker_that_blocks_is_rescued() {
 fn a_worker_that_blocks_hides_no_task_from_one_that_is_always_busy() {
     let runtime = Runtime::builder().workers(2).watch(None).build().unwrap();
     let stop = flood(&runtime, 2, Priority::Normal);
-    let (release, gate) = mpsc::channel::<()>();
-    let (done, finished) = mpsc::channel();
-    let blocker = runtime.spawn(async move {
-        for n in 0..10 {
-            let done = done.clone();
-            spawn(async move { done.send(n).unwrap() }).detach();
-        }
-        drop(done);
-        gate.recv().unwrap();
-    });
+    let (blocker, release, finished) = block_behind_ten(&runtime);
     assert_eq!(finished.iter().take(10).count(), 10);
     assert!(!blocker.is_finished());
     release.send(()).unwrap();
