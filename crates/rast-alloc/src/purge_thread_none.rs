@@ -14,4 +14,5 @@ pub(crate) fn resume() {}
 
 pub(crate) fn stop() {}
 
+#[cfg(all(unix, not(rast_system_segments)))]
 pub(crate) fn close() {}

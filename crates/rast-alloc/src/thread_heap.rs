@@ -57,6 +57,11 @@ mod post;
 mod resize;
 #[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
 mod tests;
+#[cfg(all(
+    any(target_os = "linux", target_os = "android"),
+    not(any(miri, rast_system_segments))
+))]
+mod visit;
 
 /// Owners that a thread collects blocks for at a time.
 const BATCHES: usize = 8;
@@ -76,9 +81,6 @@ const PATIENCE: u32 = 1024;
 const SPINS: u32 = 64;
 /// How far a heap's surplus may be from what it reported last.
 const UNREPORTED: i64 = 1 << 20;
-/// Looks after which a heap that no thread uses is left alone, whatever the system does not take
-/// back.
-const LOOKS: u32 = 8;
 /// How long [`ThreadHeap::purge_others`] waits at most, in all, for threads that tend other
 /// threads' heaps, in milliseconds. A tender needs a time that is linear in what its heap does not
 /// use; one that was not copied by `fork` never ends.
@@ -610,39 +612,6 @@ impl ThreadHeap {
         self.offer();
     }
 
-    /// A round of the background thread: looks after each heap that no thread uses at the moment.
-    /// Returns whether another round is needed.
-    ///
-    /// The heap of a thread that made no call since the last round is taken from it, and so is that
-    /// of a thread that calls but looks after its heap too seldom.
-    pub(crate) fn visit_all(is_stopped: &dyn Fn() -> bool) -> bool {
-        let (ask, now_ms) = (ASKS.next(Wish::Look), os::now_ms());
-        let delay_ms = DELAY.get().unwrap_or(u64::MAX);
-        let (mut is_asked, mut is_left) = (false, false);
-        HEAPS.find(|heap| {
-            if heap.is_visited(now_ms, delay_ms) {
-                is_asked |= heap.hold.ask(ask);
-            }
-            None::<()>
-        });
-        let is_fenced = is_asked && asymmetric::barrier();
-        HEAPS.find(|heap| {
-            // Relaxed: a hint. [AT8]
-            if heap.is_settled.load(Ordering::Relaxed) {
-                return None;
-            }
-            // SAFETY: this thread made the ask, and the barrier came after if it says so.
-            if unsafe { heap.take(ask, is_fenced) } {
-                heap.visit(now_ms, is_stopped);
-                heap.leave();
-            }
-            // Relaxed: as above. [AT9]
-            is_left |= !heap.is_settled.load(Ordering::Relaxed);
-            is_stopped().then_some(())
-        });
-        is_left
-    }
-
     /// Becomes the holder of a heap that no thread uses at the moment; false if there is a holder,
     /// which sees a wish that the caller left.
     ///
@@ -681,35 +650,6 @@ impl ThreadHeap {
             }
             primitive::thread::yield_now();
         }
-    }
-
-    /// Whether the background thread should take the heap, if a thread has it. Only the background
-    /// thread calls it.
-    fn is_visited(&self, now_ms: u64, delay_ms: u64) -> bool {
-        let calls = (self.arena.bytes_taken.read()).wrapping_add(self.arena.bytes_given.read());
-        // Relaxed: one thread's. [AT10]
-        let is_idle = self.calls_seen.swap(calls, Ordering::Relaxed) == calls;
-        is_idle || self.is_purging() || self.is_due(now_ms, delay_ms)
-    }
-
-    /// Gives back what is unneeded, until the heap's thread wants it. Only the background thread
-    /// calls it, as the holder.
-    fn visit(&self, now_ms: u64, is_stopped: &dyn Fn() -> bool) {
-        self.deliver_all();
-        self.put_away_all();
-        let is_over = || self.hold.is_wanted() || self.hold.is_purge_wished() || is_stopped();
-        let mut pace = Pace::until(&is_over);
-        if self.is_purging() {
-            self.set_purging(!self.arena.purge_aged(&mut pace).is_all);
-        }
-        if !self.is_purging() {
-            let is_settled = self.age(now_ms, &mut pace);
-            self.looks.set(self.looks.get() + 1);
-            // Relaxed: a hint. [AT16]
-            self.is_settled
-                .store(is_settled || self.looks.get() >= LOOKS, Ordering::Relaxed);
-        }
-        self.report();
     }
 
     /// Gives back the memory of all heaps but this thread's: of those without a thread, of those

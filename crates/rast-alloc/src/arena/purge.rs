@@ -44,6 +44,10 @@ impl<'a> Pace<'a> {
     }
 
     /// All there is, until `is_over`, which is asked before each call of the system.
+    #[cfg(all(
+        any(target_os = "linux", target_os = "android"),
+        not(any(miri, rast_system_segments))
+    ))]
     pub(crate) fn until(is_over: &'a dyn Fn() -> bool) -> Self {
         Self {
             least: 2 * PAGE,
