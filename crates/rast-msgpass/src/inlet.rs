@@ -311,7 +311,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
     /// A handler panicked: its message is lost, and no thread waits for the answer.
     #[cold]
     fn panicked(&self, payload: Box<dyn Any + Send>, core: &mut Core) {
-        core.panicked(Handler::Receive, Some(self.place.edge), payload);
+        core.panicked(Handler::Message, Some(self.place.edge), payload);
         core.shared.count_in_hand(self.place.edge);
         if let Some(out) = self.place.requests {
             core.end_request(out);

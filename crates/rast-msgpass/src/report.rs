@@ -13,7 +13,7 @@ use crate::timers::Nanos;
 #[non_exhaustive]
 pub enum Handler {
     /// [`Receive::receive`](crate::Receive::receive), of a message on an edge.
-    Receive,
+    Message,
     /// [`Receive::receive`](crate::Receive::receive), of a timer's message.
     Timer,
     /// [`Process::ping`](crate::Process::ping).
@@ -45,7 +45,7 @@ impl fmt::Display for PanicRecord {
             (Some(edge), _) => write!(f, "handling {edge}")?,
             (None, Handler::Ping) => f.write_str("in its ping")?,
             (None, Handler::Flush) => f.write_str("in its flush")?,
-            (None, Handler::Timer | Handler::Receive) => f.write_str("in a timer's handler")?,
+            (None, Handler::Timer | Handler::Message) => f.write_str("in a timer's handler")?,
         }
         write!(f, ": {}", self.message)
     }

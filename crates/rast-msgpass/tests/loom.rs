@@ -7,7 +7,6 @@
 #![cfg(any(rast_loom, rast_shuttle))]
 
 use rast_msgpass::__private::{Calm, Counter, Door, EgressReceiver, Lane, Pace, Waiting, Wake};
-use rast_msgpass::TrySendError;
 use rast_msgpass::primitive::sync::Arc;
 use rast_msgpass::primitive::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rast_msgpass::primitive::{EventCount, model, thread};
