@@ -67,7 +67,7 @@ mod graph;
 mod outside;
 mod probe;
 mod seed;
-mod stand_in;
+mod stub;
 mod trial;
 
 pub use alone::TestCx;
@@ -75,6 +75,6 @@ pub use graph::TestGraph;
 pub use outside::{Collected, Feed};
 pub use probe::{Passed, Probe};
 pub use seed::for_each_seed;
-pub(crate) use stand_in::{LaneTap, Taken, Tap};
+pub(crate) use stub::{LaneTap, Taken, Tap};
 pub(crate) use trial::Trial;
 pub use trial::{Armed, Room};

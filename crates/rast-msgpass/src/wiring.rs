@@ -75,7 +75,7 @@ pub struct Wiring {
     /// Per shard.
     pub(crate) parts: Vec<Parts>,
     pub(crate) outside: Outside,
-    /// The one shard that has an instance; the others have stand-ins.
+    /// The one shard that has an instance; the others have stubs.
     #[cfg(feature = "testing")]
     alone: Option<usize>,
 }
@@ -98,7 +98,7 @@ impl Wiring {
         wiring
     }
 
-    /// Makes what one instance needs, and stand-ins for the others.
+    /// Makes what one instance needs, and stubs for the others.
     #[cfg(feature = "testing")]
     pub(crate) fn alone<G: Graph>(shared: Arc<Shared>, shard: usize) -> Self {
         let mut wiring = Self {

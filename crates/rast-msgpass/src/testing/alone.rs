@@ -1,4 +1,4 @@
-//! `TestCx`: one processor, with stand-ins in place of the others.
+//! `TestCx`: one processor, with stubs in place of the others.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -7,7 +7,7 @@ use std::panic::resume_unwind;
 
 use super::graph::TestGraph;
 use super::probe::Passed;
-use super::stand_in::{Around, LaneTap, Seen, StandIn};
+use super::stub::{Around, LaneTap, Seen, Stub};
 use super::trial::{Armed, Place};
 use crate::batch::Batch;
 use crate::graph::{Edge, EdgeKind, End, Graph, Node, shard_of};
@@ -26,7 +26,7 @@ use crate::wiring::{Wiring, core_of, join};
 /// and what it sends is kept for it.
 ///
 /// The edges are those of the graph, with their room, bursts, credit and debts; at their other
-/// ends are stand-ins, which take everything at once. So an answer needs a request, and a `send`
+/// ends are stubs, which take everything at once. So an answer needs a request, and a `send`
 /// past the burst panics. A panic of a handler goes on in the call that gave the turn.
 ///
 /// ```
@@ -139,7 +139,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
             let own = processor.take_if(|_| at == shard.index());
             let instance: Box<dyn AnyInstance> = match own {
                 Some(processor) => join::<G, P>(processor, parts, core, Batch::messages(64)),
-                None => Box::new(StandIn::new(parts, core, at, Arc::clone(&around))),
+                None => Box::new(Stub::new(parts, core, at, Arc::clone(&around))),
             };
             instance
         });
@@ -172,14 +172,14 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
         alone
     }
 
-    /// Returns the graph of the processor and its stand-ins: to stall one of these by
+    /// Returns the graph of the processor and its stubs: to stall one of these by
     /// [`pause`](TestGraph::pause), or for [`set_room`](TestGraph::set_room) and
     /// [`panic_at`](TestGraph::panic_at).
     pub fn graph(&mut self) -> &mut TestGraph<G> {
         &mut self.graph
     }
 
-    /// Has the stand-in of `F`, the first one if it has replicas, send a message to the processor
+    /// Has the stub of `F`, the first one if it has replicas, send a message to the processor
     /// (or a sender outside, for [`Ingress`](crate::Ingress)), and gives the processor a turn.
     /// It is handled in that turn, unless the processor waits for room or credit.
     ///
@@ -242,7 +242,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     }
 
     /// Gives the processor a turn if it wants one: messages, timers that are due, a ping. Returns
-    /// whether it had one. The stand-ins have theirs before and after it.
+    /// whether it had one. The stubs have theirs before and after it.
     ///
     /// # Panics
     ///

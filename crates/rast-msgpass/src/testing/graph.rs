@@ -221,7 +221,7 @@ impl<G: Graph> TestGraph<G> {
         (0..count).take_while(|_| self.step()).count()
     }
 
-    /// Makes steps until none is left. Time stands still.
+    /// Makes steps until none is left. The clock does not move.
     ///
     /// # Panics
     ///
@@ -506,7 +506,7 @@ impl<G: Graph> TestGraph<G> {
     }
 
     /// Lets everything that was accepted be handled, as [`Handle::drain`], and ends the graph.
-    /// Feeds and collectors act meanwhile; time stands still.
+    /// Feeds and collectors act meanwhile; the clock does not move.
     ///
     /// # Errors
     ///

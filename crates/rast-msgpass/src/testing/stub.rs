@@ -1,6 +1,6 @@
 //! What is at the other ends of the edges of a processor that is tested alone.
 //!
-//! A stand-in has the outlets and inlets of the instance whose place it takes. It takes all that
+//! A stub has the outlets and inlets of the instance whose place it takes. It takes all that
 //! comes, at once, and sends what the test orders, so room, credit and debts are real.
 
 use std::any::Any;
@@ -41,14 +41,14 @@ pub(crate) trait LaneTap {
     fn take(&mut self, each: &mut dyn FnMut(Box<dyn Any + Send>));
 }
 
-/// What a stand-in, or a lane, got.
+/// What a stub, or a lane, got.
 pub(crate) struct Seen {
     pub(crate) edge: usize,
     pub(crate) place: Place,
     pub(crate) message: Taken,
 }
 
-/// Something to be sent by a stand-in.
+/// Something to be sent by a stub.
 pub(crate) type Order = Box<dyn FnOnce(&mut Core, &mut Tickets) + Send>;
 
 /// The requests that the test has not answered, in order: the outlet of answers, the client, and
@@ -65,7 +65,7 @@ impl Tickets {
     }
 }
 
-/// What the stand-ins share with the test.
+/// What the stubs share with the test.
 #[derive(Default)]
 pub(crate) struct Around {
     /// By shard.
@@ -76,7 +76,7 @@ pub(crate) struct Around {
 }
 
 /// Takes the place of an instance.
-pub(crate) struct StandIn {
+pub(crate) struct Stub {
     core: Core,
     taps: Vec<Box<dyn Tap>>,
     tickets: Tickets,
@@ -84,7 +84,7 @@ pub(crate) struct StandIn {
     around: Arc<Mutex<Around>>,
 }
 
-impl StandIn {
+impl Stub {
     pub(crate) fn new(
         parts: Parts,
         mut core: Core,
@@ -92,7 +92,7 @@ impl StandIn {
         around: Arc<Mutex<Around>>,
     ) -> Self {
         let tap = |inlet: Box<dyn Any + Send>| {
-            let tap: Box<Box<dyn Tap>> = inlet.downcast().expect("a stand-in has taps");
+            let tap: Box<Box<dyn Tap>> = inlet.downcast().expect("a stub has taps");
             *tap
         };
         core.fit(parts.outs, parts.waits);
@@ -151,7 +151,7 @@ impl StandIn {
     }
 }
 
-impl AnyInstance for StandIn {
+impl AnyInstance for Stub {
     fn on_wake(&mut self, _: Option<u32>) {}
 
     fn turn(&mut self, cx: &mut WorkerCx<'_>, _: Option<&mut Load>) -> Progress {
