@@ -1,5 +1,5 @@
-//! Segments: the memory of the queue, their slots, and the counters that say when one may be used
-//! again.
+//! Segments: the memory blocks of the queue, with their slots and the counter that says when a
+//! segment may be reused.
 //!
 //! ```text
 //!   header, own lines                        slots, in the order of their tickets
@@ -10,23 +10,24 @@
 //!
 //! | state of a slot | set by | meaning |
 //! | --- | --- | --- |
-//! | 0 | the sweep of the segment | neither side of the ticket has decided |
-//! | WRITTEN | the producer, by an exchange, after the value | the value is the consumer's |
-//! | GIVEN_UP | the consumer, by an exchange | the consumer has left; the producer keeps its value |
-//! | DONE | the last of the two sides | neither side touches the slot again |
+//! | 0 | the sweep of the segment | neither side has changed the state |
+//! | WRITTEN | the producer, by a swap, after it copied the value | the consumer may move the value out |
+//! | GIVEN_UP | the consumer, by a compare-exchange | the consumer has left; the producer keeps its value |
+//! | DONE | the side that finishes last | neither side accesses the slot again |
 //!
-//! The first exchange away from 0 decides between WRITTEN and GIVEN_UP. DONE is a plain store,
-//! because only one side is left by then: the consumer after WRITTEN, the producer after GIVEN_UP.
+//! The first read-modify-write that changes the state from 0 decides between WRITTEN and GIVEN_UP.
+//! DONE is a plain store, because only one side still uses the slot by then: the consumer after
+//! WRITTEN, the producer after GIVEN_UP.
 //!
-//! The thread that is done with a slot or a pin may see the segment go at once, freed by another,
-//! while its own call has not returned. So what gives a segment up takes its address, and borrows a
-//! field for one access at a time: a reference to the whole, as an argument, would promise that the
-//! memory lasts as long as the call.
+//! As soon as a thread has stored DONE or released a pin, another thread may free the segment, even
+//! before the call returns. So the functions that do this take the address of the segment, and
+//! borrow one field for one access at a time. A reference argument would require that the memory
+//! lives as long as the call.
 //!
-//! `control` is a signed sum, zero when no thread can reach the segment by a pin any more: it
-//! starts with two SOURCEs, the words `tail` and `head`; the exchange that takes a word away from
-//! the segment adds the pins that were taken through it and takes one SOURCE; each pin takes one
-//! when it leaves.
+//! `control` is a signed sum, which is zero when no word leads to the segment and no pin is left.
+//! It starts at two SOURCEs, for the words `tail` and `head`. The thread that moves a word to the
+//! next segment adds the number of pins taken through the word and subtracts one SOURCE. Each pin
+//! that is released subtracts one.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -36,22 +37,24 @@ use crate::primitive::TaggedPtr;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
-/// The slot holds the value for its consumer.
+/// State of a slot that holds its value.
 const WRITTEN: u8 = 1;
-/// Both sides have left.
+/// State of a slot that both sides have left.
 const DONE: u8 = 2;
-/// The consumer left before the value came.
+/// State of a slot whose consumer left before the value was written.
 const GIVEN_UP: u8 = 4;
 
-/// One of the two words that can lead to a segment, in `control`.
+/// What `control` counts for each of the two words while the word may lead to the segment.
 pub(super) const SOURCE: usize = 1 << (usize::BITS / 2);
 
-/// In `next`: the queue was closed while its last segment was full; none follows.
+/// Returns the terminal mark. In `next` it says that the queue was closed while its last segment
+/// was full, so no segment follows.
 pub(super) fn terminal<T>() -> *mut Segment<T> {
     ptr::without_provenance_mut(1)
 }
 
-/// A value and its state. At least eight bytes, so that a line holds few of the small ones.
+/// A value and its state. `spread` aligns it to eight bytes, so that few small values share a cache
+/// line.
 #[repr(C)]
 pub(super) struct Slot<T> {
     value: UnsafeCell<MaybeUninit<T>>,
@@ -63,14 +66,15 @@ pub(super) struct Slot<T> {
 #[repr(C, align(128))]
 #[cfg_attr(rast_tagged_low, repr(align(16384)))]
 pub(super) struct Segment<T> {
-    /// The segment that follows, null, or [`terminal`]; written once per use.
+    /// The next segment, null, or [`terminal`]. It leaves null once per use; a push that puts an
+    /// item back after a panic may replace `terminal` by a link.
     pub(super) next: AtomicPtr<Segment<T>>,
-    /// See the file's head.
+    /// See the module docs.
     control: AtomicUsize,
-    /// Slots found DONE and cleared; the thread that holds the retired segment alone reads and
-    /// writes it.
+    /// Number of slots that were found DONE and cleared. Only the thread that owns the retired
+    /// segment accesses it.
     swept: UnsafeCell<usize>,
-    /// The segment beneath this one in limbo; as `swept`.
+    /// The next segment in limbo; accessed as `swept` is.
     pub(super) limbo_next: UnsafeCell<*mut Segment<T>>,
     /// Aligns the header for the slots.
     slots: [Slot<T>; 0],
@@ -87,8 +91,8 @@ impl<T> Slot<T> {
     }
 
     /// Copies the value at `item` into the slot and publishes it. Returns `false` if the consumer
-    /// gave the ticket up: the value is still the caller's, and the slot is done. The slot may be
-    /// gone when this returns.
+    /// gave the ticket up: the value still belongs to the caller, and the slot is DONE. The slot
+    /// may be freed when this returns.
     ///
     /// # Safety
     ///
