@@ -113,7 +113,7 @@ struct Chunk {
     entries: Box<[Entry]>,
 }
 
-/// The bits of 64 places.
+/// The bits of the places of a group.
 struct Group {
     taken: AtomicUsize,
     waiting: AtomicUsize,
@@ -507,7 +507,7 @@ fn guess(word: &AtomicUsize) -> usize {
         // Relaxed: see above. [QW21]
         word.fetch_or(0, Ordering::Relaxed)
     } else {
-        // Relaxed: a read-modify-write follows. [QW22]
+        // Relaxed: a hint; it returns every write that happens before this. [QW22]
         word.load(Ordering::Relaxed)
     }
 }
