@@ -128,8 +128,9 @@ impl ScheduleLatency {
         self.0.iter().sum()
     }
 
-    /// Returns the time that `percentile` percent of the waits did not exceed, at most a quarter too
-    /// high; zero before the first measurement. Waits of more than 18 minutes count as 18 minutes.
+    /// Returns the time that `percentile` percent of the waits did not exceed, at most a quarter
+    /// too high; zero before the first measurement. Waits of more than 18 minutes count as 18
+    /// minutes.
     ///
     /// ```
     /// let none = rast_executor::ScheduleLatency::default();
