@@ -418,12 +418,12 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 }
             }
             left = Left::Served;
-            if self.core.retired || self.watch.is_over {
-                return left;
-            }
             if was_gated {
                 // What gated may gate still.
                 self.core.is_gated |= self.core.outs_gate();
+            }
+            if self.core.retired || self.watch.is_over {
+                return left;
             }
             if self.core.is_gated {
                 self.core.look();
