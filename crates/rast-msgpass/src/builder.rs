@@ -8,17 +8,19 @@ use std::io;
 use crate::batch::Batch;
 use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node, shard_of};
 use crate::handle::{Handle, Run};
+use crate::policy::{Factory, Failure, OnPanic, Policy, Restart};
 use crate::primitive::sync::Arc;
 use crate::primitive::{WaitStrategy, thread};
+use crate::process::Process;
 use crate::runtime::Runtime;
 use crate::sharder::{self, Balancer, Greedy, Park, ShardId, Sharder, WorkerId};
-use crate::shared::{GraphClock, OnPanic, Shared, Undelivered};
+use crate::shared::{GraphClock, Hooks, Shared};
 #[cfg(feature = "testing")]
 use crate::testing::TestGraph;
 #[cfg(feature = "testing")]
 use crate::timers::ManualClock;
 use crate::timers::{Clock, MonotonicClock};
-use crate::wiring::{Given, Outside, Wiring};
+use crate::wiring::{AnyFactory, Given, Outside, Wiring};
 
 /// Sets up a graph; made by `builder(..)` of the graph's type.
 ///
@@ -60,7 +62,9 @@ pub struct Builder<G: Graph> {
     /// Of single processors.
     batches: Vec<(usize, Batch)>,
     on_panic: OnPanic,
-    on_undelivered: Option<Undelivered>,
+    /// Of single processors.
+    policies: Vec<(usize, Policy, Option<AnyFactory>)>,
+    hooks: Hooks,
     clock: Option<GraphClock>,
     park: Option<Parks>,
     pins: Vec<(usize, usize)>,
@@ -155,7 +159,8 @@ impl<G: Graph> Builder<G> {
             batch: Batch::messages(64),
             batches: Vec::new(),
             on_panic: OnPanic::default(),
-            on_undelivered: None,
+            policies: Vec::new(),
+            hooks: Hooks::default(),
             clock: None,
             park: None,
             pins: Vec::new(),
@@ -264,10 +269,88 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Sets what becomes of a processor whose handler panicked.
+    /// Sets what becomes of a processor whose handler panicked, where
+    /// [`on_panic_of`](Self::on_panic_of) and [`restart`](Self::restart) say nothing else.
     #[must_use]
     pub fn on_panic(mut self, policy: OnPanic) -> Self {
         self.on_panic = policy;
+        self
+    }
+
+    /// Sets what becomes of a replica of `P` whose handler panicked. The last call for `P`
+    /// counts.
+    #[must_use]
+    pub fn on_panic_of<P>(mut self, policy: OnPanic) -> Self
+    where
+        G: Node<P>,
+    {
+        let node = <G as Node<P>>::ID;
+        self.policies.push((node, Policy::Plain(policy), None));
+        self
+    }
+
+    /// Has a replica of `P` whose handler panicked dropped, and replaced by what `factory` makes
+    /// of its number, as often as `restart` allows. The last call for `P` counts.
+    ///
+    /// Queued messages, timers and what the instance [watches](crate::Cx::watch) are kept for
+    /// the next processor; [`ReplyTo`](crate::ReplyTo) tokens in the state waive. The factory runs
+    /// on a worker, so it should return soon. A panic of it counts as one of the processor.
+    ///
+    /// ```
+    /// use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, Restart, graph};
+    ///
+    /// struct Sum(u64);
+    /// graph! {
+    ///     graph App {
+    ///         processors { sum: Sum }
+    ///         edges { ingress -> sum: u64 [keep]; sum -> egress: u64; }
+    ///     }
+    /// }
+    /// impl Process<App> for Sum {}
+    /// impl Receive<App, Ingress, u64> for Sum {
+    ///     fn receive(&mut self, number: u64, cx: &mut Cx<'_, App, Self>) {
+    ///         assert!(number < 100, "too large");
+    ///         self.0 += number;
+    ///         cx.to::<Egress>().send(self.0);
+    ///     }
+    /// }
+    ///
+    /// let app = App::builder(Sum(0))
+    ///     .restart(Restart::new().limit(3, std::time::Duration::from_secs(1)), |_| Sum(1_000))
+    ///     .on_failure(|failure| {
+    ///         let number = failure.message.and_then(|message| message.downcast::<u64>().ok());
+    ///         assert_eq!(number, Some(Box::new(100)));
+    ///     })
+    ///     .start()?;
+    /// let mut sums = app.egress::<Sum, u64>(0);
+    /// let numbers = app.ingress::<Sum, u64>();
+    /// (99..=101).for_each(|number| numbers.send(number).unwrap());
+    /// numbers.send(1)?;
+    /// assert_eq!([sums.recv(), sums.recv()], [Ok(99), Ok(1_001)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn restart<P: Process<G>>(
+        mut self,
+        restart: Restart,
+        factory: impl Fn(usize) -> P + Send + Sync + 'static,
+    ) -> Self
+    where
+        G: Node<P>,
+    {
+        let factory: Factory<P> = Arc::new(Box::new(factory));
+        let policy = Policy::Restart(restart);
+        let node = <G as Node<P>>::ID;
+        self.policies.push((node, policy, Some(Box::new(factory))));
+        self
+    }
+
+    /// Has `hook` called with what each panic of a handler left: where it was, the payload, and
+    /// the message in hand on an edge that is marked `keep`. It is called by workers, and should
+    /// return soon.
+    #[must_use]
+    pub fn on_failure(mut self, hook: impl Fn(Failure) + Send + Sync + 'static) -> Self {
+        self.hooks.on_failure = Some(Box::new(hook));
         self
     }
 
@@ -280,7 +363,7 @@ impl<G: Graph> Builder<G> {
         mut self,
         hook: impl Fn(&'static EdgeInfo, Box<dyn Any + Send>) + Send + Sync + 'static,
     ) -> Self {
-        self.on_undelivered = Some(Box::new(hook));
+        self.hooks.on_undelivered = Some(Box::new(hook));
         self
     }
 
@@ -340,10 +423,15 @@ impl<G: Graph> Builder<G> {
         self.check()?;
         let workers = self.worker_count();
         let batches = self.batches_by_node();
+        let mut policies = vec![Policy::Plain(self.on_panic); G::PROCESSORS.len()];
+        let mut factories: Vec<Option<AnyFactory>> = G::PROCESSORS.iter().map(|_| None).collect();
+        for (node, policy, factory) in self.policies {
+            (policies[node], factories[node]) = (policy, factory);
+        }
         let shared = Shared::new::<G>(
             workers,
-            self.on_panic,
-            self.on_undelivered,
+            policies,
+            self.hooks,
             (self.clock.clone()).unwrap_or_else(|| GraphClock::new(MonotonicClock::new())),
         );
         let Wiring {
@@ -353,7 +441,7 @@ impl<G: Graph> Builder<G> {
             .iter_mut()
             .map(|parts| core::mem::take(&mut parts.routes))
             .collect();
-        let instances = self.given.assemble(&shared, parts, &batches);
+        let instances = self.given.assemble(&shared, parts, &batches, factories);
         let runtime = Runtime {
             shared: Arc::clone(&shared),
             routes,

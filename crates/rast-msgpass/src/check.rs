@@ -30,6 +30,7 @@ pub struct Spec {
     reply: Option<usize>,
     sends: Option<&'static [SendsTo]>,
     any: Option<()>,
+    keep: Option<()>,
     /// An attribute that was given more than once.
     twice: bool,
 }
@@ -46,6 +47,7 @@ impl Spec {
             reply: None,
             sends: None,
             any: None,
+            keep: None,
             twice: false,
         }
     }
@@ -87,6 +89,11 @@ impl Spec {
 
     pub const fn any(mut self) -> Self {
         self.twice |= set(&mut self.any, ());
+        self
+    }
+
+    pub const fn keep(mut self) -> Self {
+        self.twice |= set(&mut self.keep, ());
         self
     }
 }
@@ -155,6 +162,7 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
             None => Sends::Undeclared,
         },
         any: spec.any.is_some(),
+        keep: spec.keep.is_some(),
     };
     if spec.twice {
         fault::<G>(&info, "has the same attribute twice: keep one");
@@ -170,6 +178,9 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
     }
     if spec.lanes.is_some() && !matches!(info.to, End::Egress) {
         fault::<G>(&info, "has `lanes`, which only edges to egress have");
+    }
+    if info.keep && matches!(info.to, End::Egress) {
+        fault::<G>(&info, "has `keep`, and its messages have no handler");
     }
     if spec.ceiling.is_some() {
         if !matches!(info.kind, EdgeKind::Unbounded) {

@@ -3,7 +3,6 @@
 //! `cx.to::<Parser>().send(line)` names the receiver's type; the message's type
 //! picks the edge, and the edge's constants say which outlet it is.
 
-use core::any::Any;
 use core::fmt;
 use core::marker::PhantomData;
 
@@ -12,13 +11,12 @@ use crate::ending::{EndedBy, Ending};
 use crate::erased::Erased;
 use crate::graph::{Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Node, Replicated, Single};
 use crate::outlet::{FIRST, GATES, KEEPS, News, Out, REMOTE};
-use crate::panics;
+use crate::policy::{Life, Restarts};
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
-use crate::report::{Handler, PanicRecord};
 use crate::sends::{Sends, Waits, is_restricted};
 use crate::sharder::WorkerCx;
-use crate::shared::{OnPanic, Shared, Stats};
+use crate::shared::{Shared, Stats};
 use crate::stack::Stack;
 use crate::timer::Timers;
 use crate::timers::{Clock, Instant};
@@ -62,7 +60,13 @@ pub(crate) struct Core {
     /// The worker's time when the batch of requests began.
     pub(crate) now: Instant,
     pub(crate) stop: bool,
-    pub(crate) retired: bool,
+    pub(crate) life: Life,
+    pub(crate) restarts: Restarts,
+    /// Processors of which this one is told when an instance retires, and how much of the log was
+    /// looked at for each.
+    pub(crate) watched: Vec<(usize, usize)>,
+    /// Some instance may have retired that is to be told of.
+    pub(crate) has_deaths: bool,
     pub(crate) timers: Timers,
     /// When a ping is wanted beside those that pings ask for.
     pub(crate) wake_at: Option<Instant>,
@@ -75,12 +79,17 @@ impl Core {
     /// Returns whether no further message may be handled.
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {
-        self.is_gated || self.retired || self.ending.is_stopping()
+        self.is_gated || !self.is_running() || self.ending.is_stopping()
+    }
+
+    /// Returns the number of the instance among all.
+    pub(crate) fn shard(&self) -> usize {
+        self.shared.shards_of(self.node).start + self.replica
     }
 
     /// Ends the graph.
     #[cold]
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.ending.stop(EndedBy::Processor {
             name: self.shared.processors[self.node].name,
             replica: self.replica,
@@ -229,29 +238,6 @@ impl Core {
     pub(crate) fn out<M: Send + 'static>(&mut self, index: usize) -> &mut Out<M> {
         self.outs[index].of()
     }
-
-    /// Takes note of a panic of a handler.
-    #[cold]
-    pub(crate) fn panicked(
-        &mut self,
-        handler: Handler,
-        edge: Option<usize>,
-        payload: Box<dyn Any + Send>,
-    ) {
-        self.stats.panics.add(1);
-        self.shared.record_panic(PanicRecord {
-            processor: self.shared.processors[self.node].name,
-            replica: self.replica,
-            handler,
-            edge: edge.map(|edge| &self.shared.edges[edge]),
-            message: panics::text(payload),
-        });
-        match self.shared.on_panic {
-            OnPanic::Continue => {}
-            OnPanic::Retire => self.retired = true,
-            OnPanic::Stop => self.end(),
-        }
-    }
 }
 
 /// What a handler of processor `P` in graph `G` may do.
@@ -362,6 +348,13 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
 
     pub(crate) fn core(&mut self) -> &mut Core {
         self.core
+    }
+
+    /// Returns how often this instance was restarted: 0 for the processor that was given to the
+    /// builder.
+    #[must_use]
+    pub fn restarts(&self) -> u64 {
+        self.core.stats.restarts.get()
     }
 
     /// Asks the whole graph to stop, as [`Stopper::stop`](crate::Stopper::stop):
@@ -634,7 +627,7 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         }
         let index = self.index::<M>();
         let invocation = self.core.invocation;
-        self.core.sending(M::ID, index, &message);
+        self.core.sending(M::ID, M::OUT, index, &message);
         let news = match const { Self::request::<M>() } {
             Some(request) => {
                 let is_in_hand = self.core.take_request(request, index);
@@ -671,7 +664,7 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         if self.core.trial_room::<M>(M::OUT, index, promised) == Some(0) {
             return Err(Full(message));
         }
-        self.core.sending(M::ID, index, &message);
+        self.core.trying(M::ID, index, &message);
         let out = self.core.out::<M>(M::OUT);
         let news = out.try_send(index, message, invocation, promised)?;
         self.core.note(M::OUT, news);

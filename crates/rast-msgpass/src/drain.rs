@@ -101,10 +101,10 @@ impl fmt::Display for DrainError {
         if let Some(panic) = report.panics.first() {
             let text = panic.message.lines().next().unwrap_or_default();
             let (name, replica) = (panic.processor, panic.replica);
+            let count: u64 = report.panics.iter().map(|panic| panic.count).sum();
             write!(
                 f,
-                "\n{} panics, the first in {name}[{replica}]: {text}",
-                report.panics.len()
+                "\n{count} panics, the first in {name}[{replica}]: {text}"
             )?;
         }
         Ok(())

@@ -102,6 +102,9 @@ pub struct EdgeInfo {
     /// Whether it needs room at one receiver, not at each, and each message goes to one with
     /// room: `route = any`.
     pub any: bool,
+    /// Whether each message is cloned before its handler, for
+    /// [`Builder::on_failure`](crate::Builder::on_failure): `keep`.
+    pub keep: bool,
 }
 
 /// The most pairs of instances of an edge that have a ring each. An edge to
@@ -244,6 +247,9 @@ pub trait Edge<G: Graph, From, To>: Sized + Send + 'static {
     const INFO: &'static EdgeInfo = &G::EDGES[Self::ID];
     /// The index among the edges that leave the sending processor.
     const OUT: usize = crate::check::outgoing_before(G::EDGES, Self::ID);
+    /// Clones a message, on an edge that is marked `keep`.
+    #[doc(hidden)]
+    const COPY: Option<fn(&Self) -> Self>;
 
     /// Makes the rings or the door of the edge.
     #[doc(hidden)]

@@ -260,6 +260,8 @@ impl Run {
                 turns: counts.turns.get(),
                 gated: counts.gated.get(),
                 panics: counts.panics.get(),
+                restarts: counts.restarts.get(),
+                is_retired: counts.retired.get() > 0,
                 busy: Nanos::from_nanos(counts.busy_ns.get()),
             });
         }
@@ -388,10 +390,11 @@ impl Closing {
         let mut states = Vec::with_capacity(outcome.shards.len());
         for shard in outcome.shards {
             let mut instance = shard.state;
+            instance.stop();
             // A destructor of a message that panics took that message with it.
             while !contained(&mut || instance.finish()) {}
             let (state, rest) = instance.into_parts();
-            states.push(Some(state));
+            states.push(state);
             let mut rest = Some(rest);
             contained(&mut || drop(rest.take()));
         }

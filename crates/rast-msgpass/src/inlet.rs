@@ -114,6 +114,8 @@ impl<M> Ring<M> {
 pub(crate) struct In<G, F, M> {
     source: Source<M>,
     place: Place,
+    /// On an edge that is marked `keep`: a clone of the message in hand.
+    kept: Option<M>,
     types: PhantomData<fn(G, F, M)>,
 }
 
@@ -168,6 +170,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         Self {
             source,
             place,
+            kept: None,
             types: PhantomData,
         }
     }
@@ -276,7 +279,9 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         cx: &mut WorkerCx<'_>,
         mut load: Option<&mut Input>,
         all: &mut Delivered,
-    ) {
+    ) where
+        M: Edge<G, F, P>,
+    {
         loop {
             let Some(message) = self.take(input, core, Some(cx)) else {
                 all.is_empty = true;
@@ -293,8 +298,14 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                     if self.place.requests.is_some() {
                         core.begin_request(self.place.edge, cx.now());
                     }
+                    if let Some(copy) = const { <M as Edge<G, F, P>>::COPY } {
+                        self.kept = Some(copy(&message));
+                    }
                     core.delivering(Some(self.place.edge), &message);
                     processor.receive(message, &mut Cx::new(core));
+                    if const { <M as Edge<G, F, P>>::COPY.is_some() } {
+                        drop_kept(&mut self.kept, core);
+                    }
                     if let Some(out) = self.place.requests {
                         core.end_request(out);
                     }
@@ -310,14 +321,14 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
 
     /// A handler panicked: its message is lost, and no thread waits for the answer.
     #[cold]
-    fn panicked(&self, payload: Box<dyn Any + Send>, core: &mut Core) {
-        core.panicked(Handler::Message, Some(self.place.edge), payload);
-        core.shared.count_in_hand(self.place.edge);
+    fn panicked(&mut self, payload: Box<dyn Any + Send>, core: &mut Core) {
+        let edge = self.place.edge;
+        let message = self.kept.take().map(|message| Box::new(message) as _);
+        core.shared.count_in_hand(edge);
+        core.panicked(Handler::Message, Some(edge), payload, message);
         if let Some(out) = self.place.requests {
             core.end_request(out);
         }
-        // What the handler sent before it panicked is sent.
-        core.note_all();
     }
 
     /// Returns how many inputs there are.
@@ -346,6 +357,15 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         if let Some(out) = self.place.requests {
             core.waive(out);
         }
+    }
+}
+
+/// Drops the clone of a message whose handler has returned.
+fn drop_kept<M>(kept: &mut Option<M>, core: &Core) {
+    let kept = kept.take();
+    if let Err(payload) = contain(|| drop(kept)) {
+        let shared = &core.shared;
+        shared.record_fault("the destructor of a kept message", payload);
     }
 }
 
@@ -434,8 +454,14 @@ where
                         if place.requests.is_some() {
                             core.begin_request(place.edge, cx.now());
                         }
+                        if let Some(copy) = const { M::COPY } {
+                            self.kept = Some(copy(&message));
+                        }
                         core.delivering(Some(place.edge), &message);
                         processor.receive(message, &mut Cx::new(core));
+                        if const { M::COPY.is_some() } {
+                            drop_kept(&mut self.kept, core);
+                        }
                         if let Some(out) = place.requests {
                             core.end_request(out);
                         }

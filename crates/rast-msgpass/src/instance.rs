@@ -22,6 +22,8 @@
 //! 4. The inputs of an edge share one batch of a turn. Those that got nothing of it
 //!    stay ahead of those that did, and come first in the next turn.
 
+mod life;
+
 use crate::batch::{Batch, Watch};
 use crate::cx::{Answering, Core, Cx};
 use crate::graph::Graph;
@@ -29,6 +31,7 @@ use crate::inlet::Inlet;
 use crate::load::Load;
 use crate::outlet::ROOM;
 use crate::panics::contain;
+use crate::policy::{Factory, Life};
 use crate::process::{Next, Process};
 use crate::report::Handler;
 use crate::sharder::{Progress, WorkerCx};
@@ -46,16 +49,21 @@ pub(crate) trait AnyInstance: Send {
     fn on_wake(&mut self, note: Option<u32>);
     /// Runs the instance once.
     fn turn(&mut self, cx: &mut WorkerCx<'_>, load: Option<&mut Load>) -> Progress;
+    /// Tells the processor that the graph has ended.
+    fn stop(&mut self);
     /// Gives up everything that still waits.
     fn finish(&mut self);
-    /// Takes the processor out; the rest is to be dropped.
-    fn into_parts(self: Box<Self>) -> (State, Box<dyn Send>);
+    /// Takes the processor out, if there is one; the rest is to be dropped.
+    fn into_parts(self: Box<Self>) -> (Option<State>, Box<dyn Send>);
     /// Returns what a test may change.
     #[cfg(feature = "testing")]
     fn core(&mut self) -> &mut Core;
-    /// Returns the processor.
+    /// Returns the processor; `None` while it waits for its restart.
     #[cfg(feature = "testing")]
-    fn processor(&self) -> &dyn core::any::Any;
+    fn processor(&self) -> Option<&dyn core::any::Any>;
+    /// Returns when the processor is restarted, if it waits for that.
+    #[cfg(feature = "testing")]
+    fn restarts_at(&self) -> Option<Instant>;
     /// Sets how many messages of an edge the next turn handles at most.
     #[cfg(feature = "testing")]
     fn limit_batch(&mut self, messages: u32);
@@ -146,7 +154,8 @@ impl Rhythm {
 /// An instance of processor `P`.
 pub(crate) struct Instance<G, P> {
     core: Core,
-    processor: P,
+    /// `None` while it waits for its restart.
+    processor: Option<P>,
     ins: Box<[Receiving<G, P>]>,
     inputs: Box<[Input]>,
     /// Inputs that may hold something; it has room for all.
@@ -168,6 +177,10 @@ pub(crate) struct Instance<G, P> {
     is_in_turn: bool,
     /// What asked for [`Next::Woken`] is to be pinged.
     is_called: bool,
+    /// `on_start` was called and `on_stop` was not.
+    has_begun: bool,
+    /// Makes its replacement.
+    factory: Option<Factory<P>>,
 }
 
 impl<G: Graph, P: Process<G>> Instance<G, P> {
@@ -176,6 +189,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         ins: Vec<Box<dyn Inlet<G, P>>>,
         core: Core,
         batch: Batch,
+        factory: Option<Factory<P>>,
     ) -> Self {
         let inputs: Box<[Input]> = ins
             .iter()
@@ -189,7 +203,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             .collect();
         Self {
             core,
-            processor,
+            processor: Some(processor),
             ready: Stack::new(inputs.len()),
             served: Stack::new(inputs.len()),
             inputs,
@@ -216,6 +230,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             is_new: true,
             is_in_turn: false,
             is_called: false,
+            has_begun: false,
+            factory,
         }
     }
 
@@ -248,6 +264,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.flushes.0 = self.core.stats.flushes_asked.get_after();
         // A token that was dropped wakes the shard without a note.
         self.core.waive_dropped();
+        self.core.look_for_deaths();
         for input in 0..self.inputs.len() as u32 {
             let Input { inlet, at, .. } = self.inputs[input as usize];
             if self.ins[inlet as usize].inlet.has_any(at as usize) {
@@ -274,13 +291,14 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.core.stats.pings.add(1);
         self.is_called = false;
         self.core.wake_at = None;
-        let (processor, core) = (&mut self.processor, &mut self.core);
+        let (Some(processor), core) = (&mut self.processor, &mut self.core) else {
+            return;
+        };
         match contain(|| processor.ping(&mut Cx::new(core))) {
             Ok(next) => self.next = next,
             Err(payload) => {
                 self.next = Next::Idle;
-                self.core.panicked(Handler::Ping, None, payload);
-                self.core.note_all();
+                self.core.panicked(Handler::Ping, None, payload, None);
             }
         }
     }
@@ -291,14 +309,13 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     fn fire(&mut self, cx: &mut WorkerCx<'_>) -> bool {
         let mut fired = 0;
         while fired < self.batch.messages && !self.core.is_paused() && !self.watch.is_over {
-            let (processor, core) = (&mut self.processor, &mut self.core);
+            let (Some(processor), core) = (&mut self.processor, &mut self.core) else {
+                break;
+            };
             match contain(|| core.fire(processor, cx.now())) {
                 Ok(false) => break,
                 Ok(true) => {}
-                Err(payload) => {
-                    self.core.panicked(Handler::Timer, None, payload);
-                    self.core.note_all();
-                }
+                Err(payload) => self.core.panicked(Handler::Timer, None, payload, None),
             }
             fired += 1;
             if self.rhythm.count(1) || self.core.is_gated {
@@ -403,27 +420,30 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             }
             let load = load.as_mut().map(|load| &mut load.inputs[input as usize]);
             let ins = &mut self.ins[inlet];
+            let Some(processor) = &mut self.processor else {
+                return left;
+            };
             let all = ins
                 .inlet
-                .deliver(at, max, &mut self.processor, &mut self.core, cx, load);
+                .deliver(at, max, processor, &mut self.core, cx, load);
             if ins.taken == 0 && all.taken > 0 {
                 self.touched.push(inlet as u32);
             }
             ins.taken += all.taken;
             ins.uncounted += all.handled();
-            if self.rhythm.count(all.taken) || self.core.retired {
+            if self.rhythm.count(all.taken) || !self.core.is_running() {
                 self.flush(cx);
                 if self.batch.time < Nanos::MAX {
                     self.look_at_time(cx);
                 }
             }
             left = Left::Served;
-            if self.core.retired || self.watch.is_over {
-                return left;
-            }
             if was_gated {
                 // What gated may gate still.
                 self.core.is_gated |= self.core.outs_gate();
+            }
+            if !self.core.is_running() || self.watch.is_over {
+                return left;
             }
             if self.core.is_gated {
                 self.core.look();
@@ -459,8 +479,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                     skipped += 1;
                 }
             }
-            if self.core.retired {
-                // The next turn gives up whatever is there.
+            if !self.core.is_running() {
+                // The next turn looks at whatever is there.
                 break;
             }
         }
@@ -488,14 +508,9 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if has_input {
             return false;
         }
-        self.core.invocation += 1;
-        self.core.sender = 0;
-        let (processor, core) = (&mut self.processor, &mut self.core);
-        if let Err(payload) = contain(|| processor.flush(&mut Cx::new(core))) {
-            self.core.panicked(Handler::Flush, None, payload);
-            self.core.note_all();
-        }
-        true
+        self.call(Handler::Flush, |processor, cx| processor.flush(cx));
+        // The next processor is asked again.
+        self.core.life != Life::Failed
     }
 
     /// Says that what was asked for has been flushed, and is counted.
@@ -533,8 +548,12 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             && !self.core.shared.calm.is_asked()
             && self.fire(cx);
         let mut worked = self.run_inputs(cx, &mut load) | fires;
+        if self.core.has_deaths && !self.core.is_paused() && !self.core.shared.calm.is_asked() {
+            self.tell_deaths(cx);
+            worked = true;
+        }
         if let Next::Woken(at) = self.next
-            && !self.core.retired
+            && self.core.is_running()
             && !self.core.shared.calm.is_asked()
         {
             // While there is no room it waits.
@@ -546,7 +565,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
         worked |= pings;
         let flushed =
-            self.flushes.0 != self.flushes.1 && !self.core.retired && self.flush_processor();
+            self.flushes.0 != self.flushes.1 && self.core.is_running() && self.flush_processor();
         self.end(cx);
         if flushed {
             self.has_flushed();
@@ -563,32 +582,10 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         worked
     }
 
-    /// Gives up what waits, and the requests it keeps: it is retired and must hold
-    /// no thread up.
-    #[cold]
-    fn run_retired(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
-        self.forget_turn();
-        self.core.look();
-        for inlet in 0..self.ins.len() {
-            let given_up = self.ins[inlet].inlet.give_up(&mut self.core, Some(cx));
-            self.ins[inlet].uncounted += given_up.handled();
-            self.touched.push(inlet as u32);
-        }
-        for out in 0..self.core.outs.len() {
-            let news = self.core.outs[out].waive_kept();
-            self.core.note(out, news);
-        }
-        self.end(cx);
-        self.cancel_timers();
-        self.flushes.0 = self.core.stats.flushes_asked.get_after();
-        self.has_flushed();
-        self.wait(cx)
-    }
-
     /// Says when the next turn is wanted.
     fn progress(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
-        if self.core.retired {
-            return Progress::Again;
+        if !self.core.is_running() {
+            return self.revive(cx).unwrap_or(Progress::Again);
         }
         if self.core.is_gated || self.core.keeps {
             return self.wait(cx);
@@ -598,6 +595,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
         match self.next {
             _ if self.core.shared.calm.is_asked() => Progress::Idle,
+            _ if self.core.has_deaths => Progress::Again,
             Next::Again => Progress::Again,
             Next::Idle => self.or_alarm(Progress::Idle),
             Next::Woken(_) if self.is_called => Progress::Again,
@@ -619,13 +617,14 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             // There was room at the target waited at, and its receiver may wake no sender for it.
             return Progress::Again;
         }
-        if self.core.retired {
+        if self.core.life == Life::Retired {
             return Progress::Idle;
         }
         if !self.core.is_gated {
             let pings = !self.core.shared.calm.is_asked();
             return match self.next {
                 _ if !self.ready.is_empty() => Progress::Again,
+                _ if pings && self.core.has_deaths => Progress::Again,
                 Next::Again if pings => Progress::Again,
                 Next::Woken(_) if pings && self.is_called => Progress::Again,
                 Next::At(at) | Next::Woken(at) if pings => self.or_alarm(Progress::At(at)),
@@ -637,6 +636,15 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             true => Progress::Again,
             false => Progress::Idle,
         }
+    }
+
+    /// The turn has ended as turns do.
+    #[inline]
+    fn has_run(&mut self, cx: &mut WorkerCx<'_>) {
+        if core::mem::take(&mut self.core.stop) {
+            cx.stop();
+        }
+        self.is_in_turn = false;
     }
 
     /// Returns whether an input that is ready does not wait for what gates. It had its turn,
@@ -658,11 +666,14 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
     }
 
     fn turn(&mut self, cx: &mut WorkerCx<'_>, load: Option<&mut Load>) -> Progress {
-        if self.core.retired {
-            return self.run_retired(cx);
-        }
         if core::mem::replace(&mut self.is_in_turn, true) {
             self.forget_turn();
+        }
+        if !self.core.is_running()
+            && let Some(progress) = self.revive(cx)
+        {
+            self.has_run(cx);
+            return progress;
         }
         if self.is_new {
             self.look_at_all();
@@ -677,11 +688,13 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
         if self.core.is_gated {
             self.core.stats.gated.add(1);
         }
-        if core::mem::take(&mut self.core.stop) {
-            cx.stop();
-        }
-        self.is_in_turn = false;
-        self.progress(cx)
+        let progress = self.progress(cx);
+        self.has_run(cx);
+        progress
+    }
+
+    fn stop(&mut self) {
+        self.ended();
     }
 
     fn finish(&mut self) {
@@ -695,14 +708,15 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
         self.cancel_timers();
     }
 
-    fn into_parts(self: Box<Self>) -> (State, Box<dyn Send>) {
+    fn into_parts(self: Box<Self>) -> (Option<State>, Box<dyn Send>) {
         let Self {
             processor,
             ins,
             core,
             ..
         } = *self;
-        (Box::new(processor), Box::new((ins, core)))
+        let state = processor.map(|processor| Box::new(processor) as State);
+        (state, Box::new((ins, core)))
     }
 
     #[cfg(feature = "testing")]
@@ -711,8 +725,13 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
     }
 
     #[cfg(feature = "testing")]
-    fn processor(&self) -> &dyn core::any::Any {
-        &self.processor
+    fn processor(&self) -> Option<&dyn core::any::Any> {
+        self.processor.as_ref().map(|processor| processor as _)
+    }
+
+    #[cfg(feature = "testing")]
+    fn restarts_at(&self) -> Option<Instant> {
+        (self.core.life == Life::Down).then_some(self.core.restarts.at)
     }
 
     #[cfg(feature = "testing")]

@@ -117,9 +117,9 @@
 //!   and a receiver that makes room wakes the sender. The arguments are in
 //!   `docs/algorithms/msgpass.md` of the repository, the models in
 //!   `tests/loom.rs`.
-//! - A panic in a handler costs the message in hand and is reported
-//!   ([`OnPanic`] chooses what follows). With `panic = "abort"` it ends the
-//!   process.
+//! - A panic in a handler costs the message in hand and is reported. [`OnPanic`] says for each
+//!   processor what follows, or [`Restart`] with a factory. With `panic = "abort"` a panic ends
+//!   the process.
 //! - [`Handle::drain`] handles everything that was accepted and has processors
 //!   [flush](Process::flush), upstream first, or says what it could not;
 //!   [`Handle::stop`] ends a graph between two messages. Both give the processors'
@@ -156,6 +156,8 @@ mod credit;
 #[cfg(feature = "std")]
 mod cx;
 #[cfg(feature = "std")]
+mod deaths;
+#[cfg(feature = "std")]
 mod drain;
 #[cfg(feature = "std")]
 mod egress;
@@ -186,6 +188,8 @@ mod outlet;
 mod panics;
 #[cfg(feature = "std")]
 mod picture;
+#[cfg(feature = "std")]
+mod policy;
 #[cfg(feature = "std")]
 mod process;
 #[cfg(feature = "std")]
@@ -228,6 +232,8 @@ pub use credit::replica_of;
 #[cfg(feature = "std")]
 pub use cx::{All, Chosen, Cx, Port};
 #[cfg(feature = "std")]
+pub use deaths::Retired;
+#[cfg(feature = "std")]
 pub use drain::{Blocked, DrainCause, DrainError};
 #[cfg(feature = "std")]
 pub use egress::{EgressReceiver, RecvError, RecvTimeoutError, TryRecvError};
@@ -243,6 +249,8 @@ pub use handle::{Handle, Stopper};
 #[cfg(feature = "std")]
 pub use ingress::{Closed, IngressPort, IngressSender, TrySendError};
 #[cfg(feature = "std")]
+pub use policy::{Failure, OnPanic, Restart, Stopped, Then};
+#[cfg(feature = "std")]
 pub use process::{Next, Process, Receive};
 #[cfg(feature = "std")]
 pub use queue::Full;
@@ -256,8 +264,6 @@ pub use report::{
 pub use sends::{Sends, SendsTo};
 #[cfg(feature = "std")]
 pub use sharder::WorkerStats;
-#[cfg(feature = "std")]
-pub use shared::OnPanic;
 #[cfg(feature = "std")]
 pub use timer::{Timer, TimerId};
 #[cfg(feature = "std")]

@@ -32,8 +32,10 @@
 /// messages that one invocation of the sender may `send` (1), `unbounded`, `ceiling = N` messages
 /// without room that one sender of an unbounded edge keeps before the graph stops (1,048,576),
 /// `reply = Request`, `lanes = N` receivers of an edge to `egress` (1),
-/// `route = any`, and `sends = (Job, egress: Report)`: the messages, with their receivers where
-/// that matters, that the handlers of this edge's messages send (all). Each at most once.
+/// `route = any`, `keep` to have each message cloned before its handler for
+/// [`Builder::on_failure`](crate::Builder::on_failure), and `sends = (Job, egress: Report)`: the
+/// messages, with their receivers where that matters, that the handlers of this edge's messages
+/// send (all). Each at most once.
 /// Documentation comments may be above every entry.
 ///
 /// The graph's type gets `PROCESSORS`, `EDGES`, `builder(..)` (one argument per
@@ -180,6 +182,8 @@ macro_rules! graph {
                         __ends_of::$g::$t as usize,
                         stringify!($msg),
                     );
+                    const COPY: ::core::option::Option<fn(&Self) -> Self> =
+                        $crate::__edge_copy!($msg; $($($attr)*)?);
                     fn wire(wiring: &mut $crate::__private::Wiring) {
                         wiring.edge::<
                             $g,
@@ -292,6 +296,9 @@ macro_rules! __edge_spec {
     ($g:ident $f:ident $t:ident ($spec:expr) route = any $(, $($rest:tt)*)?) => {
         $crate::__edge_spec!($g $f $t ($spec.any()) $($($rest)*)?)
     };
+    ($g:ident $f:ident $t:ident ($spec:expr) keep $(, $($rest:tt)*)?) => {
+        $crate::__edge_spec!($g $f $t ($spec.keep()) $($($rest)*)?)
+    };
     ($g:ident $f:ident $t:ident ($spec:expr) sends = ($($list:tt)*) $(, $($rest:tt)*)?) => {
         $crate::__edge_spec!(
             $g $f $t
@@ -304,9 +311,21 @@ macro_rules! __edge_spec {
             "unknown attribute `", stringify!($other), "` on the edge ",
             stringify!($f), " -> ", stringify!($t), " of graph `", stringify!($g),
             "`: known are `cap = N`, `burst = N`, `unbounded`, `ceiling = N`, `reply = Request`, \
-             `lanes = N`, `route = any`, `sends = (Message, ..)`"
+             `lanes = N`, `route = any`, `keep`, `sends = (Message, ..)`"
         ))
     };
+}
+
+/// Finds `keep` among the attributes of one edge; what follows `=` is none.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __edge_copy {
+    ($msg:ty;) => { ::core::option::Option::None };
+    ($msg:ty; keep $($rest:tt)*) => {
+        ::core::option::Option::Some(<$msg as ::core::clone::Clone>::clone)
+    };
+    ($msg:ty; = $value:tt $($rest:tt)*) => { $crate::__edge_copy!($msg; $($rest)*) };
+    ($msg:ty; $other:tt $($rest:tt)*) => { $crate::__edge_copy!($msg; $($rest)*) };
 }
 
 /// Reads the entries of `sends`, one after the other.

@@ -201,6 +201,14 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
+    /// # Panics
+    ///
+    /// When there is no such target.
+    #[inline]
+    pub(crate) fn check_target(&self, index: usize) {
+        assert!(index < self.targets(), "there is no such replica or lane");
+    }
+
     fn targets(&self) -> usize {
         match &self.way {
             Way::Rings(rings) => rings.targets(),
@@ -335,7 +343,7 @@ impl<M: Send + 'static> Out<M> {
         invocation: u64,
         promised: bool,
     ) -> Result<News, Full<M>> {
-        assert!(index < self.targets(), "there is no such replica or lane");
+        self.check_target(index);
         if !self.is_bounded {
             return match self.is_at_ceiling(index) {
                 true => Err(Full(message)),
@@ -380,7 +388,7 @@ impl<M: Send + 'static> Out<M> {
     #[inline]
     pub(crate) fn put(&mut self, index: usize, message: M) -> News {
         // Before anything is counted.
-        assert!(index < self.targets(), "there is no such replica or lane");
+        self.check_target(index);
         self.spend(index);
         let is_at_ceiling = self.is_at_ceiling(index);
         if let Way::Rings(rings) = &mut self.way {

@@ -5,7 +5,9 @@
 //! so that an idle graph sleeps instead of polling.
 
 use crate::cx::Cx;
+use crate::deaths::Retired;
 use crate::graph::{Egress, Graph};
+use crate::policy::Stopped;
 use crate::timers::Instant;
 
 /// When a processor wants to be pinged next.
@@ -36,6 +38,33 @@ pub enum Next {
     note = "write `impl Process<{G}> for {Self} {{}}`, with a `ping` where it works without input"
 )]
 pub trait Process<G: Graph>: Sized + Send + 'static {
+    /// Begins: called once before any other handler, for the processor that was given to the
+    /// builder and for each that a [restart](crate::Builder::restart) made.
+    ///
+    /// It may send what an invocation may. It is called also where there is no room: what it
+    /// sends waits beside the instance then. Requests are sent by `try_send`, because those of the
+    /// processor before may have used up the credit.
+    ///
+    /// Timers outlive a restart: what arms one here looks at [`Cx::restarts`](crate::Cx::restarts).
+    fn on_start(&mut self, cx: &mut Cx<'_, G, Self>) {
+        let _ = cx;
+    }
+
+    /// Ends: called once after the last handler, if [`on_start`](Self::on_start) was called.
+    /// After a panic the processor may be half changed. Nothing can be sent any more; a panic is
+    /// recorded, and changes nothing else.
+    fn on_stop(&mut self, why: Stopped) {
+        let _ = why;
+    }
+
+    /// Learns that an instance of a processor that it [watches](crate::Cx::watch) is retired.
+    ///
+    /// Like a ping, it is not called while there is no room in the edges that leave the processor,
+    /// and not any more once the graph drains.
+    fn on_retired(&mut self, who: Retired, cx: &mut Cx<'_, G, Self>) {
+        let _ = (who, cx);
+    }
+
     /// Works without input: reads a source, looks at the time.
     ///
     /// Called when the graph starts, then when the returned [`Next`] asks for it, or

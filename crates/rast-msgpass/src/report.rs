@@ -20,15 +20,23 @@ pub enum Handler {
     Ping,
     /// [`Process::flush`](crate::Process::flush).
     Flush,
+    /// [`Process::on_start`](crate::Process::on_start).
+    Start,
+    /// [`Process::on_stop`](crate::Process::on_stop).
+    Stop,
+    /// [`Process::on_retired`](crate::Process::on_retired).
+    Retired,
+    /// The factory of [`Builder::restart`](crate::Builder::restart).
+    Factory,
 }
 
-/// A handler that panicked.
+/// Equal panics of the handlers of one processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PanicRecord {
     /// The name of the processor in `graph!`.
     pub processor: &'static str,
-    /// Which of its replicas.
+    /// Which of its replicas was the first.
     pub replica: usize,
     /// Which of its handlers.
     pub handler: Handler,
@@ -36,6 +44,16 @@ pub struct PanicRecord {
     pub edge: Option<&'static EdgeInfo>,
     /// The text of the panic.
     pub message: String,
+    /// How many there were, of all replicas.
+    pub count: u64,
+}
+
+impl PanicRecord {
+    /// Returns `true` if the other one differs in its replica and count at most.
+    pub(crate) fn is_equal(&self, other: &Self) -> bool {
+        (self.processor, self.handler, self.edge) == (other.processor, other.handler, other.edge)
+            && self.message == other.message
+    }
 }
 
 impl fmt::Display for PanicRecord {
@@ -45,9 +63,17 @@ impl fmt::Display for PanicRecord {
             (Some(edge), _) => write!(f, "handling {edge}")?,
             (None, Handler::Ping) => f.write_str("in its ping")?,
             (None, Handler::Flush) => f.write_str("in its flush")?,
+            (None, Handler::Start) => f.write_str("in its on_start")?,
+            (None, Handler::Stop) => f.write_str("in its on_stop")?,
+            (None, Handler::Retired) => f.write_str("in its on_retired")?,
+            (None, Handler::Factory) => f.write_str("in its factory")?,
             (None, Handler::Timer | Handler::Message) => f.write_str("in a timer's handler")?,
         }
-        write!(f, ": {}", self.message)
+        write!(f, ": {}", self.message)?;
+        match self.count {
+            1 => Ok(()),
+            count => write!(f, " ({count} times)"),
+        }
     }
 }
 
@@ -75,6 +101,10 @@ pub struct InstanceMetrics {
     pub gated: u64,
     /// Panics of its handlers.
     pub panics: u64,
+    /// How often it was restarted.
+    pub restarts: u64,
+    /// Whether it is retired.
+    pub is_retired: bool,
     /// The time of its turns, as far as they were measured: not while the
     /// balancer reads the figures.
     pub busy: Nanos,
@@ -135,7 +165,7 @@ pub struct Undelivered {
 pub struct Report {
     /// The counts.
     pub metrics: Metrics,
-    /// The first 256 panics of handlers.
+    /// The first 256 different panics of handlers, with their numbers.
     pub panics: Vec<PanicRecord>,
     /// The unbounded edges that reached their ceilings, which stopped the graph if nothing had
     /// before.
@@ -159,8 +189,8 @@ pub struct Report {
 
 impl Report {
     /// Takes the processors of type `P`, by replica, as their last handlers left them: one that
-    /// panicked may be half updated. Empty while the graph runs, and when they were taken
-    /// before, also from a clone of the report.
+    /// panicked may be half updated. Without those that waited for a restart. Empty while the graph
+    /// runs, and when they were taken before, also from a clone of the report.
     ///
     /// ```
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
@@ -200,11 +230,90 @@ impl Report {
         self.undelivered.iter().map(|lost| lost.messages).sum()
     }
 
+    /// Writes a line for each processor and for each edge.
+    fn fmt_tables(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (metrics, mut rows) = (&self.metrics, Vec::new());
+        for first in metrics.instances.iter().filter(|one| one.replica == 0) {
+            let instances = metrics.instances.iter();
+            let instances: Vec<_> = instances
+                .filter(|one| one.processor == first.processor)
+                .collect();
+            let sum = |count: fn(&InstanceMetrics) -> u64| -> u64 {
+                instances.iter().map(|one| count(one)).sum()
+            };
+            let name = match instances.len() {
+                1 => first.name.to_owned(),
+                count => format!("{} x {count}", first.name),
+            };
+            let sums = [
+                sum(|one| one.received),
+                sum(|one| one.sent),
+                sum(|one| one.panics),
+                sum(|one| one.restarts),
+                sum(|one| u64::from(one.is_retired)),
+            ];
+            rows.push((name, sums));
+        }
+        table(
+            f,
+            "processor",
+            ["received", "sent", "panics", "restarts", "retired"],
+            &rows,
+        )?;
+        let lost = |edge: &EdgeInfo| {
+            let lost = self.undelivered.iter().find(|lost| lost.edge == edge);
+            lost.map_or(0, |lost| lost.messages)
+        };
+        let edge = |edge: &EdgeMetrics| {
+            let counts = [edge.sent, edge.received, edge.depth, lost(edge.edge)];
+            (edge.edge.to_string(), counts)
+        };
+        let rows: Vec<_> = metrics.edges.iter().map(edge).collect();
+        table(
+            f,
+            "edge",
+            ["sent", "received", "depth", "undelivered"],
+            &rows,
+        )
+    }
+
     /// Returns how many messages were handled, or given up, by processors.
     #[must_use]
     pub fn received_total(&self) -> u64 {
         self.metrics.instances.iter().map(|one| one.received).sum()
     }
+}
+
+/// Writes a table of numbers, each line after a line break.
+fn table<const N: usize>(
+    f: &mut fmt::Formatter<'_>,
+    what: &str,
+    heads: [&str; N],
+    rows: &[(String, [u64; N])],
+) -> fmt::Result {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let lengths = rows.iter().map(|(name, _)| name.len());
+    let width = lengths.max().unwrap_or(0).max(what.len());
+    let columns = heads.iter().enumerate().map(|(column, head)| {
+        let lengths = rows
+            .iter()
+            .map(|(_, counts)| counts[column].to_string().len());
+        lengths.max().unwrap_or(0).max(head.len())
+    });
+    let columns: Vec<usize> = columns.collect();
+    write!(f, "\n{what:width$}")?;
+    for (head, column) in heads.iter().zip(&columns) {
+        write!(f, "  {head:>column$}")?;
+    }
+    for (name, counts) in rows {
+        write!(f, "\n{name:width$}")?;
+        for (count, column) in counts.iter().zip(&columns) {
+            write!(f, "  {count:>column$}")?;
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Display for Report {
@@ -219,6 +328,7 @@ impl fmt::Display for Report {
             metrics.epochs,
             metrics.moves,
         )?;
+        self.fmt_tables(f)?;
         for panic in &self.panics {
             write!(f, "\npanic: {panic}")?;
         }

@@ -9,9 +9,11 @@ use std::any::Any;
 
 use crate::calm::Calm;
 use crate::counter::{Counter, Counters};
+use crate::deaths::Deaths;
 use crate::ending::{EndedBy, Ending};
 use crate::graph::{EdgeInfo, End, Graph, ProcessorInfo};
 use crate::panics::{self, contain};
+use crate::policy::{OnFailure, Policy};
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
@@ -21,22 +23,15 @@ use crate::report::PanicRecord;
 use crate::sends::answers_to;
 use crate::timers::{Clock, Instant};
 
-/// What becomes of a processor whose handler panicked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnPanic {
-    /// The message in hand is lost and counted; the next one is handled.
-    #[default]
-    Continue,
-    /// The processor is not run any more; what is sent to it counts as
-    /// undelivered, and no thread is held up by it.
-    Retire,
-    /// The whole graph stops.
-    Stop,
-}
-
 /// Takes a message that could not be delivered.
 pub(crate) type Undelivered = Box<dyn Fn(&'static EdgeInfo, Box<dyn Any + Send>) + Send + Sync>;
+
+/// What the program has called with what went wrong.
+#[derive(Default)]
+pub(crate) struct Hooks {
+    pub(crate) on_failure: Option<OnFailure>,
+    pub(crate) on_undelivered: Option<Undelivered>,
+}
 
 /// The clock of a graph.
 #[derive(Clone)]
@@ -85,6 +80,9 @@ pub(crate) struct Counts {
     pub(crate) gated: Counter,
     pub(crate) busy_ns: Counter,
     pub(crate) panics: Counter,
+    pub(crate) restarts: Counter,
+    /// One once it is retired.
+    pub(crate) retired: Counter,
     /// How often a drain asked for a flush. Written by the thread that drains.
     pub(crate) flushes_asked: Counter,
     /// How many of these were answered.
@@ -109,6 +107,8 @@ impl Counts {
             gated: Counter::new(),
             busy_ns: Counter::new(),
             panics: Counter::new(),
+            restarts: Counter::new(),
+            retired: Counter::new(),
             flushes_asked: Counter::new(),
             flushes: Counter::new(),
             kept: Counter::new(),
@@ -128,8 +128,11 @@ pub(crate) struct Shared {
     pub(crate) clock: GraphClock,
     /// Timers that a drain, a stop or a retirement cancelled.
     timers_cancelled: AtomicU64,
-    pub(crate) on_panic: OnPanic,
+    /// Per processor.
+    pub(crate) policies: Vec<Policy>,
+    pub(crate) on_failure: Option<OnFailure>,
     pub(crate) on_undelivered: Option<Undelivered>,
+    pub(crate) deaths: Deaths,
     panics: Mutex<Vec<PanicRecord>>,
     /// What panicked outside of handlers.
     faults: Mutex<Vec<String>>,
@@ -151,14 +154,14 @@ pub(crate) struct Shared {
     threads: Mutex<Vec<ThreadId>>,
 }
 
-/// How many panics are kept with their texts; further ones are counted.
+/// How many different panics are kept with their texts; further ones are counted.
 const PANICS_KEPT: usize = 256;
 
 impl Shared {
     pub(crate) fn new<G: Graph>(
         workers: usize,
-        on_panic: OnPanic,
-        on_undelivered: Option<Undelivered>,
+        policies: Vec<Policy>,
+        hooks: Hooks,
         clock: GraphClock,
     ) -> Arc<Self> {
         let mut first = Vec::with_capacity(G::PROCESSORS.len() + 1);
@@ -191,8 +194,10 @@ impl Shared {
             stats,
             clock,
             timers_cancelled: AtomicU64::new(0),
-            on_panic,
-            on_undelivered,
+            policies,
+            on_failure: hooks.on_failure,
+            on_undelivered: hooks.on_undelivered,
+            deaths: Deaths::default(),
             panics: Mutex::new(Vec::new()),
             faults: Mutex::new(Vec::new()),
             ceilings: Mutex::new(Vec::new()),
@@ -254,10 +259,14 @@ impl Shared {
         sent.fold(0, |sum, count| sum.wrapping_add(count.get()))
     }
 
+    /// Counts a panic: equal ones of the replicas of a processor are one record.
     pub(crate) fn record_panic(&self, record: PanicRecord) {
         let mut panics = self.panics.lock();
-        if panics.len() < PANICS_KEPT {
-            panics.push(record);
+        let has_place = panics.len() < PANICS_KEPT;
+        match panics.iter_mut().find(|known| known.is_equal(&record)) {
+            Some(known) => known.count += 1,
+            None if has_place => panics.push(record),
+            None => {}
         }
     }
 

@@ -12,7 +12,11 @@ impl Core {
 
     /// A message is sent.
     #[inline(always)]
-    pub(crate) fn sending<M>(&self, _: usize, _: usize, _: &M) {}
+    pub(crate) fn sending<M>(&mut self, _: usize, _: usize, _: usize, _: &M) {}
+
+    /// As `sending`, where there is room for it.
+    #[inline(always)]
+    pub(crate) fn trying<M>(&self, _: usize, _: usize, _: &M) {}
 
     /// A timer is armed.
     #[inline(always)]

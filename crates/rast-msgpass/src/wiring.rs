@@ -27,6 +27,7 @@ use crate::instance::{AnyInstance, Instance};
 use crate::load::Route;
 use crate::outbox::Outbox;
 use crate::outlet::{self, Out, Receivers, Way};
+use crate::policy::{Factory, Life, Restarts};
 use crate::primitive::sync::Arc;
 use crate::process::{Process, Receive};
 use crate::queue::{mpsc::bounded, spsc};
@@ -431,6 +432,9 @@ pub struct Given<G> {
     nodes: Vec<Box<dyn Node<G>>>,
 }
 
+/// A `Factory` of some processor.
+pub(crate) type AnyFactory = Box<dyn Any + Send>;
+
 /// The instances of one processor whose type is not known.
 trait Node<G>: Send {
     fn count(&self) -> usize;
@@ -439,6 +443,7 @@ trait Node<G>: Send {
         parts: Vec<Parts>,
         cores: Vec<Core>,
         batch: Batch,
+        factory: Option<AnyFactory>,
     ) -> Vec<Box<dyn AnyInstance>>;
 }
 
@@ -454,10 +459,17 @@ impl<G: Graph, P: Process<G>> Node<G> for Instances<P> {
         parts: Vec<Parts>,
         cores: Vec<Core>,
         batch: Batch,
+        factory: Option<AnyFactory>,
     ) -> Vec<Box<dyn AnyInstance>> {
+        let factory = factory.map(|factory| {
+            let factory: Box<Factory<P>> = factory
+                .downcast()
+                .expect("a factory is given for its processor");
+            *factory
+        });
         let mut instances: Vec<Box<dyn AnyInstance>> = Vec::new();
         for ((processor, parts), core) in self.0.into_iter().zip(parts).zip(cores) {
-            instances.push(join::<G, P>(processor, parts, core, batch));
+            instances.push(join::<G, P>(processor, parts, core, batch, factory.clone()));
         }
         instances
     }
@@ -469,6 +481,7 @@ pub(crate) fn join<G: Graph, P: Process<G>>(
     parts: Parts,
     mut core: Core,
     batch: Batch,
+    factory: Option<Factory<P>>,
 ) -> Box<dyn AnyInstance> {
     let ins = parts.ins.into_iter().map(|inlet| {
         let inlet: Box<Box<dyn Inlet<G, P>>> = inlet
@@ -478,7 +491,7 @@ pub(crate) fn join<G: Graph, P: Process<G>>(
     });
     let ins = ins.collect();
     core.fit(parts.outs, parts.waits);
-    Box::new(Instance::<G, P>::new(processor, ins, core, batch))
+    Box::new(Instance::<G, P>::new(processor, ins, core, batch, factory))
 }
 
 impl Core {
@@ -511,7 +524,10 @@ pub(crate) fn core_of(shared: &Arc<Shared>, shard: usize) -> Core {
         request: (0, 0),
         now: Instant::ORIGIN,
         stop: false,
-        retired: false,
+        life: Life::New,
+        restarts: Restarts::new(),
+        watched: Vec::new(),
+        has_deaths: false,
         timers: Timers::default(),
         wake_at: None,
         #[cfg(feature = "testing")]
@@ -551,6 +567,7 @@ impl<G: Graph> Given<G> {
         shared: &Arc<Shared>,
         parts: Vec<Parts>,
         batches: &[Batch],
+        mut factories: Vec<Option<AnyFactory>>,
     ) -> Vec<Box<dyn AnyInstance>> {
         let mut parts = parts.into_iter();
         let mut instances = Vec::new();
@@ -558,7 +575,8 @@ impl<G: Graph> Given<G> {
             let shards = shared.shards_of(node);
             let parts = parts.by_ref().take(shards.len()).collect();
             let cores = shards.map(|shard| core_of(shared, shard));
-            instances.extend(given.assemble(parts, cores.collect(), batches[node]));
+            let factory = factories[node].take();
+            instances.extend(given.assemble(parts, cores.collect(), batches[node], factory));
         }
         instances
     }

@@ -33,8 +33,12 @@ mod pressure;
 mod replies;
 #[path = "api/rest.rs"]
 mod rest;
+#[path = "support/rotate.rs"]
+mod rotate;
 #[path = "api/routing.rs"]
 mod routing;
+#[path = "api/supervision.rs"]
+mod supervision;
 #[path = "api/tables.rs"]
 mod tables;
 #[path = "api/time.rs"]

@@ -5,9 +5,17 @@
 mod alone;
 #[path = "testing/attack.rs"]
 mod attack;
+#[path = "testing/corners.rs"]
+mod corners;
 #[path = "testing/faults.rs"]
 mod faults;
 #[path = "testing/invariant.rs"]
 mod invariant;
+#[path = "support/rotate.rs"]
+mod rotate;
 #[path = "testing/steps.rs"]
 mod steps;
+#[path = "testing/supervision.rs"]
+mod supervision;
+#[path = "testing/ward.rs"]
+mod ward;

@@ -93,6 +93,12 @@ impl<M: Send + 'static> Out<M> {
         self.without_room() >= self.ceiling && self.queue_room(index) == 0
     }
 
+    /// Returns whether `send` takes a message for a target now, where it panics otherwise.
+    #[cfg(feature = "testing")]
+    pub(crate) fn takes(&self, index: usize, invocation: u64) -> bool {
+        index < self.targets() && (!self.is_bounded || self.unused(invocation) > 0)
+    }
+
     fn unused(&self, invocation: u64) -> usize {
         if self.invocation == invocation {
             self.burst.saturating_sub(self.used)

@@ -10,15 +10,17 @@ use super::probe::Passed;
 use super::stub::{Around, LaneTap, Seen, Stub};
 use super::trial::{Armed, Place};
 use crate::batch::Batch;
+use crate::ending::EndedBy;
 use crate::graph::{Edge, EdgeKind, End, Graph, Node, shard_of};
 use crate::handle::Run;
 use crate::ingress::Doors;
 use crate::instance::AnyInstance;
+use crate::policy::{OnPanic, Policy};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::process::Process;
 use crate::runtime::Runtime;
 use crate::sharder::{ShardId, Sharder};
-use crate::shared::{GraphClock, OnPanic, Shared};
+use crate::shared::{GraphClock, Hooks, Shared};
 use crate::timers::{Instant, ManualClock, Nanos};
 use crate::wiring::{Wiring, core_of, join};
 
@@ -91,6 +93,8 @@ pub struct TestCx<G: Graph, P> {
     around: Arc<Mutex<Around>>,
     /// Of the edges to egress.
     lanes: Vec<Lane>,
+    /// What handlers panicked with.
+    failed: Arc<Mutex<Vec<String>>>,
     processor: PhantomData<fn() -> P>,
 }
 
@@ -105,7 +109,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     ///
     /// # Panics
     ///
-    /// As the ping.
+    /// As [`on_start`](Process::on_start) and the ping.
     #[must_use]
     pub fn new(processor: P) -> Self {
         Self::at(0, processor)
@@ -120,8 +124,17 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     pub fn at(replica: usize, processor: P) -> Self {
         let shard = shard_of::<G, P>(replica);
         let clock = ManualClock::new();
+        let policies = vec![Policy::Plain(OnPanic::Continue); G::PROCESSORS.len()];
+        let failed: Arc<Mutex<Vec<String>>> = Arc::default();
+        let texts = Arc::clone(&failed);
+        let hooks = Hooks {
+            on_failure: Some(Box::new(move |failure| {
+                texts.lock().push(failure.to_string())
+            })),
+            ..Hooks::default()
+        };
         let own_clock = GraphClock::new(clock.clone());
-        let shared = Shared::new::<G>(1, OnPanic::Continue, None, own_clock);
+        let shared = Shared::new::<G>(1, policies, hooks, own_clock);
         let shards = shared.stats.len();
         let around = Arc::new(Mutex::new(Around {
             orders: (0..shards).map(|_| VecDeque::new()).collect(),
@@ -138,7 +151,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
             let core = core_of(&shared, at);
             let own = processor.take_if(|_| at == shard.index());
             let instance: Box<dyn AnyInstance> = match own {
-                Some(processor) => join::<G, P>(processor, parts, core, Batch::messages(64)),
+                Some(processor) => join::<G, P>(processor, parts, core, Batch::messages(64), None),
                 None => Box::new(Stub::new(parts, core, at, Arc::clone(&around))),
             };
             instance
@@ -165,6 +178,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
             replica,
             around,
             lanes,
+            failed,
             processor: PhantomData,
         };
         alone.graph.core(shard).trial().armed = Some(Vec::new());
@@ -248,11 +262,6 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     ///
     /// When a handler panics, or an answer that the test sends has no request.
     pub fn turn(&mut self) -> bool {
-        let panics = |alone: &Self| {
-            let shared = &alone.graph.handle().run.shared;
-            shared.stats[alone.shard.index()].panics.get()
-        };
-        let before = panics(self);
         self.graph.turns_of_others(self.shard);
         let had_one = self.graph.turn_of(self.shard);
         self.graph.turns_of_others(self.shard);
@@ -278,14 +287,16 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
         if let Some(payload) = failed {
             resume_unwind(payload);
         }
-        if panics(self) > before {
-            let records = self.graph.handle().run.shared.panics();
-            match records.get(before as usize) {
-                Some(record) => panic!("{record}"),
-                None => panic!("a handler panicked, after {before} others"),
-            }
-        }
+        self.fail();
         had_one
+    }
+
+    /// Goes on with the first panic of a handler since the last look, if there was one.
+    fn fail(&self) {
+        let failed = core::mem::take(&mut *self.failed.lock());
+        if let Some(text) = failed.first() {
+            panic!("{text}");
+        }
     }
 
     /// Moves the clock forwards and gives the processor a turn.
@@ -302,6 +313,24 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     #[must_use]
     pub fn now(&self) -> Instant {
         self.graph.now()
+    }
+
+    /// Tells the processor that a replica of `To` is retired, if it [watches](crate::Cx::watch)
+    /// `To`, and gives it a turn.
+    ///
+    /// # Panics
+    ///
+    /// As [`turn`](Self::turn); and when there is no such replica.
+    pub fn retire<To>(&mut self, replica: usize)
+    where
+        G: Node<To>,
+    {
+        let shard = shard_of::<G, To>(replica).index();
+        let shared = &self.graph.handle().run.shared;
+        if shared.stats[shard].retired.get() == 0 {
+            shared.retire(shard);
+        }
+        self.turn();
     }
 
     /// Takes the messages that were sent on the edge to `To` with `M` since the last call, in
@@ -378,10 +407,16 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     }
 
     /// Ends it and gives the processor back. What waits for it is dropped.
+    ///
+    /// # Panics
+    ///
+    /// When its [`on_stop`](Process::on_stop) does.
     #[must_use]
-    pub fn into_inner(self) -> P {
+    pub fn into_inner(mut self) -> P {
         let shard = self.shard.index();
-        let report = self.graph.stop();
+        self.graph.end(EndedBy::Stop);
+        self.fail();
+        let report = self.graph.handle().run.report();
         let processor = report.states.take(shard..shard + 1).pop();
         processor.expect("a shard has a state until it is taken")
     }

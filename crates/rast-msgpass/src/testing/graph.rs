@@ -121,6 +121,25 @@ impl Driver {
         self.fail();
     }
 
+    /// Moves the clock to the next restart, if a processor that is not paused waits for one.
+    fn wait_for_restart(&mut self) -> bool {
+        let mut next: Option<Instant> = None;
+        for shard in 0..self.is_paused.len() {
+            let at = self
+                .stepper()
+                .shard(ShardId::from_index(shard))
+                .restarts_at();
+            if let Some(at) = at.filter(|_| !self.is_paused[shard]) {
+                next = Some(next.map_or(at, |next| next.min(at)));
+            }
+        }
+        let Some(at) = next.filter(|&at| at > self.clock.now()) else {
+            return false;
+        };
+        self.clock.set(at);
+        true
+    }
+
     /// Goes on with the panic of a watch, if there was one.
     fn fail(&self) {
         let failed = self.failed.lock().take();
@@ -487,7 +506,7 @@ impl<G: Graph> TestGraph<G> {
     ///
     /// # Panics
     ///
-    /// When there is no such replica.
+    /// When there is no such replica, or it waits for its restart.
     #[must_use]
     pub fn processor<P: 'static>(&mut self, replica: usize) -> &P
     where
@@ -495,6 +514,7 @@ impl<G: Graph> TestGraph<G> {
     {
         let shard = shard_of::<G, P>(replica);
         let processor = self.driver.stepper().shard(shard).processor();
+        let processor = processor.expect("a replica that waits for its restart has no state");
         let processor = processor.downcast_ref();
         processor.expect("a shard has the type of its processor")
     }
@@ -506,7 +526,7 @@ impl<G: Graph> TestGraph<G> {
     }
 
     /// Lets everything that was accepted be handled, as [`Handle::drain`], and ends the graph.
-    /// Feeds and collectors act meanwhile; the clock does not move.
+    /// Feeds and collectors act meanwhile; the clock moves to the time of each restart.
     ///
     /// # Errors
     ///
@@ -522,7 +542,7 @@ impl<G: Graph> TestGraph<G> {
         let (first, mut was_idle) = (driver.steps, false);
         let mut pause = || {
             // Without a step it looks once more: the last one may have been what was waited for.
-            let is_idle = !driver.step();
+            let is_idle = !driver.step() && !driver.wait_for_restart();
             let goes_on = !(is_idle && was_idle) && driver.steps - first < MOST;
             was_idle = is_idle;
             goes_on
@@ -578,7 +598,8 @@ impl<G: Graph> TestGraph<G> {
         }
     }
 
-    fn end(&mut self, by: EndedBy) {
+    /// Ends the graph, unless it has ended.
+    pub(crate) fn end(&mut self, by: EndedBy) {
         let Some(stepper) = self.driver.stepper.take() else {
             return;
         };

@@ -15,7 +15,7 @@ use crate::primitive::sync::{Arc, Mutex};
 use crate::reply::Ticket;
 use crate::sharder::{Progress, WorkerCx};
 use crate::states::State;
-use crate::timers::Clock;
+use crate::timers::{Clock, Instant};
 use crate::wiring::Parts;
 
 /// An inlet of which only the message's type is not known.
@@ -170,23 +170,29 @@ impl AnyInstance for Stub {
         Progress::Idle
     }
 
+    fn stop(&mut self) {}
+
     fn finish(&mut self) {
         for out in &mut self.core.outs {
             out.abandon();
         }
     }
 
-    fn into_parts(self: Box<Self>) -> (State, Box<dyn Send>) {
+    fn into_parts(self: Box<Self>) -> (Option<State>, Box<dyn Send>) {
         let Self { core, taps, .. } = *self;
-        (Box::new(()), Box::new((taps, core)))
+        (None, Box::new((taps, core)))
     }
 
     fn core(&mut self) -> &mut Core {
         &mut self.core
     }
 
-    fn processor(&self) -> &dyn Any {
-        &()
+    fn processor(&self) -> Option<&dyn Any> {
+        None
+    }
+
+    fn restarts_at(&self) -> Option<Instant> {
+        None
     }
 
     fn limit_batch(&mut self, _: u32) {}

@@ -8,6 +8,7 @@ use std::any::Any;
 use std::panic::resume_unwind;
 
 use crate::cx::Core;
+use crate::graph::End;
 use crate::panics::contain;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::timers::{Clock, Instant, Nanos};
@@ -122,11 +123,29 @@ impl Core {
         }
     }
 
-    /// A message is sent. Those to egress have no handler, and are seen here.
+    /// A message is to be sent. Those to egress have no handler, and are seen here, if the send
+    /// does not panic.
     #[inline]
-    pub(crate) fn sending<M: 'static>(&self, edge: usize, target: usize, message: &M) {
+    pub(crate) fn sending<M: Send + 'static>(
+        &mut self,
+        edge: usize,
+        out: usize,
+        target: usize,
+        message: &M,
+    ) {
+        if self.trial.is_some() && self.shared.edges[edge].to == End::Egress {
+            let invocation = self.invocation;
+            if self.out::<M>(out).takes(target, invocation) {
+                self.trying(edge, target, message);
+            }
+        }
+    }
+
+    /// As `sending`, where there is room for it.
+    #[inline]
+    pub(crate) fn trying<M: 'static>(&self, edge: usize, target: usize, message: &M) {
         if let Some(trial) = &self.trial
-            && self.shared.edges[edge].to == crate::graph::End::Egress
+            && self.shared.edges[edge].to == End::Egress
         {
             trial.watch(edge, self.place(self.replica, target), message);
         }
@@ -182,6 +201,7 @@ impl Core {
         self.trial.as_ref()?;
         let (invocation, given) = (self.invocation, self.given_room(out));
         let outlet = self.out::<M>(out);
+        outlet.check_target(index);
         Some(match given {
             Room::Real => outlet.room(index, invocation, promised),
             Room::Burst => outlet.promise(index, invocation, promised),

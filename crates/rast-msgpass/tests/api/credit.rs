@@ -206,3 +206,97 @@ fn requests_that_follow_answers_may_all_go_to_one_replica_or_two() {
         assert_eq!(report.panics, []);
     }
 }
+
+mod timed {
+    //! A client whose batches end by their time while it handles answers without credit.
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+    use rast_msgpass::timers::{ManualClock, Nanos};
+    use rast_msgpass::{Next, ReplyTo};
+
+    use super::*;
+
+    pub(super) struct Ask;
+    pub(super) struct Answer;
+    pub(super) struct Client {
+        pub(super) clock: ManualClock,
+        pub(super) owed: u64,
+        /// The most that was owed when a ping began.
+        pub(super) most: Arc<AtomicU64>,
+        pub(super) answers: Arc<AtomicU64>,
+    }
+    pub(super) struct Server(pub(super) Vec<ReplyTo<Timed, Client, Server, Ask>>);
+
+    graph! {
+        pub(super) graph Timed {
+            processors { client: Client, server: Server }
+            edges {
+                client -> server: Ask [cap = 8, burst = 2];
+                server -> client: Answer [reply = Ask, cap = 4];
+            }
+        }
+    }
+    impl Process<Timed> for Client {
+        fn ping(&mut self, cx: &mut Cx<'_, Timed, Self>) -> Next {
+            self.most.fetch_max(self.owed, SeqCst);
+            for _ in 0..2 {
+                cx.to::<Server>().send(Ask);
+                self.owed += 1;
+            }
+            Next::Again
+        }
+    }
+    impl Receive<Timed, Server, Answer> for Client {
+        fn receive(&mut self, _: Answer, _: &mut Cx<'_, Timed, Self>) {
+            self.owed -= 1;
+            self.clock.advance(Nanos::from_millis(1));
+            self.answers.fetch_add(1, SeqCst);
+        }
+    }
+    impl Process<Timed> for Server {
+        fn ping(&mut self, cx: &mut Cx<'_, Timed, Self>) -> Next {
+            if let Some(token) = self.0.pop() {
+                token.send(Answer, cx);
+            }
+            Next::Again
+        }
+    }
+    impl Receive<Timed, Client, Ask> for Server {
+        fn receive(&mut self, _: Ask, cx: &mut Cx<'_, Timed, Self>) {
+            self.0.push(cx.reply_to());
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_ends_by_its_time_keeps_a_client_without_credit_waiting() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+    use rast_msgpass::Batch;
+    use rast_msgpass::timers::ManualClock;
+    use timed::{Client, Server, Timed};
+
+    let clock = ManualClock::new();
+    let (most, answers): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
+    let client = Client {
+        clock: clock.clone(),
+        owed: 0,
+        most: most.clone(),
+        answers: answers.clone(),
+    };
+    let app = Timed::builder(client, Server(Vec::new()))
+        .workers(1)
+        .clock(clock)
+        .batch_of::<Client>(Batch::messages(64).time(Duration::from_micros(1)))
+        .start()
+        .unwrap();
+    while answers.load(SeqCst) < 1_000 {
+        std::thread::yield_now();
+    }
+    let report = app.stop();
+    assert!(report.panics.is_empty(), "{report}");
+    // A burst of two below the four of the edge.
+    assert_eq!(most.load(SeqCst), 2);
+}

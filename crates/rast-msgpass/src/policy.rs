@@ -1,0 +1,396 @@
+//! What becomes of a processor whose handler panicked: the policies, and the life of a processor.
+//!
+//! `docs/supervision.md` of the repository has the states and their transitions. What needs no
+//! type of a processor is here; `instance/life.rs` makes, begins and drops processors.
+
+use core::fmt;
+use std::any::Any;
+use std::collections::VecDeque;
+
+use crate::cx::Core;
+use crate::ending::EndedBy;
+use crate::graph::EdgeInfo;
+use crate::panics::{contain, discard, text_of};
+use crate::primitive::sync::Arc;
+use crate::report::{Handler, PanicRecord};
+use crate::timers::{Clock, Instant, Nanos};
+
+/// What becomes of a processor whose handler panicked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnPanic {
+    /// The message in hand is lost and counted; the next one is handled.
+    #[default]
+    Continue,
+    /// The processor is not run any more; what is sent to it counts as
+    /// undelivered, and no thread is held up by it.
+    Retire,
+    /// The whole graph stops.
+    Stop,
+}
+
+/// How often and when a processor is replaced whose handler panicked; for
+/// [`Builder::restart`](crate::Builder::restart).
+///
+/// Restarts are counted over a time. The first in that time waits for the first delay, each
+/// further one for twice the delay before, up to the longest. One panic more than the limit
+/// retires the processor, or stops the graph.
+///
+/// ```
+/// use core::time::Duration;
+/// use rast_msgpass::Restart;
+///
+/// // At most 3 times in 10 seconds, after 1, 2 and 4 milliseconds.
+/// let restart = Restart::new()
+///     .limit(3, Duration::from_secs(10))
+///     .delay(Duration::from_millis(1), Duration::from_millis(100))
+///     .or_stop();
+/// assert_ne!(restart, Restart::default());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restart {
+    /// `usize::MAX` without a limit.
+    most: usize,
+    within: Nanos,
+    first: Nanos,
+    longest: Nanos,
+    then: OnPanic,
+}
+
+impl Restart {
+    /// At most 5 restarts in 60 seconds, after 10 ms, 20 ms and so on up to 10 seconds, and then
+    /// the processor retires.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            most: 5,
+            within: Nanos::from_secs(60),
+            first: Nanos::from_millis(10),
+            longest: Nanos::from_secs(10),
+            then: OnPanic::Retire,
+        }
+    }
+
+    /// Allows so many restarts in any time of this length. Each costs 8 bytes while it counts.
+    #[must_use]
+    pub fn limit(mut self, most: usize, within: impl Into<Nanos>) -> Self {
+        (self.most, self.within) = (most, within.into());
+        self
+    }
+
+    /// Allows any number of restarts; those within this time make the delay longer. What
+    /// [`on_start`](crate::Process::on_start) sends without room is kept beside the instance, so
+    /// a processor that sends there and fails each time fills the memory.
+    #[must_use]
+    pub fn without_limit(self, within: impl Into<Nanos>) -> Self {
+        self.limit(usize::MAX, within)
+    }
+
+    /// Sets the first delay, and the longest. Zero restarts at once, in the next turn.
+    #[must_use]
+    pub fn delay(mut self, first: impl Into<Nanos>, longest: impl Into<Nanos>) -> Self {
+        (self.first, self.longest) = (first.into(), longest.into());
+        self
+    }
+
+    /// Has a panic past the limit stop the graph, in place of retiring the processor.
+    #[must_use]
+    pub const fn or_stop(mut self) -> Self {
+        self.then = OnPanic::Stop;
+        self
+    }
+
+    /// Returns the delay after so many restarts within the time.
+    fn delay_after(&self, restarts: usize) -> Nanos {
+        let factor = 1_u64.checked_shl(restarts as u32).unwrap_or(u64::MAX);
+        let delay = self.first.as_nanos().saturating_mul(factor);
+        Nanos::from_nanos(delay.min(self.longest.as_nanos()))
+    }
+}
+
+impl Default for Restart {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What a panic leads to, for one processor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Policy {
+    Plain(OnPanic),
+    Restart(Restart),
+}
+
+/// Makes the replacement of a replica.
+pub(crate) type Factory<P> = Arc<Box<dyn Fn(usize) -> P + Send + Sync>>;
+
+/// Takes what a panic left.
+pub(crate) type OnFailure = Box<dyn Fn(Failure) + Send + Sync>;
+
+/// What follows the panic of a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Then {
+    /// The processor goes on.
+    Continues,
+    /// It is dropped, and replaced at this time of the graph's clock or soon after.
+    Restarts(Instant),
+    /// It is retired.
+    Retires,
+    /// The graph ends.
+    Stops,
+}
+
+/// What the panic of a handler left; for [`Builder::on_failure`](crate::Builder::on_failure).
+#[non_exhaustive]
+pub struct Failure {
+    /// The name of the processor in `graph!`.
+    pub processor: &'static str,
+    /// Which of its replicas.
+    pub replica: usize,
+    /// Which of its handlers.
+    pub handler: Handler,
+    /// The edge of the message in hand; `None` where it came on none.
+    pub edge: Option<&'static EdgeInfo>,
+    /// The replica that sent the message in hand; 0 where [`edge`](Self::edge) is `None`, from
+    /// ingress, and from a processor without replicas.
+    pub sender: usize,
+    /// What the handler panicked with.
+    pub payload: Box<dyn Any + Send>,
+    /// A clone of the message in hand, on an edge that is marked `keep`, made before its handler
+    /// was called.
+    pub message: Option<Box<dyn Any + Send>>,
+    /// When, by the clock of the graph.
+    pub at: Instant,
+    /// What follows.
+    pub then: Then,
+}
+
+impl Failure {
+    /// Returns the panic as the report has it.
+    #[must_use]
+    pub fn record(&self) -> PanicRecord {
+        PanicRecord {
+            processor: self.processor,
+            replica: self.replica,
+            handler: self.handler,
+            edge: self.edge,
+            message: text_of(&*self.payload),
+            count: 1,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.record().fmt(f)
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failure")
+            .field("processor", &self.processor)
+            .field("replica", &self.replica)
+            .field("handler", &self.handler)
+            .field("edge", &self.edge.map(ToString::to_string))
+            .field("sender", &self.sender)
+            .field("text", &self.record().message)
+            .field("then", &self.then)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a processor ends; for [`Process::on_stop`](crate::Process::on_stop).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stopped {
+    /// The graph has ended: no handler of any processor is called any more.
+    Ended(EndedBy),
+    /// A handler of it panicked, and it is retired.
+    Retired,
+    /// A handler of it panicked, and another processor takes its place.
+    Restarted,
+}
+
+/// The state of one instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Handlers run.
+    Running,
+    /// `on_start` was not called yet.
+    New,
+    /// A handler panicked: the processor is to be dropped.
+    Failed,
+    /// There is no processor until the time of its restart.
+    Down,
+    /// What comes is given up.
+    Retired,
+}
+
+/// The restarts of one instance.
+#[derive(Debug)]
+pub(crate) struct Restarts {
+    /// When those were asked for that count; the last of them alone where there is no limit.
+    times: VecDeque<Instant>,
+    /// When the next one comes.
+    pub(crate) at: Instant,
+}
+
+/// How many are remembered where they only make the delay longer: it has reached any longest one
+/// then.
+const REMEMBERED: usize = 64;
+
+impl Restarts {
+    pub(crate) const fn new() -> Self {
+        Self {
+            times: VecDeque::new(),
+            at: Instant::ORIGIN,
+        }
+    }
+
+    /// Asks for a restart; returns when it comes, or `None` past the limit.
+    fn ask(&mut self, restart: &Restart, now: Instant) -> Option<Instant> {
+        let within = restart.within.as_nanos();
+        let is_past = |&at: &Instant| now.saturating_since(at).as_nanos() >= within;
+        while self.times.front().is_some_and(is_past) {
+            self.times.pop_front();
+        }
+        if self.times.len() >= restart.most {
+            return None;
+        }
+        if restart.most == usize::MAX && self.times.len() == REMEMBERED {
+            self.times.pop_front();
+        }
+        self.at = now.saturating_add(restart.delay_after(self.times.len()));
+        self.times.push_back(now);
+        Some(self.at)
+    }
+}
+
+impl Core {
+    /// Returns whether handlers may be called.
+    #[inline]
+    pub(crate) fn is_running(&self) -> bool {
+        self.life == Life::Running
+    }
+
+    /// Decides what a panic leads to.
+    fn decide(&mut self) -> Then {
+        let plain = match self.shared.policies[self.node] {
+            Policy::Plain(plain) => plain,
+            Policy::Restart(restart) => {
+                let now = self.shared.clock.now();
+                if let Some(at) = self.restarts.ask(&restart, now) {
+                    self.life = Life::Failed;
+                    return Then::Restarts(at);
+                }
+                restart.then
+            }
+        };
+        match plain {
+            OnPanic::Continue => Then::Continues,
+            OnPanic::Retire => {
+                self.life = Life::Retired;
+                Then::Retires
+            }
+            OnPanic::Stop => {
+                self.end();
+                Then::Stops
+            }
+        }
+    }
+
+    /// Takes note of a panic of a handler, and follows the policy. `message`: a clone of what was
+    /// in hand.
+    #[cold]
+    pub(crate) fn panicked(
+        &mut self,
+        handler: Handler,
+        edge: Option<usize>,
+        payload: Box<dyn Any + Send>,
+        message: Option<Box<dyn Any + Send>>,
+    ) {
+        let then = self.decide();
+        self.record(handler, edge, payload, message, then);
+        // What the handler sent before it panicked is sent.
+        self.note_all();
+    }
+
+    /// Records a panic, and tells the hook.
+    #[cold]
+    pub(crate) fn record(
+        &mut self,
+        handler: Handler,
+        edge: Option<usize>,
+        payload: Box<dyn Any + Send>,
+        message: Option<Box<dyn Any + Send>>,
+        then: Then,
+    ) {
+        self.stats.panics.add(1);
+        let shared = &*self.shared;
+        let (processor, replica) = (shared.processors[self.node].name, self.replica);
+        let sender = edge.map_or(0, |_| self.sender);
+        let edge = edge.map(|edge| &shared.edges[edge]);
+        let failure = Failure {
+            processor,
+            replica,
+            handler,
+            edge,
+            sender,
+            payload,
+            message,
+            at: shared.clock.now(),
+            then,
+        };
+        shared.record_panic(failure.record());
+        let told = match &shared.on_failure {
+            Some(hook) => contain(|| hook(failure)).map_err(|payload| ("on_failure", payload)),
+            None => {
+                discard(failure.payload);
+                let dropped = contain(|| drop(failure.message));
+                dropped.map_err(|payload| ("the destructor of a kept message", payload))
+            }
+        };
+        if let Err((what, payload)) = told {
+            shared.record_fault(what, payload);
+        }
+    }
+}
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use super::*;
+
+    const fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn restarts_are_counted_in_any_time_of_the_length() {
+        let restart = Restart::new().limit(2, Nanos::from_nanos(10));
+        let restart = restart.delay(Nanos::from_nanos(3), Nanos::from_nanos(5));
+        let mut restarts = Restarts::new();
+        assert_eq!(restarts.ask(&restart, at(100)), Some(at(103)));
+        assert_eq!(restarts.ask(&restart, at(104)), Some(at(109)));
+        assert_eq!(restarts.ask(&restart, at(109)), None);
+        // The first does not count any more.
+        assert_eq!(restarts.ask(&restart, at(110)), Some(at(115)));
+        assert_eq!(restarts.ask(&restart, at(113)), None);
+        assert_eq!(restarts.ask(&restart, at(200)), Some(at(203)));
+    }
+
+    #[test]
+    fn without_a_limit_the_delay_grows_and_memory_does_not() {
+        let restart = Restart::new().without_limit(Nanos::MAX);
+        let restart = restart.delay(Nanos::from_nanos(1), Nanos::from_nanos(1 << 20));
+        let mut restarts = Restarts::new();
+        for count in 0..1_000 {
+            let delay = 1 << count.min(20);
+            assert_eq!(restarts.ask(&restart, at(count)), Some(at(count + delay)));
+        }
+        assert_eq!(restarts.times.len(), REMEMBERED);
+        let none = Restart::new().limit(0, Nanos::MAX);
+        assert_eq!(Restarts::new().ask(&none, at(0)), None);
+    }
+}

@@ -1,0 +1,15 @@
+//! What leaves has no handler, so there is nothing to keep it for.
+use rast_msgpass::{Process, graph};
+
+struct Reader;
+
+graph! {
+    graph App {
+        processors { reader: Reader }
+        edges { reader -> egress: u64 [keep]; }
+    }
+}
+
+impl Process<App> for Reader {}
+
+fn main() {}
