@@ -5,18 +5,35 @@ use std::time::Duration;
 /// The processor time that this process took.
 #[cfg(unix)]
 pub(crate) fn processor_time() -> Duration {
+    time_of(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// The processor time that this thread took.
+#[cfg(unix)]
+pub(crate) fn thread_time() -> Duration {
+    time_of(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+#[cfg(unix)]
+fn time_of(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: the place is writable, and the clock is one that every system has.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// The processor time that this process took: not here.
 #[cfg(not(unix))]
 pub(crate) fn processor_time() -> Duration {
+    Duration::ZERO
+}
+
+/// The processor time that this thread took: not here.
+#[cfg(not(unix))]
+pub(crate) fn thread_time() -> Duration {
     Duration::ZERO
 }
 

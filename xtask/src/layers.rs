@@ -166,6 +166,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         "reactors on cores; a core that is missing is an error",
     ),
     (
+        "rast-reactor",
+        "hashbrown",
+        Kind::Normal,
+        "the keys of the registry: entries by their hash and their address, without user code",
+    ),
+    (
         "rast-conflate",
         "futures-core",
         Kind::Normal,

@@ -6,6 +6,7 @@ mod executor;
 mod msgpass;
 mod primitive;
 mod queue;
+mod reactor;
 mod scheduler;
 mod sharder;
 mod timers;
@@ -25,6 +26,7 @@ const LAYERS: &[Layer] = &[
     ("sharder", |_| sharder::scenarios()),
     ("msgpass", |_| msgpass::scenarios()),
     ("executor", |_| executor::scenarios()),
+    ("reactor", |_| reactor::scenarios()),
 ];
 
 /// The scenarios of the layer that the options name, or of all of them.

@@ -14,10 +14,11 @@ use crate::all::all_results;
 use crate::error::CallError;
 use crate::here::{Credit, Here, LaneOf, OUTSIDE, here};
 use crate::line::Wait;
+use crate::origin::Origin;
 use crate::pool::Policy;
 use crate::primitive::sync::Arc;
 use crate::spawned::Call;
-use crate::watch::{Origin, Watched};
+use crate::watch::Watched;
 
 /// Sends a call with the credit that it has.
 fn send<F, R>(

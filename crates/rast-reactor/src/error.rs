@@ -81,6 +81,15 @@ pub enum BuildError {
     MissingCore(usize),
     /// A name contains a NUL.
     Name,
+    /// The owner of a type of resources is no reactor.
+    MissingOwner {
+        /// The type.
+        resource: &'static str,
+        /// The owner.
+        owner: usize,
+    },
+    /// A type of resources was given two owners.
+    OwnedTwice(&'static str),
     /// A policy of the pool has no thread that could run it, or there are too many threads.
     Threads,
     /// The system has no thread for it.
@@ -97,6 +106,10 @@ impl fmt::Display for BuildError {
             }
             Self::MissingCore(core) => write!(f, "there is no core {core} for this process"),
             Self::Name => f.write_str("the name of a thread contains a NUL"),
+            Self::MissingOwner { resource, owner } => {
+                write!(f, "there is no reactor {owner} to own {resource}")
+            }
+            Self::OwnedTwice(resource) => write!(f, "{resource} is given an owner twice"),
             Self::Threads => {
                 f.write_str("the lowest class of the pool needs a thread, and 1024 are the most")
             }

@@ -13,12 +13,14 @@ use rast_executor::{Driver, ParkerDriver, RemoteBatch};
 
 use crate::credit::Sent;
 use crate::line::{Ended, Line, Place};
+use crate::origin::Origin;
 use crate::pool;
 use crate::primitive;
 use crate::primitive::sync::Arc;
+use crate::registry::Replica;
 use crate::shared::{Reactor, Shared};
 use crate::spawned::Spawned;
-use crate::watch::{Origin, Watched};
+use crate::watch::Watched;
 
 /// The calls to one target.
 pub(crate) struct Lane {
@@ -33,6 +35,7 @@ pub(crate) struct Lane {
 pub(crate) struct Here {
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: usize,
+    pub(crate) replica: Rc<Replica>,
     lanes: Box<[Rc<LaneOf>]>,
     /// The turn has collected something.
     is_dirty: Cell<bool>,
@@ -162,7 +165,7 @@ fn spawn_local_as<F: Future + 'static>(
 }
 
 impl Here {
-    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, index: usize, replica: Replica) -> Self {
         let lane = |target| {
             Rc::new(LaneOf {
                 lane: Lane {
@@ -176,6 +179,7 @@ impl Here {
             })
         };
         Self {
+            replica: Rc::new(replica),
             lanes: (0..shared.seats.len()).map(lane).collect(),
             is_dirty: Cell::new(false),
             jobs: RefCell::new(Vec::new()),
@@ -197,7 +201,7 @@ impl Here {
         }
         HERE.with(|here| *here.borrow_mut() = Some(Rc::clone(self)));
         let _leave = Leave;
-        f()
+        self.replica.enter(f)
     }
 
     /// The lane to a target; `None` if there is no such reactor.
@@ -253,6 +257,7 @@ impl Here {
                     .as_ref()
                     .is_none_or(|waker| !waker.will_wake(cx.waker()));
                 let old: Option<Waker> = if is_new {
+                    self.replica.woken_by(cx.waker());
                     control.waker.replace(cx.waker().clone())
                 } else {
                     None
@@ -335,11 +340,21 @@ impl Driver for TurnDriver {
     fn submit(&mut self) {
         if let Some(here) = self.here.get() {
             here.flush();
+            here.replica.turn();
         }
     }
 
     fn park(&mut self, timeout: Option<Duration>) {
-        self.parker.park(timeout);
+        match self.here.get() {
+            Some(here) => {
+                let timeout = here.replica.park(timeout);
+                if timeout != Some(Duration::ZERO) {
+                    self.parker.park(timeout);
+                }
+                here.replica.unpark();
+            }
+            None => self.parker.park(timeout),
+        }
     }
 
     fn unparker(&self) -> Waker {

@@ -9,6 +9,7 @@
 //! - [`Pool`] and [`background_task`]: slow work by [`Policy`], beside the reactors.
 //! - [`Lock`]: shared or exclusive between the tasks of one thread; [`LockScope`] finds deadlocks,
 //!   [`retry`] begins again.
+//! - [`registry`]: resources that one reactor changes and all read, without a fence.
 //! - [`Gate`], [`Limiter`], [`Breaker`]: how many at once, how many per second, and whether at all.
 //! - [`all_results`]: several futures at once in one task.
 //!
@@ -48,6 +49,8 @@
 //!   for a second goes before the others on the threads that may run it.
 //!
 //! - A wait for a lock that could never end is refused, and no other is.
+//! - A commit of resources is seen whole, by transactions that begin after it was applied; what a
+//!   transaction sees is not destroyed while it is open.
 //!
 //! Progress: a call takes locks that no thread holds for more than some instructions.
 //!
@@ -65,10 +68,15 @@ extern crate alloc as std_alloc;
 mod contain;
 mod error;
 mod line;
+mod origin;
 mod spawned;
 
 mod credit;
 mod pool;
+
+mod epoch;
+pub mod registry;
+
 mod watch;
 
 mod here;

@@ -17,6 +17,7 @@ use crate::pool::{Pool, PoolBuilder};
 use crate::primitive::sync::atomic::Ordering;
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::primitive::thread::{self, JoinHandle};
+use crate::registry::{Plan, Resources};
 use crate::shared::{Phase, Reactor, Shared, shared_clock};
 use crate::watch::{Report, SlowPoll, Unfinished, Watch};
 
@@ -110,6 +111,7 @@ impl Reactors {
             slow: SLOW,
             report: None,
             pool: Pool::builder(),
+            resources: Resources::new(),
         }
     }
 
@@ -141,6 +143,13 @@ impl Reactors {
     pub fn slow_polls(&self, reactor: usize) -> Option<u64> {
         let seat = self.shared.seats.get(reactor)?;
         Some(seat.slow_polls.get())
+    }
+
+    /// How many read transactions of a reactor were open for longer than the limit. `None` if there
+    /// is no such reactor. See [`Resources::long_read`].
+    #[must_use]
+    pub fn long_reads(&self, reactor: usize) -> Option<u64> {
+        (reactor < self.number()).then(|| self.shared.resources.long_reads(reactor))
     }
 
     /// How many tasks of a reactor are not complete; calls of other reactors count with their
@@ -309,6 +318,7 @@ pub struct Builder {
     slow: Duration,
     report: Option<Report>,
     pool: PoolBuilder,
+    resources: Resources,
 }
 
 impl Builder {
@@ -362,13 +372,20 @@ impl Builder {
         self
     }
 
+    /// The types of resources, and which reactor owns which; none by default. See
+    /// [`registry`](crate::registry).
+    pub fn resources(mut self, resources: Resources) -> Self {
+        self.resources = resources;
+        self
+    }
+
     /// Starts the reactors and the pool; returns when all of them run.
     ///
     /// # Errors
     ///
     /// [`BuildError`]: no reactors or more than 1,024, a core that is missing, another number of
-    /// cores than of reactors, a name with a NUL, what the pool refuses, or no thread. Nothing runs
-    /// then.
+    /// cores than of reactors, a name with a NUL, what the pool refuses, a type of resources
+    /// without an owner or with two, or no thread. Nothing runs then.
     pub fn build(self) -> Result<Reactors, BuildError> {
         let number = match self.number {
             Some(number) => number,
@@ -393,6 +410,7 @@ impl Builder {
         let clock = self
             .clock
             .unwrap_or_else(|| shared_clock(MonotonicClock::new()));
+        let (plans, resources) = self.resources.plans(number)?;
         let pool = self.pool.clock_if_none(&clock).build()?;
         let start = Arc::new(Start {
             state: Mutex::new(Starting {
@@ -402,11 +420,11 @@ impl Builder {
             changed: Condvar::new(),
         });
         let mut threads = Vec::with_capacity(number);
-        for index in 0..number {
+        for (index, plan) in plans.into_iter().enumerate() {
             let core = self.cores.get(index).copied();
             let (theirs, clock) = (Arc::clone(&start), Arc::clone(&clock));
             let name = format!("{}-{index}", self.name);
-            let thread = thread::spawn_named(name, move || theirs.serve(index, core, clock));
+            let thread = thread::spawn_named(name, move || theirs.serve(index, core, clock, plan));
             match thread {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
@@ -422,7 +440,7 @@ impl Builder {
         };
         match start.wait_for_all() {
             Ok(remotes) => {
-                let shared = Arc::new(Shared::new(remotes, pool, watch));
+                let shared = Arc::new(Shared::new(remotes, pool, watch, resources));
                 start.state.lock().shared = Some(Arc::clone(&shared));
                 start.changed.notify_all();
                 Ok(Reactors { shared, threads })
@@ -469,14 +487,20 @@ impl Start {
     }
 
     /// What the thread of a reactor does.
-    fn serve(&self, index: usize, core: Option<usize>, clock: Arc<dyn Clock + Send + Sync>) {
+    fn serve(
+        &self,
+        index: usize,
+        core: Option<usize>,
+        clock: Arc<dyn Clock + Send + Sync>,
+        plan: Plan,
+    ) {
         let is_pinned = core.is_none_or(pin);
         let cell = Rc::new(OnceCell::new());
         let driver = TurnDriver {
             parker: ParkerDriver::new(),
             here: Rc::clone(&cell),
         };
-        let executor = LocalExecutor::with_driver(clock, driver);
+        let executor = LocalExecutor::with_driver(Arc::clone(&clock), driver);
         let shared = {
             let mut state = self.state.lock();
             state.begun[index] = Some(match core {
@@ -494,7 +518,7 @@ impl Start {
                 }
             }
         };
-        let here = Rc::new(Here::new(Arc::clone(&shared), index));
+        let here = Rc::new(Here::new(Arc::clone(&shared), index, plan.make(clock)));
         let is_first = cell.set(Rc::clone(&here)).is_ok();
         debug_assert!(is_first, "a thread is one reactor");
         here.enter(|| {
@@ -504,6 +528,7 @@ impl Start {
             // Destructors of tasks may call others: that is sent too.
             drop(executor);
             here.flush();
+            here.replica.leave();
         });
         drop((here, cell));
         shared.come_to(index, Phase::Returned);

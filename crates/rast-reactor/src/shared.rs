@@ -14,12 +14,14 @@ use rast_executor::timers::Clock;
 use crate::contain::contain;
 use crate::credit::Pair;
 use crate::here;
+use crate::origin::Origin;
 use crate::pool::Pool;
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 use crate::primitive::sync::{Arc, Condvar, Mutex};
+use crate::registry;
 use crate::spawned::Spawned;
-use crate::watch::{Entry, Origin, SlowPoll, SlowPolls, Tasks, Unfinished, Watch, Watched};
+use crate::watch::{Entry, SlowPoll, SlowPolls, Tasks, Unfinished, Watch, Watched};
 
 /// How a reactor is reached.
 pub(crate) struct Seat {
@@ -53,6 +55,7 @@ pub(crate) struct Shared {
     pub(crate) pairs: Box<[CachePadded<Pair>]>,
     pub(crate) pool: Pool,
     pub(crate) watch: Watch,
+    pub(crate) resources: Arc<registry::Shared>,
     /// Nothing is spawned from outside any more.
     pub(crate) is_closing: AtomicBool,
     /// What `is_closing` is compared to for a task that a reactor spawns: it never closes.
@@ -63,7 +66,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(remotes: Vec<RemoteSpawner>, pool: Pool, watch: Watch) -> Self {
+    pub(crate) fn new(
+        remotes: Vec<RemoteSpawner>,
+        pool: Pool,
+        watch: Watch,
+        resources: Arc<registry::Shared>,
+    ) -> Self {
         let number = remotes.len();
         let seat = |remote| {
             CachePadded::new(Seat {
@@ -80,6 +88,7 @@ impl Shared {
                 .collect(),
             pool,
             watch,
+            resources,
             is_closing: AtomicBool::new(false),
             never: AtomicBool::new(false),
             phases: Mutex::new(std_alloc::vec![Phase::Runs; number]),

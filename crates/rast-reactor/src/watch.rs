@@ -9,16 +9,11 @@ use std_alloc::vec::Vec;
 
 use rast_executor::timers::{Clock, Instant};
 
+use crate::origin::Origin;
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
+use crate::registry;
 use crate::shared::Shared;
-
-/// What a task is called: its name, and the line that spawned it.
-#[derive(Clone, Debug)]
-pub(crate) struct Origin {
-    pub(crate) name: Option<Arc<String>>,
-    pub(crate) line: &'static Location<'static>,
-}
 
 /// A poll that held its reactor for too long.
 #[derive(Debug)]
@@ -170,6 +165,7 @@ struct Measure<'a> {
 
 impl Drop for Measure<'_> {
     fn drop(&mut self) {
+        registry::polled(self.origin);
         let watch = &self.shared.watch;
         let took = watch.clock.now().saturating_since(self.begin);
         let took = Duration::from_nanos(took.as_nanos());

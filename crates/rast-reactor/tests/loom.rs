@@ -1,7 +1,8 @@
-//! Models: the credits of a pair, the wake-ups of the pool.
+//! Models: the credits of a pair, the wake-ups of the pool, commits and their epochs.
 #![cfg(feature = "std")]
 
-use rast_reactor::parts::{CREDITS, Pair, Sent};
+use rast_reactor::parts::{CREDITS, Ledger, Pair, Reader, Sent, Writer};
+use rast_reactor::primitive::cell::UnsafeCell;
 use rast_reactor::primitive::sync::Arc;
 use rast_reactor::primitive::{Parker, model, thread};
 use rast_reactor::{Policy, Pool};
@@ -72,5 +73,171 @@ fn a_task_for_a_thread_that_falls_asleep_wakes_it() {
         // Without a wake-up of the pool's thread this waits for ever.
         parker.park();
         drop(call);
+    });
+}
+
+/// Two values: commits name the one that is current.
+type Values = Arc<[Value; 2]>;
+
+/// A value that is written before it is committed, and again when it is destroyed.
+struct Value(UnsafeCell<u32>);
+
+// SAFETY: that its accesses are ordered is what the models show.
+unsafe impl Send for Value {}
+// SAFETY: as above.
+unsafe impl Sync for Value {}
+
+impl Value {
+    fn read(&self) {
+        // SAFETY: as the model shows.
+        let alive = self.0.with(|value| unsafe { *value });
+        assert_eq!(alive, 1, "it was made, and is not destroyed");
+    }
+
+    fn set(&self, alive: u32) {
+        // SAFETY: as the model shows.
+        self.0.with_mut(|value| unsafe { *value = alive });
+    }
+}
+
+/// A commit: the value that it makes current. Its end is an access too.
+struct Commit(usize, Value);
+
+impl Drop for Commit {
+    fn drop(&mut self) {
+        self.1.set(2);
+    }
+}
+
+fn values() -> Values {
+    Arc::new([Value(UnsafeCell::new(1)), Value(UnsafeCell::new(0))])
+}
+
+/// A ledger of reactor 0, and the reader of reactor 1; that of reactor 0 is at its end.
+fn ledger() -> (Writer<Commit>, Reader<Commit>) {
+    let (writer, mut followers) = Ledger::of(0, 2);
+    let reader = Reader::new(followers.split_off(1));
+    drop(Reader::new(followers));
+    (writer, reader)
+}
+
+/// Follows; returns which value is current then.
+fn follow(reader: &mut Reader<Commit>, before: usize, is_read: bool) -> usize {
+    let mut current = before;
+    reader.follow(is_read, |_, commit| {
+        commit.1.read();
+        current = commit.0;
+    });
+    current
+}
+
+/// Commits the second value; destroys the first one if no reactor reads it.
+fn replace(writer: &mut Writer<Commit>, values: &Values) {
+    values[1].set(1);
+    let number = writer.push(Commit(1, Value(UnsafeCell::new(1))), 0);
+    let scan = writer.scan();
+    if scan.passed >= number {
+        values[0].set(2);
+    }
+    writer.free(scan);
+}
+
+/// Reactor 1 does `reads`, while its owner replaces the first value.
+fn while_replaced(reads: fn(Reader<Commit>, &Values)) {
+    model::model(move || {
+        let (mut writer, reader) = ledger();
+        let values = values();
+        let theirs = Arc::clone(&values);
+        let reactor = thread::spawn(move || reads(reader, &theirs));
+        replace(&mut writer, &values);
+        reactor.join().unwrap();
+    });
+}
+
+#[test]
+fn what_a_commit_replaced_is_not_read_after_a_turn() {
+    while_replaced(|mut reader, values| {
+        values[0].read();
+        let current = follow(&mut reader, 0, false);
+        reader.publish(None, |_| {});
+        values[current].read();
+    });
+}
+
+#[test]
+fn what_an_open_transaction_sees_is_kept() {
+    while_replaced(|mut reader, values| {
+        let oldest = Some(reader.epoch());
+        let current = follow(&mut reader, 0, true);
+        reader.publish(oldest, |_| {});
+        // The transaction sees the first one still, one that is opened now the current one.
+        values[0].read();
+        values[current].read();
+        reader.publish(None, |_| {});
+    });
+}
+
+#[test]
+fn a_reactor_that_wakes_reads_nothing_that_was_destroyed_while_it_slept() {
+    while_replaced(|mut reader, values| {
+        values[0].read();
+        if reader.park(None, |_| {}) {
+            reader.unpark(None);
+        }
+        let current = follow(&mut reader, 0, false);
+        values[current].read();
+    });
+}
+
+#[test]
+fn a_commit_is_freed_after_all_have_applied_it() {
+    model::model(|| {
+        let (mut writer, mut reader) = ledger();
+        let reactor = thread::spawn(move || {
+            follow(&mut reader, 0, false);
+            reader.publish(None, |_| {});
+            follow(&mut reader, 0, false);
+        });
+        for number in 1..=2 {
+            writer.push(Commit(number, Value(UnsafeCell::new(1))), 0);
+        }
+        writer.free(writer.scan());
+        reactor.join().unwrap();
+    });
+}
+
+#[test]
+fn an_owner_that_sleeps_is_woken_when_its_commit_is_applied() {
+    model::model(|| {
+        let (mut writer, mut followers) = Ledger::<()>::of(0, 2);
+        let mut reader = Reader::new(followers.split_off(1));
+        let mut own = Reader::new(followers);
+        let parker = Parker::new();
+        let unparker = parker.unparker();
+        let reactor = thread::spawn(move || {
+            reader.follow(false, |_, ()| {});
+            reader.publish(None, |_| unparker.unpark());
+            if !reader.park(None, |_| unparker.unpark()) {
+                reader.follow(false, |_, ()| {});
+                reader.publish(None, |_| unparker.unpark());
+            }
+            reader
+        });
+        let number = writer.push((), 0);
+        own.follow(false, |_, ()| {});
+        own.publish(None, |_| {});
+        loop {
+            writer.begin_wait();
+            let is_parked = own.park(None, |_| unreachable!("it owns the one ledger"));
+            assert!(is_parked, "its own commits are applied");
+            if writer.scan().applied >= number {
+                break;
+            }
+            // Without a wake-up this waits for ever.
+            parker.park();
+            own.unpark(None);
+            writer.end_wait();
+        }
+        drop(reactor.join().unwrap());
     });
 }

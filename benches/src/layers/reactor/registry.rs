@@ -1,0 +1,296 @@
+//! Reads by key and by stable id on a reactor that does not own the resources, against maps and
+//! vectors behind a pointer that is swapped; and the commit of a leaf, against copying its path.
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use hashbrown::DefaultHashBuilder;
+use rast::executor::{block_on, yield_now};
+use rast::reactor::registry::{Children, Id, NoKey, Resource, Resources, change, read};
+use rast::reactor::{Pool, Reactor, Reactors};
+
+use super::LAYER;
+use crate::harness::Scenario;
+use crate::usage::thread_time;
+use crate::workers::{Sample, alone};
+
+/// Resources that are read.
+const MANY: u64 = 10_000;
+/// Reads of one turn, where a transaction or a guard is kept for a turn.
+const TURN: usize = 32;
+/// Children of each node.
+const CHILDREN: usize = 1000;
+
+/// What is read: 64 bytes.
+struct Ad([u64; 8]);
+
+impl Resource for Ad {
+    type Key = u64;
+}
+
+/// A node of 1 KiB; what is beneath it is named by the id of its list.
+#[derive(Clone)]
+struct Node {
+    payload: [u8; 1024],
+    children: Option<Id<Children<Node>>>,
+}
+
+impl Resource for Node {
+    type Key = NoKey;
+}
+
+/// The same, where parents point to children.
+#[derive(Clone)]
+struct Tree {
+    payload: [u8; 1024],
+    children: Vec<Arc<Tree>>,
+}
+
+/// The keys in the order in which they are read.
+fn order() -> Vec<u64> {
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let next = |_| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % MANY
+    };
+    (0..1 << 14).map(next).collect()
+}
+
+/// Two reactors, the first of which owns some types.
+struct Rig(Reactors);
+
+impl Rig {
+    fn new() -> Self {
+        let resources = Resources::new()
+            .own::<Ad>(0)
+            .own::<Node>(0)
+            .own::<Children<Node>>(0);
+        let pool = Pool::builder().threads([0, 0, 1]);
+        let builder = Reactors::builder().number(2).pool(pool);
+        let reactors = builder.resources(resources).build();
+        Self(reactors.expect("two threads"))
+    }
+
+    fn reactor(&self, index: usize) -> Reactor {
+        self.0.reactor(index).expect("one of the two")
+    }
+
+    fn on<F, R>(&self, index: usize, begin: F) -> R::Output
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Future + 'static,
+        R::Output: Send,
+    {
+        block_on(self.reactor(index).spawn(begin)).expect("the task returns")
+    }
+
+    /// Commits the resources; returns the ids in the order of `order`.
+    fn fill(&self) -> Vec<Id<Ad>> {
+        self.on(0, || async {
+            let mut changes = change();
+            let add = |key| changes.insert(key, Ad([key; 8])).expect("it is new");
+            let ids: Vec<_> = (0..MANY).map(add).collect();
+            changes.commit().expect("there is room").await;
+            order().into_iter().map(|key| ids[key as usize]).collect()
+        })
+    }
+}
+
+/// Times `read` over what is to be read, so often, on a reactor that is not the owner.
+fn ours<K: Copy + Send + Sync + 'static>(
+    keys: impl FnOnce(&Rig) -> Vec<K>,
+    reads: fn(&[K]) -> u64,
+) -> impl FnMut(u64) -> Sample {
+    let rig = Rig::new();
+    let keys: Arc<[K]> = keys(&rig).into();
+    move |ops| {
+        let keys = Arc::clone(&keys);
+        rig.on(1, move || async move { over(&keys, ops, reads) })
+    }
+}
+
+/// Times `reads` over turns of keys until there were `ops`.
+fn over<K>(keys: &[K], ops: u64, reads: impl Fn(&[K]) -> u64) -> Sample {
+    let turns = ops.div_ceil(TURN as u64);
+    alone(|| {
+        let mut sum = 0;
+        for turn in keys.chunks_exact(TURN).cycle().take(turns as usize) {
+            sum += reads(turn);
+        }
+        black_box(sum);
+        turns * TURN as u64
+    })
+}
+
+fn keys(rig: &Rig) -> Vec<u64> {
+    rig.fill();
+    order()
+}
+
+fn by_key() -> Scenario {
+    let scenario = Scenario::new(LAYER, "registry: read by key", 2_000_000, 3200)
+        .ours(
+            "rast, a transaction per read",
+            ours(keys, |turn| {
+                let one = |key: &u64| read().find::<Ad, _>(key).expect("it is there").1.0[0];
+                turn.iter().map(one).sum()
+            }),
+        )
+        .ours(
+            "rast, a transaction per 32 reads",
+            ours(keys, |turn| {
+                let read = read();
+                let ads = read.of::<Ad>();
+                let one = |key: &u64| ads.find(key).expect("it is there").1.0[0];
+                turn.iter().map(one).sum()
+            }),
+        );
+    let map = RwLock::new(map());
+    let keys = order();
+    scenario.rival("std RwLock of a map", move |ops| {
+        over(&keys, ops, |turn| {
+            let one = |key: &u64| map.read().expect("no poison")[key].0[0];
+            turn.iter().map(one).sum()
+        })
+    })
+}
+
+/// The map of all contenders, by the hash of ours.
+fn map() -> HashMap<u64, Arc<Ad>, DefaultHashBuilder> {
+    (0..MANY).map(|key| (key, Arc::new(Ad([key; 8])))).collect()
+}
+
+fn by_id() -> Scenario {
+    Scenario::new(LAYER, "registry: read by stable id", 5_000_000, 3200)
+        .ours(
+            "rast, a transaction per 32 reads",
+            ours(Rig::fill, |turn| {
+                let read = read();
+                let ads = read.of::<Ad>();
+                let one = |&id: &Id<Ad>| ads.get(id).expect("it is there").0[0];
+                turn.iter().map(one).sum()
+            }),
+        )
+        .ours(
+            "rast, a transaction per read",
+            ours(Rig::fill, |turn| {
+                let one = |&id: &Id<Ad>| read().get(id).expect("it is there").0[0];
+                turn.iter().map(one).sum()
+            }),
+        )
+}
+
+fn node(children: Option<Id<Children<Node>>>) -> Node {
+    Node {
+        payload: [1; 1024],
+        children,
+    }
+}
+
+/// Updates a leaf by its id and commits; the processor time of the owner.
+fn commit_by_id() -> impl FnMut(u64) -> Sample {
+    let rig = Rig::new();
+    let leaves: Arc<[Id<Node>]> = rig.on(0, || async {
+        let mut changes = change();
+        let mut below = None;
+        let mut leaves = Vec::new();
+        for _ in 0..3 {
+            let mut level: Vec<_> = (1..CHILDREN)
+                .map(|_| changes.add(node(None)).expect("owned here"))
+                .collect();
+            level.push(changes.add(node(below)).expect("owned here"));
+            let list: Children<Node> = level.iter().copied().collect();
+            below = Some(changes.add(list).expect("owned here"));
+            if leaves.is_empty() {
+                leaves = level;
+            }
+        }
+        let root = changes.add(node(below)).expect("owned here");
+        changes.commit().expect("there is room").await;
+        assert!(read().get(root).is_some_and(|root| root.children == below));
+        leaves.into()
+    });
+    move |ops| {
+        let leaves = Arc::clone(&leaves);
+        rig.on(0, move || async move {
+            let before = thread_time();
+            for number in 0..ops {
+                let mut changes = change();
+                let leaf = leaves[number as usize * 7 % leaves.len()];
+                let changed = changes.update(leaf, |leaf| leaf.payload[0] ^= 1);
+                changed.expect("it is there");
+                drop(changes.commit().expect("there is room"));
+                if number % 16 == 15 {
+                    // The end of a turn destroys what was replaced.
+                    yield_now().await;
+                }
+            }
+            Sample::new(ops, spent(before))
+        })
+    }
+}
+
+fn spent(before: Duration) -> Duration {
+    thread_time().saturating_sub(before)
+}
+
+/// Copies a leaf and all above it.
+fn commit_by_path() -> impl FnMut(u64) -> Sample {
+    let leaf = || Tree {
+        payload: [1; 1024],
+        children: Vec::new(),
+    };
+    let mut below = Vec::new();
+    for _ in 0..3 {
+        let mut level: Vec<_> = (1..CHILDREN).map(|_| Arc::new(leaf())).collect();
+        let mut last = leaf();
+        last.children = below;
+        level.push(Arc::new(last));
+        below = level;
+    }
+    let mut root = leaf();
+    root.children = below;
+    let root = RwLock::new(Arc::new(root));
+    move |ops| {
+        let before = thread_time();
+        for number in 0..ops {
+            let old = Arc::clone(&root.read().expect("no poison"));
+            let new = copied(&old, 3, number as usize * 7 % CHILDREN);
+            let old = [
+                old,
+                std::mem::replace(&mut *root.write().expect("no poison"), new),
+            ];
+            drop(old);
+        }
+        Sample::new(ops, spent(before))
+    }
+}
+
+/// A copy of the node, in which the leaf of that number is changed.
+fn copied(node: &Tree, depth: usize, leaf: usize) -> Arc<Tree> {
+    let mut copy = node.clone();
+    match depth {
+        0 => copy.payload[0] ^= 1,
+        1 => copy.children[leaf] = copied(&copy.children[leaf], 0, leaf),
+        _ => {
+            let last = CHILDREN - 1;
+            copy.children[last] = copied(&copy.children[last], depth - 1, leaf);
+        }
+    }
+    Arc::new(copy)
+}
+
+/// The scenarios of this file.
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        by_key(),
+        by_id(),
+        Scenario::new(LAYER, "registry: commit of a leaf", 5_000, 64)
+            .ours("rast, by a stable id", commit_by_id())
+            .rival("copies of its path", commit_by_path()),
+    ]
+}

@@ -1,0 +1,97 @@
+//! What an owner destroys once no reactor can read it.
+
+use core::ptr::NonNull;
+use std_alloc::boxed::Box;
+use std_alloc::collections::VecDeque;
+
+/// A box of a type that is forgotten; it drops what it holds.
+pub(crate) struct Erased {
+    value: NonNull<()>,
+    /// Drops the box; called once.
+    end: unsafe fn(NonNull<()>),
+}
+
+// SAFETY: `of` takes what may be dropped on any thread, and nothing else is done with it.
+unsafe impl Send for Erased {}
+
+impl Erased {
+    /// # Safety
+    ///
+    /// `value` comes from `Box::into_raw`, and from now on this alone frees it.
+    pub(crate) unsafe fn of<T: Send>(value: NonNull<T>) -> Self {
+        unsafe fn end<T>(value: NonNull<()>) {
+            // SAFETY: `of` was given a pointer of this type that is a box's; it is freed once.
+            drop(unsafe { Box::from_raw(value.cast::<T>().as_ptr()) });
+        }
+        Self {
+            value: value.cast(),
+            end: end::<T>,
+        }
+    }
+}
+
+impl Drop for Erased {
+    fn drop(&mut self) {
+        // SAFETY: the value is still there: this is its one drop.
+        unsafe { (self.end)(self.value) };
+    }
+}
+
+/// What is done when a commit has passed all reactors.
+pub(crate) enum Garbage {
+    /// Dropped.
+    Value(Erased),
+    /// Called.
+    Action(Box<dyn FnOnce() + Send>),
+}
+
+impl Garbage {
+    /// Destroys it: user code.
+    pub(crate) fn end(self) {
+        match self {
+            Self::Value(value) => drop(value),
+            Self::Action(action) => action(),
+        }
+    }
+}
+
+/// What is not destroyed yet, in the order of the commits.
+#[derive(Default)]
+pub(crate) struct Retired {
+    items: VecDeque<(u64, usize, Garbage)>,
+    bytes: usize,
+}
+
+impl Retired {
+    pub(crate) fn push(&mut self, number: u64, bytes: usize, garbage: Garbage) {
+        // With its place here, so that what has no size is limited too.
+        let bytes = bytes.saturating_add(size_of::<(u64, usize, Garbage)>());
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.items.push_back((number, bytes, garbage));
+    }
+
+    /// Takes the oldest, if its commit is at most `passed`.
+    pub(crate) fn pop(&mut self, passed: u64) -> Option<Garbage> {
+        if self.first()? > passed {
+            return None;
+        }
+        let (_, bytes, garbage) = self.items.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(bytes);
+        Some(garbage)
+    }
+
+    /// The commit of the oldest.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.items.front().map(|&(number, _, _)| number)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes all.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Garbage> + use<> {
+        let items = core::mem::take(&mut self.items);
+        items.into_iter().map(|(_, _, garbage)| garbage)
+    }
+}

@@ -1,0 +1,682 @@
+//! Changes: resources are copied, changed, and committed together.
+
+use core::any::Any;
+use core::cell::OnceCell;
+use core::fmt;
+use core::panic::Location;
+use std_alloc::boxed::Box;
+use std_alloc::rc::Rc;
+use std_alloc::vec::Vec;
+
+use hashbrown::{HashMap, HashTable};
+
+use super::owned::{Committed, Estate, Owned};
+use super::read::{OUTSIDE, Read};
+use super::replica::{Replica, with_current};
+use super::resource::{Id, Resource};
+use super::table::{Key, Log, Op, Ops, Table};
+use crate::epoch::Retired;
+
+/// Why a change was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Another reactor owns the type.
+    NotOwner {
+        /// The reactor that does.
+        owner: usize,
+    },
+    /// The resource was deleted, or added after the changes began.
+    Gone,
+    /// There is a resource of this key.
+    Taken,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOwner { owner } => write!(f, "reactor {owner} owns these resources"),
+            Self::Gone => f.write_str("the resource was deleted"),
+            Self::Taken => f.write_str("there is a resource of this key"),
+        }
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+/// What was refused, with the reason.
+pub struct Refused<V> {
+    /// Why.
+    pub reason: Refusal,
+    /// What was to be added.
+    pub value: V,
+}
+
+// What was refused is reached by value alone, so it is not asked to be `Debug`.
+impl<V> fmt::Debug for Refused<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused")
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<V> fmt::Display for Refused<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl<V> core::error::Error for Refused<V> {}
+
+/// Why a commit was refused. Nothing of it was applied.
+#[non_exhaustive]
+pub enum NotCommitted {
+    /// As much is retired and not destroyed as the owner may have; see
+    /// [`Resources::retired_max`](crate::registry::Resources::retired_max). The changes can be
+    /// committed later: [`room`](crate::registry::room) waits.
+    Full(Changes),
+    /// Another commit has changed a resource that these changes copied, or has added one of the
+    /// same key. They cannot be committed; make them anew from what is there now.
+    Conflict(Changes),
+}
+
+impl fmt::Debug for NotCommitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full(_) => "Full(..)",
+            Self::Conflict(_) => "Conflict(..)",
+        })
+    }
+}
+
+impl fmt::Display for NotCommitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full(_) => "too much is retired that a transaction may read",
+            Self::Conflict(_) => "another commit has changed the same resources",
+        })
+    }
+}
+
+impl core::error::Error for NotCommitted {}
+
+enum State<T: Resource> {
+    /// It is new, with its key.
+    New(Option<Box<Key<T::Key>>>),
+    Changed,
+    Removed,
+}
+
+struct Entry<T: Resource> {
+    state: State<T>,
+    /// `None` if it is removed.
+    value: Option<Box<T>>,
+    bytes: usize,
+}
+
+/// The changes of one type.
+struct Draft<T: Resource> {
+    entries: HashMap<Id<T>, Entry<T>>,
+    /// The ids of new keys, with their hashes.
+    keys: HashTable<(u64, Id<T>)>,
+}
+
+/// The changes of one type, without the type.
+trait AnyDraft {
+    /// Whether another commit than `since` and those before it has changed the same. User code runs
+    /// while keys are compared.
+    fn has_conflict(&self, owned: &Owned, replica: &Replica, since: u64) -> bool;
+    /// Turns into a part of the commit `number`. No user code runs.
+    fn seal(
+        &mut self,
+        owned: &Owned,
+        table: usize,
+        number: u64,
+        retired: &mut Retired,
+    ) -> (Box<dyn Any + Send + Sync>, usize);
+    /// Gives the places of what is new back.
+    fn give_up(&mut self, owned: &Owned, table: usize);
+    fn as_any(&mut self) -> &mut dyn Any;
+    fn as_any_ref(&self) -> &dyn Any;
+}
+
+impl<T: Resource> Draft<T> {
+    fn new() -> Self {
+        Self {
+            entries: HashMap::new(),
+            keys: HashTable::new(),
+        }
+    }
+
+    /// Returns `true` if a new resource has this key.
+    fn has_key(&self, key: &Key<T::Key>) -> bool {
+        let is_same = |(_, id): &(u64, Id<T>)| match &self.entries[id].state {
+            State::New(Some(other)) => other.hash == key.hash && other.key == key.key,
+            _ => false,
+        };
+        self.keys.find(key.hash, is_same).is_some()
+    }
+
+    /// Whether a committed resource has the key, which these changes do not remove.
+    fn is_taken(&self, table: &Table<T>, key: &Key<T::Key>, read: &Read) -> bool {
+        // SAFETY: `read` is a transaction of this epoch and is open.
+        let found = unsafe { table.find(&key.key, read.epoch()) };
+        found.is_some_and(|(id, _)| match self.entries.get(&id) {
+            Some(entry) => !matches!(entry.state, State::Removed),
+            None => true,
+        })
+    }
+}
+
+impl<T: Resource> AnyDraft for Draft<T> {
+    fn has_conflict(&self, owned: &Owned, replica: &Replica, since: u64) -> bool {
+        let (place, _, table) = replica.table::<T>();
+        let changed = owned.with_estate::<T, _>(place, |estate| {
+            let mut entries = self.entries.iter();
+            entries.any(|(id, entry)| {
+                let place = &estate.places[id.index as usize];
+                !matches!(entry.state, State::New(_)) && place.last > since
+            })
+        });
+        if changed != Some(false) {
+            return true;
+        }
+        if self.keys.is_empty() || owned.number() == since {
+            return false;
+        }
+        let Some(now) = with_current(|current| {
+            let current = current.filter(|current| core::ptr::eq(Rc::as_ptr(current), replica));
+            current.map(|replica| Read::open(replica, Location::caller()))
+        }) else {
+            // A destructor after the end of the reactor.
+            return true;
+        };
+        self.entries.values().any(|entry| match &entry.state {
+            State::New(Some(key)) => self.is_taken(table, key, &now),
+            _ => false,
+        })
+    }
+
+    fn seal(
+        &mut self,
+        owned: &Owned,
+        table: usize,
+        number: u64,
+        retired: &mut Retired,
+    ) -> (Box<dyn Any + Send + Sync>, usize) {
+        self.keys.clear();
+        let ops = owned.with_estate::<T, _>(table, |estate| {
+            let entries = self.entries.drain();
+            entries
+                .map(|(id, entry)| seal(estate, id, entry, number, retired))
+                .collect::<Vec<_>>()
+        });
+        let ops = ops.unwrap_or_default();
+        let bytes = ops.capacity() * size_of::<Op<T>>();
+        (Box::new(Ops(ops)), bytes)
+    }
+
+    fn give_up(&mut self, owned: &Owned, table: usize) {
+        let _ = owned.with_estate::<T, _>(table, |estate| {
+            for (id, entry) in &self.entries {
+                if matches!(entry.state, State::New(_)) {
+                    estate.take_back(id.index);
+                }
+            }
+        });
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn as_any_ref(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Makes a change the owner's state; returns what the reactors do.
+fn seal<T: Resource>(
+    estate: &mut Estate<T>,
+    id: Id<T>,
+    entry: Entry<T>,
+    number: u64,
+    retired: &mut Retired,
+) -> Op<T> {
+    let place = &mut estate.places[id.index as usize];
+    let mut op = Op {
+        id,
+        value: core::ptr::null(),
+        key: core::ptr::null(),
+        hash: 0,
+    };
+    place.last = number;
+    place.retire_value(number, retired);
+    match entry.state {
+        State::New(Some(key)) => {
+            op.hash = key.hash;
+            place.key = Box::into_raw(key);
+            op.key = place.key;
+        }
+        State::New(None) | State::Changed => {}
+        State::Removed => {
+            op.key = place.key;
+            if !place.key.is_null() {
+                // SAFETY: a commit made it from a box, and it is retired below.
+                op.hash = unsafe { (*place.key).hash };
+            }
+            place.retire_key(number, retired);
+        }
+    }
+    match entry.value {
+        Some(value) => {
+            place.bytes = entry.bytes;
+            place.value = Box::into_raw(value);
+            op.value = place.value;
+        }
+        None => estate.take_back(id.index),
+    }
+    op
+}
+
+/// Changes to resources of one owner, which become visible together.
+///
+/// They begin with a transaction: what they read and copy is as it was then. Nothing is visible
+/// before [`commit`](Self::commit); dropped, they leave nothing behind. Of two that change the same
+/// resource, the second to be committed is refused.
+///
+/// A panic of the program's code in one of these calls leaves the changes as they were before it.
+///
+/// ```
+/// use rast_reactor::registry::{Refusal, Resource, Resources, change, read};
+/// use rast_reactor::{Reactors, executor::block_on, reactor_task};
+///
+/// #[derive(Clone)]
+/// struct Budget(u32);
+/// impl Resource for Budget {
+///     type Key = u64;
+/// }
+///
+/// let resources = Resources::new().own::<Budget>(1);
+/// let reactors = Reactors::builder().number(2).resources(resources).build().unwrap();
+/// let task = reactors.reactor(1).unwrap().spawn(|| async {
+///     let mut changes = change();
+///     let id = changes.insert(5, Budget(10)).unwrap_or_else(|_| panic!("it is new"));
+///     changes.commit().unwrap().await;
+///
+///     let before = read();
+///     let mut changes = change();
+///     changes.update(id, |budget| budget.0 -= 1).unwrap();
+///     changes.commit().unwrap().await;
+///     assert_eq!((before.get(id).unwrap().0, read().get(id).unwrap().0), (10, 9));
+///
+///     reactor_task(0, move || async move { change().update(id, |budget| budget.0 = 0) }).await
+/// });
+/// let elsewhere = block_on(task).unwrap().unwrap();
+/// assert_eq!(elsewhere, Err(Refusal::NotOwner { owner: 1 }));
+/// ```
+///
+/// They stay on their thread:
+///
+/// ```compile_fail,E0277
+/// fn moves<T: Send>() {}
+/// moves::<rast_reactor::registry::Changes>();
+/// ```
+#[must_use = "changes do nothing before they are committed"]
+pub struct Changes {
+    replica: Rc<Replica>,
+    /// Away from a refusal until it is asked for: changes that wait for room keep nothing.
+    read: OnceCell<Read>,
+    line: &'static Location<'static>,
+    /// The last commit that all of their transactions see.
+    since: u64,
+    /// By table.
+    drafts: Vec<Option<Box<dyn AnyDraft>>>,
+}
+
+/// Begins changes on the reactor that runs the caller.
+///
+/// # Panics
+///
+/// Outside of a reactor.
+#[track_caller]
+pub fn change() -> Changes {
+    let line = Location::caller();
+    with_current(|replica| match replica {
+        Some(replica) => Changes::begin(replica, line),
+        None => panic!("{OUTSIDE}"),
+    })
+}
+
+impl Changes {
+    fn begin(replica: &Rc<Replica>, line: &'static Location<'static>) -> Self {
+        let since = replica.owned.as_ref().map_or(0, |owned| owned.number());
+        Self {
+            replica: Rc::clone(replica),
+            read: OnceCell::from(Read::open(replica, line)),
+            line,
+            since,
+            drafts: Vec::new(),
+        }
+    }
+
+    /// The transaction that they read: resources without these changes. After a refusal it is one
+    /// that begins when it is next asked for.
+    pub fn before(&self) -> &Read {
+        let open = || Read::open(&self.replica, self.line);
+        self.read.get_or_init(open)
+    }
+
+    /// What this reactor owns, if it is the owner of the type, and the type's place.
+    fn owned<T: Resource>(&self) -> Result<(&Rc<Owned>, usize), Refusal> {
+        let (place, owner, _) = self.replica.table::<T>();
+        match &self.replica.owned {
+            Some(owned) if owner == self.replica.reactor => Ok((owned, place)),
+            _ => Err(Refusal::NotOwner { owner }),
+        }
+    }
+
+    fn draft<T: Resource>(&mut self, place: usize) -> &mut Draft<T> {
+        if self.drafts.len() <= place {
+            let types = self.replica.types();
+            self.drafts.resize_with(types, || None);
+        }
+        let draft = self.drafts[place].get_or_insert_with(|| Box::new(Draft::<T>::new()));
+        match draft.as_any().downcast_mut() {
+            Some(draft) => draft,
+            None => unreachable!("changes: drafts are in the order of the types"),
+        }
+    }
+
+    fn draft_ref<T: Resource>(&self, place: usize) -> Option<&Draft<T>> {
+        let draft = self.drafts.get(place)?.as_ref()?;
+        draft.as_any_ref().downcast_ref()
+    }
+
+    /// A resource with these changes; `None` if they remove it, or it is not there.
+    ///
+    /// # Panics
+    ///
+    /// If no reactor owns the type.
+    #[must_use]
+    pub fn get<T: Resource>(&self, id: Id<T>) -> Option<&T> {
+        let (place, ..) = self.replica.table::<T>();
+        let entry = self
+            .draft_ref(place)
+            .and_then(|draft| draft.entries.get(&id));
+        match entry {
+            Some(entry) => entry.value.as_deref(),
+            None => self.before().get(id),
+        }
+    }
+
+    /// Adds a resource without a key.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NotOwner`], with the resource.
+    ///
+    /// # Panics
+    ///
+    /// If no reactor owns the type; if `bytes` does; if there are 2^32 resources of it.
+    pub fn add<T: Resource>(&mut self, value: T) -> Result<Id<T>, Refused<T>> {
+        match self.owned::<T>() {
+            Ok((_, place)) => Ok(self.enter(place, None, value)),
+            Err(reason) => Err(Refused { reason, value }),
+        }
+    }
+
+    /// Adds a resource with a key.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NotOwner`]; [`Refusal::Taken`] if a resource has the key that these changes do
+    /// not remove. With the key and the resource.
+    ///
+    /// # Panics
+    ///
+    /// As [`add`](Self::add); if the key's `Hash` or `Eq` does.
+    pub fn insert<T: Resource>(
+        &mut self,
+        key: T::Key,
+        value: T,
+    ) -> Result<Id<T>, Refused<(T::Key, T)>> {
+        let place = match self.owned::<T>() {
+            Ok((_, place)) => place,
+            Err(reason) => {
+                let value = (key, value);
+                return Err(Refused { reason, value });
+            }
+        };
+        let (_, _, table) = self.replica.table::<T>();
+        let hash = table.hash(&key);
+        let key = Key { hash, key };
+        let none = Draft::new();
+        let draft = self.draft_ref(place).unwrap_or(&none);
+        if draft.has_key(&key) || draft.is_taken(table, &key, self.before()) {
+            return Err(Refused {
+                reason: Refusal::Taken,
+                value: (key.key, value),
+            });
+        }
+        Ok(self.enter(place, Some(Box::new(key)), value))
+    }
+
+    fn enter<T: Resource>(
+        &mut self,
+        place: usize,
+        key: Option<Box<Key<T::Key>>>,
+        value: T,
+    ) -> Id<T> {
+        let bytes = value.bytes();
+        let owned = self.replica.owned.as_ref();
+        let given = owned.and_then(|owned| owned.with_estate::<T, _>(place, Estate::give));
+        let Some((index, generation)) = given else {
+            unreachable!("changes: the owner was asked before");
+        };
+        let hash = key.as_ref().map(|key| key.hash);
+        let id = Id::new(index, generation);
+        let draft = self.draft::<T>(place);
+        let entry = Entry {
+            state: State::New(key),
+            value: Some(Box::new(value)),
+            bytes,
+        };
+        draft.entries.insert(id, entry);
+        if let Some(hash) = hash {
+            draft
+                .keys
+                .insert_unique(hash, (hash, id), |&(hash, _)| hash);
+        }
+        id
+    }
+
+    /// Changes a copy of a resource.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NotOwner`], [`Refusal::Gone`].
+    ///
+    /// # Panics
+    ///
+    /// If no reactor owns the type; if `change`, `clone` or `bytes` does.
+    pub fn update<T: Resource + Clone>(
+        &mut self,
+        id: Id<T>,
+        change: impl FnOnce(&mut T),
+    ) -> Result<(), Refusal> {
+        self.owned::<T>()?;
+        let Some(value) = self.get(id) else {
+            return Err(Refusal::Gone);
+        };
+        let mut copy = Box::new(value.clone());
+        change(&mut copy);
+        self.put(id, copy)
+    }
+
+    /// Replaces a resource.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NotOwner`] or [`Refusal::Gone`], with the new one.
+    ///
+    /// # Panics
+    ///
+    /// If no reactor owns the type; if `bytes` does.
+    pub fn replace<T: Resource>(&mut self, id: Id<T>, value: T) -> Result<(), Refused<T>> {
+        let reason = match self.owned::<T>() {
+            Err(reason) => reason,
+            Ok(_) if self.get(id).is_none() => Refusal::Gone,
+            Ok(_) => {
+                return self
+                    .put(id, Box::new(value))
+                    .map_err(|_| unreachable!("changes: it was looked for"));
+            }
+        };
+        Err(Refused { reason, value })
+    }
+
+    /// Puts a new value in the place of one that is there.
+    fn put<T: Resource>(&mut self, id: Id<T>, value: Box<T>) -> Result<(), Refusal> {
+        let bytes = value.bytes();
+        let (_, place) = self.owned::<T>()?;
+        let draft = self.draft::<T>(place);
+        let old = match draft.entries.get_mut(&id) {
+            Some(entry) => {
+                entry.bytes = bytes;
+                entry.value.replace(value)
+            }
+            None => {
+                let entry = Entry {
+                    state: State::Changed,
+                    value: Some(value),
+                    bytes,
+                };
+                draft.entries.insert(id, entry);
+                None
+            }
+        };
+        drop(old);
+        Ok(())
+    }
+
+    /// Removes a resource. Its id and its key name nothing from then on. What it names, such as its
+    /// children, stays.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NotOwner`], [`Refusal::Gone`].
+    ///
+    /// # Panics
+    ///
+    /// If no reactor owns the type.
+    pub fn remove<T: Resource>(&mut self, id: Id<T>) -> Result<(), Refusal> {
+        let (_, place) = self.owned::<T>()?;
+        if self.get(id).is_none() {
+            return Err(Refusal::Gone);
+        }
+        let removed = Entry {
+            state: State::Removed,
+            value: None,
+            bytes: 0,
+        };
+        let draft = self.draft::<T>(place);
+        let old = draft.entries.insert(id, removed);
+        if let Some(Entry {
+            state: State::New(key),
+            ..
+        }) = &old
+        {
+            draft.entries.remove(&id);
+            if let Some(key) = key {
+                let found = draft.keys.find_entry(key.hash, |&(_, other)| other == id);
+                if let Ok(found) = found {
+                    found.remove();
+                }
+            }
+            let (owned, _) = self.owned::<T>()?;
+            let _ = owned.with_estate::<T, _>(place, |estate| estate.take_back(id.index));
+        }
+        drop(old);
+        Ok(())
+    }
+
+    /// Commits the changes: they are visible on this reactor at once, and on each other one from
+    /// its next turn on, whole. Commits of one owner become visible in their order.
+    ///
+    /// The result waits until all reactors have applied them; the commit does not depend on it.
+    /// What was replaced is destroyed by this reactor, in a later turn, when no transaction of any
+    /// reactor sees it. An empty commit is one too.
+    ///
+    /// Lock-free: it waits for no reactor. Cost: two allocations, one for each type, and a scan of
+    /// a word for each reactor.
+    ///
+    /// # Errors
+    ///
+    /// [`NotCommitted::Full`] and [`NotCommitted::Conflict`], with the changes.
+    ///
+    /// # Panics
+    ///
+    /// If the `Eq` of a key does; nothing is committed then.
+    pub fn commit(mut self) -> Result<Committed, NotCommitted> {
+        let Some(owned) = self.replica.owned.clone() else {
+            // Nothing could be changed here.
+            return Ok(Committed::new(None, 0));
+        };
+        let is_full = owned.is_full() && {
+            owned.collect(usize::MAX);
+            owned.is_full()
+        };
+        let number = owned.number();
+        let mut drafts = self.drafts.iter().flatten();
+        if drafts.any(|draft| draft.has_conflict(&owned, &self.replica, self.since))
+            // The `Eq` of a key has committed.
+            || number != owned.number()
+        {
+            self.read.take();
+            return Err(NotCommitted::Conflict(self));
+        }
+        if is_full {
+            self.read.take();
+            self.since = number;
+            return Err(NotCommitted::Full(self));
+        }
+        let mut log = Log::new();
+        let mut bytes = 0;
+        for (place, draft) in self.drafts.drain(..).enumerate() {
+            if let Some(mut draft) = draft {
+                let mut retired = owned.retired.borrow_mut();
+                let (ops, size) = draft.seal(&owned, place, number + 1, &mut retired);
+                log.push((place, ops));
+                bytes += size;
+            }
+        }
+        let pushed = owned.push(log, bytes);
+        debug_assert_eq!(pushed, number + 1, "changes: no user code runs in between");
+        self.read.take();
+        self.replica.follow();
+        Ok(Committed::new(Some(owned), pushed))
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        let Some(owned) = &self.replica.owned else {
+            return;
+        };
+        for (place, draft) in self.drafts.iter_mut().enumerate() {
+            if let Some(draft) = draft {
+                draft.give_up(owned, place);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes")
+            .field("line", &self.line)
+            .finish_non_exhaustive()
+    }
+}

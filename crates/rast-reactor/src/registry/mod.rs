@@ -1,0 +1,60 @@
+//! Resources that one reactor changes and all read.
+//!
+//! Each type of [`Resource`] has one owner reactor, given by [`Resources::own`]. The owner
+//! [changes](change) copies and [commits](Changes::commit) them together. Every reactor has its own
+//! maps, so a [`read()`] is a look into memory of its thread, without a fence. The resources
+//! themselves are shared: they are never changed after their commit, and the owner destroys what
+//! was replaced when no open transaction of any reactor sees it.
+//!
+//! A resource is named by an [`Id`] that stays when it changes. A parent names its children by the
+//! id of a list, [`Children`], so that a child that changes copies nothing else.
+//!
+//! ```
+//! use rast_reactor::registry::{Resource, Resources, change, read};
+//! use rast_reactor::{Reactors, executor::block_on};
+//!
+//! #[derive(Clone)]
+//! struct Campaign {
+//!     budget: u64,
+//! }
+//! impl Resource for Campaign {
+//!     type Key = u64;
+//! }
+//!
+//! let resources = Resources::new().own::<Campaign>(0);
+//! let reactors = Reactors::builder().number(2).resources(resources).build().unwrap();
+//! let owner = reactors.reactor(0).unwrap().spawn(|| async {
+//!     let mut changes = change();
+//!     let id = changes.insert(7, Campaign { budget: 100 }).unwrap_or_else(|_| panic!("new"));
+//!     changes.commit().unwrap().await; // All reactors have it.
+//!     id
+//! });
+//! let id = block_on(owner).unwrap();
+//! let reader = reactors.reactor(1).unwrap().spawn(move || async move {
+//!     let read = read();
+//!     let by_key = read.find::<Campaign, _>(&7).unwrap().1;
+//!     (by_key.budget, read.get(id).unwrap().budget)
+//! });
+//! assert_eq!(block_on(reader).unwrap(), (100, 100));
+//! ```
+
+mod changes;
+mod deferred;
+mod owned;
+mod read;
+mod replica;
+mod resource;
+mod resources;
+mod table;
+mod wakers;
+
+pub use crate::epoch::LongRead;
+pub use changes::{Changes, NotCommitted, Refusal, Refused, change};
+pub use deferred::{defer, retired, room};
+pub use owned::Committed;
+pub use read::{Read, View, read};
+pub use resource::{Children, Id, NoKey, Resource};
+pub use resources::Resources;
+
+pub(crate) use replica::{Replica, Shared, polled};
+pub(crate) use resources::Plan;

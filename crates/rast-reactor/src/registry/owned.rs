@@ -1,0 +1,452 @@
+//! The owner's side: which ids are given out, what was retired, and which tasks wait for a commit.
+
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+use core::pin::Pin;
+use core::ptr::NonNull;
+use core::task::{Context, Poll, Waker};
+use std_alloc::boxed::Box;
+use std_alloc::collections::BTreeMap;
+use std_alloc::rc::Rc;
+use std_alloc::vec::Vec;
+
+use super::resource::Resource;
+use super::table::{Key, Log};
+use super::wakers::Wakers;
+use crate::contain::contain;
+use crate::epoch::{Erased, Garbage, Retired, Writer};
+use crate::primitive::sync::Arc;
+
+/// A parked reactor that is so many commits behind is woken, so that their nodes can be freed.
+const LAG: u64 = 1024;
+/// What is destroyed in one turn at most, so that a turn stays short.
+const PER_TURN: usize = 256;
+
+/// A place of a type.
+pub(super) struct Place<T: Resource> {
+    pub(super) generation: u32,
+    /// The commit that changed it last.
+    pub(super) last: u64,
+    pub(super) bytes: usize,
+    /// Null while it is free, or given out to a change that is not committed.
+    pub(super) value: *mut T,
+    /// Null if it has none.
+    pub(super) key: *mut Key<T::Key>,
+}
+
+/// The places of a type.
+pub(super) struct Estate<T: Resource> {
+    pub(super) places: Vec<Place<T>>,
+    free: Vec<u32>,
+}
+
+impl<T: Resource> Estate<T> {
+    pub(super) const fn new() -> Self {
+        Self {
+            places: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Gives out a place with a generation that it never had.
+    pub(super) fn give(&mut self) -> (u32, u32) {
+        if let Some(index) = self.free.pop() {
+            let place = &mut self.places[index as usize];
+            place.generation += 1;
+            return (index, place.generation);
+        }
+        let index = u32::try_from(self.places.len()).ok();
+        let index = index.expect("there are at most 2^32 resources of a type");
+        self.places.push(Place {
+            generation: 0,
+            last: 0,
+            bytes: 0,
+            value: core::ptr::null_mut(),
+            key: core::ptr::null_mut(),
+        });
+        (index, 0)
+    }
+
+    /// Takes a place back. One that has had all generations is not given out again.
+    pub(super) fn take_back(&mut self, index: u32) {
+        if self.places[index as usize].generation < u32::MAX {
+            self.free.push(index);
+        }
+    }
+}
+
+impl<T: Resource> Place<T> {
+    /// Retires the value, if there is one.
+    pub(super) fn retire_value(&mut self, number: u64, retired: &mut Retired) {
+        let value = core::mem::replace(&mut self.value, core::ptr::null_mut());
+        if let Some(value) = NonNull::new(value) {
+            // SAFETY: a commit made the pointer from a box, and the place gives it away here.
+            let value = unsafe { Erased::of(value) };
+            retired.push(number, self.bytes, Garbage::Value(value));
+        }
+    }
+
+    /// Retires the key, if there is one.
+    pub(super) fn retire_key(&mut self, number: u64, retired: &mut Retired) {
+        let key = core::mem::replace(&mut self.key, core::ptr::null_mut());
+        if let Some(key) = NonNull::new(key) {
+            // SAFETY: as in `retire_value`.
+            let key = unsafe { Erased::of(key) };
+            retired.push(number, size_of::<Key<T::Key>>(), Garbage::Value(key));
+        }
+    }
+}
+
+/// The places of a type, without the type.
+pub(super) trait AnyEstate {
+    /// Retires all resources.
+    fn retire(&mut self, retired: &mut Retired);
+    fn as_any(&mut self) -> &mut dyn Any;
+}
+
+impl<T: Resource> AnyEstate for Estate<T> {
+    fn retire(&mut self, retired: &mut Retired) {
+        for place in &mut self.places {
+            place.retire_value(0, retired);
+            place.retire_key(0, retired);
+        }
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// What is left of an owner: dropped when no reactor reads it.
+struct Remains(Vec<Garbage>);
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        for garbage in self.0.drain(..) {
+            contain(|| garbage.end());
+        }
+    }
+}
+
+/// What one reactor owns.
+pub(crate) struct Owned {
+    pub(super) writer: RefCell<Writer<Log>>,
+    /// By table; `None` if another reactor owns it.
+    pub(super) estates: RefCell<Vec<Option<Box<dyn AnyEstate>>>>,
+    pub(super) retired: RefCell<Retired>,
+    /// Of the commits that have a later one and are not freed yet.
+    node_bytes: Cell<usize>,
+    /// Of the last commit, which stays.
+    last_bytes: Cell<usize>,
+    limit: usize,
+    /// Each commit up to this one is applied everywhere.
+    applied: Cell<u64>,
+    /// Tasks that wait for commits, by the numbers of these.
+    waiting: RefCell<BTreeMap<(u64, u64), Waker>>,
+    /// Tasks that wait until less is retired.
+    wants_room: RefCell<BTreeMap<u64, Waker>>,
+    waits: Cell<u64>,
+    is_collecting: Cell<bool>,
+    wakers: Arc<Wakers>,
+}
+
+impl Owned {
+    pub(super) fn new(
+        writer: Writer<Log>,
+        estates: Vec<Option<Box<dyn AnyEstate>>>,
+        limit: usize,
+        wakers: Arc<Wakers>,
+    ) -> Self {
+        Self {
+            writer: RefCell::new(writer),
+            estates: RefCell::new(estates),
+            retired: RefCell::default(),
+            node_bytes: Cell::new(0),
+            last_bytes: Cell::new(0),
+            limit: limit.max(1),
+            applied: Cell::new(0),
+            waiting: RefCell::default(),
+            wants_room: RefCell::default(),
+            waits: Cell::new(0),
+            is_collecting: Cell::new(false),
+            wakers,
+        }
+    }
+
+    /// Calls `f` with the places of a type that this reactor owns. No user code runs in it.
+    pub(super) fn with_estate<T: Resource, R>(
+        &self,
+        table: usize,
+        f: impl FnOnce(&mut Estate<T>) -> R,
+    ) -> Option<R> {
+        let mut estates = self.estates.borrow_mut();
+        let estate = estates[table].as_mut()?.as_any().downcast_mut();
+        let Some(estate) = estate else {
+            unreachable!("owned: estates are in the order of the types");
+        };
+        Some(f(estate))
+    }
+
+    /// The number of the last commit.
+    pub(super) fn number(&self) -> u64 {
+        self.writer.borrow().number()
+    }
+
+    /// What is retired and not destroyed yet, in bytes.
+    pub(super) fn retired_bytes(&self) -> usize {
+        self.retired
+            .borrow()
+            .bytes()
+            .saturating_add(self.node_bytes.get())
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.retired_bytes() >= self.limit
+    }
+
+    pub(super) fn push(&self, log: Log, bytes: usize) -> u64 {
+        let bytes = bytes.saturating_add(size_of::<Log>() + 4 * size_of::<usize>());
+        let last = self.last_bytes.replace(bytes);
+        self.node_bytes
+            .set(self.node_bytes.get().saturating_add(last));
+        self.writer.borrow_mut().push(log, bytes)
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.waits_for_reactors() && !self.writer.borrow().has_nodes()
+    }
+
+    /// Returns `true` if something happens when reactors are further.
+    fn waits_for_reactors(&self) -> bool {
+        self.retired.borrow().first().is_some()
+            || !self.waiting.borrow().is_empty()
+            || !self.wants_room.borrow().is_empty()
+    }
+
+    /// Once a turn: destroys what may be, wakes those whose commit is applied. Returns `true` if
+    /// there is more for the next turn.
+    pub(super) fn turn(&self) -> bool {
+        !self.is_idle() && self.collect(PER_TURN)
+    }
+
+    /// Destroys up to `most` of what no reactor can read; user code. Returns `true` if there is
+    /// more.
+    pub(super) fn collect(&self, most: usize) -> bool {
+        // A destructor may commit, and a commit collects.
+        if self.is_collecting.replace(true) {
+            return false;
+        }
+        let scan = {
+            let mut writer = self.writer.borrow_mut();
+            let scan = writer.scan();
+            let freed = writer.free(scan);
+            self.node_bytes
+                .set(self.node_bytes.get().saturating_sub(freed));
+            let is_half_full = self.retired_bytes() >= self.limit / 2;
+            let lag = if is_half_full { 1 } else { LAG };
+            if writer.has_nodes() {
+                for reactor in writer.sleepers_behind(lag) {
+                    self.wakers.wake(reactor);
+                }
+            }
+            scan
+        };
+        self.applied.set(scan.applied);
+        let mut number = 0;
+        while number < most {
+            let garbage = self.retired.borrow_mut().pop(scan.passed);
+            let Some(garbage) = garbage else { break };
+            contain(|| garbage.end());
+            number += 1;
+        }
+        self.is_collecting.set(false);
+        self.wake_applied(scan.applied);
+        if !self.is_full() {
+            let wants_room = self.wants_room.take();
+            wake_all(wants_room.into_values());
+        }
+        self.retired
+            .borrow()
+            .first()
+            .is_some_and(|first| first <= scan.passed)
+    }
+
+    fn wake_applied(&self, applied: u64) {
+        let ready = {
+            let mut waiting = self.waiting.borrow_mut();
+            if waiting
+                .first_key_value()
+                .is_none_or(|(&(number, _), _)| number > applied)
+            {
+                return;
+            }
+            let later = waiting.split_off(&(applied + 1, 0));
+            core::mem::replace(&mut *waiting, later)
+        };
+        wake_all(ready.into_values());
+    }
+
+    /// Before a sleep, and before the fence that comes with it. Returns whether there is something
+    /// to wait for.
+    pub(super) fn begin_wait(&self) -> bool {
+        let waits = self.waits_for_reactors();
+        if waits {
+            self.writer.borrow().begin_wait();
+        }
+        waits
+    }
+
+    /// After the fence: whether something is to be done now.
+    pub(super) fn is_ready(&self) -> bool {
+        let scan = self.writer.borrow().scan();
+        let first = self.retired.borrow().first();
+        let is_passed = first.is_some_and(|first| first <= scan.passed);
+        let waiting = self.waiting.borrow();
+        let is_applied = waiting
+            .first_key_value()
+            .is_some_and(|(&(n, _), _)| n <= scan.applied);
+        // With more room, those that wait for it may go on.
+        let frees = !self.wants_room.borrow().is_empty() && self.writer.borrow().may_free(scan);
+        is_passed || is_applied || frees
+    }
+
+    pub(super) fn end_wait(&self) {
+        self.writer.borrow().end_wait();
+    }
+
+    /// Whether a commit is applied everywhere.
+    fn is_applied(&self, number: u64) -> bool {
+        if self.applied.get() < number {
+            let scan = self.writer.borrow().scan();
+            self.applied.set(scan.applied);
+        }
+        self.applied.get() >= number
+    }
+
+    fn next_wait(&self) -> u64 {
+        let wait = self.waits.get();
+        self.waits.set(wait + 1);
+        wait
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let retired = self.retired.get_mut();
+        for estate in self.estates.get_mut().iter_mut().flatten() {
+            estate.retire(retired);
+        }
+        let remains = Remains(retired.take_all().collect());
+        self.writer.get_mut().leave(Box::new(remains));
+    }
+}
+
+/// Wakers are code of the user: a panic of one keeps none of the others from being woken.
+fn wake_all(wakers: impl Iterator<Item = Waker>) {
+    for waker in wakers {
+        contain(|| waker.wake());
+    }
+}
+
+/// Waits until a commit is applied by all reactors; made by
+/// [`Changes::commit`](crate::registry::Changes::commit).
+///
+/// The commit is published, and dropping this changes nothing about it. A reactor that is parked or
+/// has stopped counts as having applied it, because it applies it before it runs another task. One
+/// that is blocked in a poll is waited for.
+#[must_use = "await it to know that all reactors have applied the commit, or drop it"]
+#[derive(Debug)]
+pub struct Committed {
+    number: u64,
+    wait: Option<u64>,
+    owned: Option<Rc<Owned>>,
+}
+
+impl Committed {
+    pub(super) fn new(owned: Option<Rc<Owned>>, number: u64) -> Self {
+        Self {
+            number,
+            wait: None,
+            owned,
+        }
+    }
+}
+
+impl Future for Committed {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let Some(owned) = &this.owned else {
+            return Poll::Ready(());
+        };
+        if owned.is_applied(this.number) {
+            return Poll::Ready(());
+        }
+        let wait = *this.wait.get_or_insert_with(|| owned.next_wait());
+        // Cloned and dropped outside of the borrow, since wakers are code of the user.
+        let waker = cx.waker().clone();
+        let old = owned
+            .waiting
+            .borrow_mut()
+            .insert((this.number, wait), waker);
+        drop(old);
+        Poll::Pending
+    }
+}
+
+impl Drop for Committed {
+    fn drop(&mut self) {
+        if let (Some(owned), Some(wait)) = (&self.owned, self.wait) {
+            let waker = owned.waiting.borrow_mut().remove(&(self.number, wait));
+            drop(waker);
+        }
+    }
+}
+
+/// The future of [`room`](crate::registry::room).
+#[must_use = "futures do nothing unless polled"]
+#[derive(Debug)]
+pub(super) struct Room {
+    wait: Option<u64>,
+    owned: Rc<Owned>,
+}
+
+impl Room {
+    pub(super) fn new(owned: Rc<Owned>) -> Self {
+        Self { wait: None, owned }
+    }
+}
+
+impl Future for Room {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        if !this.owned.is_full() {
+            return Poll::Ready(());
+        }
+        let wait = *this.wait.get_or_insert_with(|| this.owned.next_wait());
+        let waker = cx.waker().clone();
+        let old = this.owned.wants_room.borrow_mut().insert(wait, waker);
+        drop(old);
+        Poll::Pending
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Some(wait) = self.wait {
+            let waker = self.owned.wants_room.borrow_mut().remove(&wait);
+            drop(waker);
+        }
+    }
+}
+
+impl core::fmt::Debug for Owned {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Owned")
+            .field("retired_bytes", &self.retired_bytes())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,307 @@
+//! All resources, as one reactor sees them, and what it does about them once a turn.
+//!
+//! ```text
+//!   poll tasks ──► turn: follow, forget the past, publish, report, destroy ──► poll tasks
+//!                    └──► nothing to run: park (publish "parked", fence, look again) ──► sleep
+//!                                         unpark (publish "runs", fence, follow) ◄──────────┘
+//! ```
+//!
+//! Rule: between `park` and `unpark` no transaction is opened. A driver that runs user code while
+//! it sleeps, such as a waker, may come to open one: `open` then ends the park first.
+
+use core::any::TypeId;
+use core::cell::{Cell, RefCell};
+use core::panic::Location;
+use core::task::Waker;
+use core::time::Duration;
+use std_alloc::boxed::Box;
+use std_alloc::rc::Rc;
+use std_alloc::vec::Vec;
+
+use rast_executor::timers::Clock;
+
+use super::owned::Owned;
+use super::resource::Resource;
+use super::table::{AnyTable, Log, Table};
+use super::wakers::Wakers;
+use crate::contain::contain;
+use crate::epoch::{LongRead, Reader, Transactions};
+use crate::origin::Origin;
+use crate::primitive;
+use crate::primitive::sync::Arc;
+use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+
+/// What is told of long transactions.
+pub(super) type Report = Arc<dyn Fn(&LongRead<'_>) + Send + Sync>;
+
+/// What all replicas of a set share.
+pub(crate) struct Shared {
+    pub(super) wakers: Arc<Wakers>,
+    pub(super) limit: Duration,
+    pub(super) report: Option<Report>,
+    /// By reactor.
+    pub(super) long_reads: Box<[AtomicU64]>,
+}
+
+impl Shared {
+    pub(crate) fn long_reads(&self, reactor: usize) -> u64 {
+        // Relaxed: a figure.
+        self.long_reads[reactor].load(Ordering::Relaxed)
+    }
+}
+
+/// The table of a type.
+pub(super) struct Typed {
+    pub(super) id: TypeId,
+    pub(super) owner: usize,
+    pub(super) table: Box<dyn AnyTable>,
+    /// The address of the `Table<T>` whose `T` has that id.
+    pub(super) address: *const (),
+}
+
+/// The resources, as one reactor sees them; on its thread alone.
+pub(crate) struct Replica {
+    pub(super) reactor: usize,
+    pub(super) shared: Arc<Shared>,
+    clock: Arc<dyn Clock + Send + Sync>,
+    types: Box<[Typed]>,
+    /// That of `reader`.
+    epoch: Cell<u64>,
+    is_parked: Cell<bool>,
+    /// The oldest epoch for which tables keep the past, if they keep any.
+    past: Cell<Option<u64>>,
+    open: RefCell<Transactions>,
+    reader: RefCell<Reader<Log>>,
+    pub(super) owned: Option<Rc<Owned>>,
+}
+
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+primitive::thread_local! {
+    static CURRENT: RefCell<Option<Rc<Replica>>> = const { RefCell::new(None) };
+}
+// The models' thread-locals know no `const`.
+#[cfg(any(rast_loom, rast_shuttle))]
+primitive::thread_local! {
+    static CURRENT: RefCell<Option<Rc<Replica>>> = RefCell::new(None);
+}
+
+/// Calls `f` with the replica of the calling thread's reactor.
+#[inline]
+pub(super) fn with_current<R>(f: impl FnOnce(Option<&Rc<Replica>>) -> R) -> R {
+    CURRENT.with(|current| f(current.borrow().as_ref()))
+}
+
+/// A poll of the task `origin` has ended: it is the task of what that left open.
+#[inline]
+pub(crate) fn polled(origin: &Origin) {
+    // A destructor of the thread may run after the thread-local is gone: nothing is open then.
+    let _ = CURRENT.try_with(|current| {
+        if let Some(replica) = &*current.borrow() {
+            let mut open = replica.open.borrow_mut();
+            open.left_open(origin, || replica.clock.now());
+        }
+    });
+}
+
+impl Replica {
+    pub(super) fn new(
+        reactor: usize,
+        shared: Arc<Shared>,
+        clock: Arc<dyn Clock + Send + Sync>,
+        types: Vec<Typed>,
+        reader: Reader<Log>,
+        owned: Option<Owned>,
+    ) -> Self {
+        Self {
+            reactor,
+            clock,
+            types: types.into(),
+            epoch: Cell::new(0),
+            is_parked: Cell::new(false),
+            past: Cell::new(None),
+            open: RefCell::new(Transactions::new()),
+            reader: RefCell::new(reader),
+            owned: owned.map(Rc::new),
+            shared,
+        }
+    }
+
+    /// Calls `f` while this is the replica of the thread.
+    pub(crate) fn enter<R>(self: &Rc<Self>, f: impl FnOnce() -> R) -> R {
+        /// Takes it away again, also in a panic.
+        struct Leave;
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                let replica = CURRENT.try_with(|current| current.borrow_mut().take());
+                drop(replica);
+            }
+        }
+        CURRENT.with(|current| *current.borrow_mut() = Some(Rc::clone(self)));
+        let _leave = Leave;
+        f()
+    }
+
+    /// Others wake this reactor by `waker`.
+    pub(crate) fn woken_by(&self, waker: &Waker) {
+        self.shared.wakers.set(self.reactor, waker);
+    }
+
+    /// The place of a type, its owner and its table.
+    #[inline]
+    pub(super) fn table<T: Resource>(&self) -> (usize, usize, &Table<T>) {
+        let wanted = TypeId::of::<T>();
+        for (place, typed) in self.types.iter().enumerate() {
+            if typed.id == wanted {
+                // SAFETY: the id says that the address is of a `Table<T>`, which the box keeps in
+                // its place as long as `self` lives, and which is never borrowed mutably.
+                let table = unsafe { &*typed.address.cast::<Table<T>>() };
+                return (place, typed.owner, table);
+            }
+        }
+        unknown::<T>()
+    }
+
+    pub(super) fn types(&self) -> usize {
+        self.types.len()
+    }
+
+    /// Opens a transaction; returns its place and its epoch.
+    #[inline]
+    pub(super) fn open(&self, line: &'static Location<'static>) -> (u32, u64) {
+        if self.is_parked.get() {
+            self.unpark();
+        }
+        let epoch = self.epoch.get();
+        (self.open.borrow_mut().open(epoch, line), epoch)
+    }
+
+    #[inline]
+    pub(super) fn close(&self, place: u32) {
+        self.open.borrow_mut().close(place);
+    }
+
+    /// Applies what was committed, and publishes that. No user code runs.
+    pub(super) fn follow(&self) {
+        let oldest = self.open.borrow().oldest();
+        let mut reader = self.reader.borrow_mut();
+        let is_read = oldest.is_some();
+        let is_new = reader.follow(is_read, |epoch, log| {
+            for (place, ops) in log {
+                self.types[*place].table.apply(&**ops, epoch, is_read);
+            }
+        });
+        self.epoch.set(reader.epoch());
+        if is_new && is_read && self.past.get().is_none() {
+            self.past.set(oldest);
+        }
+        if let Some(past) = self.past.get()
+            && oldest.is_none_or(|oldest| oldest > past)
+        {
+            for typed in &self.types {
+                typed.table.prune(oldest.unwrap_or(u64::MAX));
+            }
+            self.past.set(oldest);
+        }
+        reader.publish(oldest, |owner| self.shared.wakers.wake(owner));
+    }
+
+    /// Once a turn, between polls. Returns `true` if there is more to do.
+    pub(crate) fn turn(&self) -> bool {
+        self.follow();
+        if self.open.borrow().has_unreported() {
+            self.report();
+        }
+        self.owned.as_ref().is_some_and(|owned| owned.turn())
+    }
+
+    /// Reports transactions that are open for too long; returns how long until the next one is.
+    #[cold]
+    fn report(&self) -> Duration {
+        loop {
+            let now = self.clock.now();
+            let overdue = self.open.borrow_mut().overdue(now, self.shared.limit);
+            let overdue = match overdue {
+                Ok(overdue) => overdue,
+                Err(wait) => return wait,
+            };
+            // Relaxed: a figure.
+            self.shared.long_reads[self.reactor].fetch_add(1, Ordering::Relaxed);
+            let Some(report) = &self.shared.report else {
+                continue;
+            };
+            let origin = overdue.origin.as_ref();
+            let name = origin.and_then(|origin| origin.name.as_ref());
+            let long = LongRead {
+                reactor: self.reactor,
+                name: name.map(|name| name.as_str()),
+                task: origin.map(|origin| origin.line),
+                line: overdue.line,
+                open: overdue.open,
+            };
+            contain(|| report(&long));
+        }
+    }
+
+    /// Before a sleep: returns for how long at most, if `timeout` allows as much; zero if there is
+    /// something to do. [`unpark`](Self::unpark) comes after it.
+    pub(crate) fn park(&self, timeout: Option<Duration>) -> Option<Duration> {
+        if self.turn() {
+            return Some(Duration::ZERO);
+        }
+        let has_unreported = self.open.borrow().has_unreported();
+        let until_report = if has_unreported {
+            Some(self.report())
+        } else {
+            None
+        };
+        let waits = self.owned.as_ref().is_some_and(|owned| owned.begin_wait());
+        let oldest = self.open.borrow().oldest();
+        let wake = |owner| self.shared.wakers.wake(owner);
+        if !self.reader.borrow_mut().park(oldest, wake) {
+            self.awake();
+            return Some(Duration::ZERO);
+        }
+        self.is_parked.set(true);
+        if waits && self.owned.as_ref().is_some_and(|owned| owned.is_ready()) {
+            self.unpark();
+            self.turn();
+            return Some(Duration::ZERO);
+        }
+        match (timeout, until_report) {
+            (Some(timeout), Some(report)) => Some(timeout.min(report)),
+            (timeout, report) => timeout.or(report),
+        }
+    }
+
+    /// After a sleep, before anything runs.
+    pub(crate) fn unpark(&self) {
+        if !self.is_parked.replace(false) {
+            return;
+        }
+        let oldest = self.open.borrow().oldest();
+        self.reader.borrow_mut().unpark(oldest);
+        self.awake();
+    }
+
+    fn awake(&self) {
+        if let Some(owned) = &self.owned {
+            owned.end_wait();
+        }
+        self.follow();
+    }
+
+    /// At the end of the reactor: no transaction is opened after this.
+    pub(crate) fn leave(&self) {
+        let oldest = self.open.borrow().oldest();
+        let wake = |owner| self.shared.wakers.wake(owner);
+        self.reader.borrow_mut().leave(oldest, wake);
+    }
+}
+
+#[cold]
+fn unknown<T>() -> ! {
+    panic!(
+        "no reactor owns {}: give it to Resources::own",
+        core::any::type_name::<T>()
+    );
+}
