@@ -65,6 +65,14 @@ pub trait Driver {
 
     /// Returns what wakes the thread, from any other. Called once, when the executor is made.
     fn unparker(&self) -> Waker;
+
+    /// Returns the poll that serves the sockets of [`io`](crate::io), if this driver sleeps in one.
+    /// Called once, when the executor is made.
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    #[cfg_attr(docsrs, doc(cfg(feature = "io")))]
+    fn sockets(&self) -> Option<crate::io::Sockets> {
+        None
+    }
 }
 
 /// The driver of an executor that waits for tasks and timers alone: a [`Parker`].
@@ -90,16 +98,21 @@ impl Driver for ParkerDriver {
     fn submit(&mut self) {}
 
     fn park(&mut self, timeout: Option<Duration>) {
-        match timeout {
-            Some(timeout) => {
-                self.0.park_timeout(timeout);
-            }
-            None => self.0.park(),
-        }
+        park(&self.0, timeout);
     }
 
     fn unparker(&self) -> Waker {
         waker_of(self.0.unparker())
+    }
+}
+
+/// Sleeps in the parker, for at most the time.
+pub(crate) fn park(parker: &Parker, timeout: Option<Duration>) {
+    match timeout {
+        Some(timeout) => {
+            parker.park_timeout(timeout);
+        }
+        None => parker.park(),
     }
 }
 

@@ -97,6 +97,7 @@ mod context;
 mod latency;
 mod metrics;
 
+mod bell;
 mod block_on;
 mod blocking;
 mod deterministic;
@@ -121,6 +122,7 @@ pub mod hyper;
 #[doc(hidden)]
 pub mod parts;
 
+pub use bell::Bell;
 pub use block_on::block_on;
 pub use budget::consume_budget;
 pub use deterministic::Deterministic;

@@ -139,6 +139,8 @@ pub(crate) struct Local {
     ready: RefCell<Ready>,
     timers: Arc<Timers>,
     driver: RefCell<Box<dyn Driver>>,
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    pub(crate) sockets: Option<crate::io::Sockets>,
     budget: u32,
     polls: Cell<u64>,
 }
@@ -166,6 +168,8 @@ impl Local {
                 sleepers,
             }),
             ready: RefCell::new(ready),
+            #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+            sockets: driver.sockets(),
             driver: RefCell::new(driver),
             budget,
             polls: Cell::new(0),
@@ -315,6 +319,10 @@ impl Drop for Local {
     fn drop(&mut self) {
         self.shared.owned.close();
         self.timers.close();
+        #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+        if let Some(sockets) = &self.sockets {
+            sockets.0.close();
+        }
         for task in self.shared.owned.all() {
             if let Some(task) = task.claim() {
                 task.cancel();
