@@ -67,8 +67,9 @@ impl<I: Fn() + Send + Sync + 'static> Bell<I> {
     #[inline]
     fn sleep(&self, place: u8, sleep: impl FnOnce()) -> bool {
         // Relaxed: it publishes nothing, and what a ring published is read by DB2. [DB1]
-        let word = &self.word;
-        let may = word.compare_exchange(AWAKE, place, Ordering::Relaxed, Ordering::Relaxed);
+        let may = self
+            .word
+            .compare_exchange(AWAKE, place, Ordering::Relaxed, Ordering::Relaxed);
         if may.is_ok() {
             sleep();
         }
@@ -79,7 +80,8 @@ impl<I: Fn() + Send + Sync + 'static> Bell<I> {
 
     /// Ends the sleep of the thread, this one or the next. From any thread; lock-free.
     pub fn ring(&self) {
-        // Release: pairs with DB2; publishes what this thread wrote. A later ring continues it. [DB3]
+        // Release: pairs with DB2; publishes what this thread wrote. A later ring continues it.
+        // [DB3]
         match self.word.swap(RUNG, Ordering::Release) {
             PARKED => self.unparker.unpark(),
             POLLING => (self.interrupt)(),

@@ -10,7 +10,8 @@ use crate::primitive::Parker;
 /// What the thread of a [`LocalExecutor`](crate::LocalExecutor) sleeps in, and gives its requests
 /// to once a turn: a poll of the system, or other threads.
 ///
-/// A turn ends after at most 64 polls of tasks, and when no task is ready.
+/// A turn ends after at most 64 polls of tasks, and when no task is ready. At most 128 deadlines
+/// fire in it.
 ///
 /// Rules for an implementation:
 ///
@@ -92,27 +93,27 @@ impl ParkerDriver {
     pub fn new() -> Self {
         Self(Parker::new())
     }
+
+    /// Sleeps in a parker as this driver does: for at most the time, without one until a token.
+    pub fn park_in(parker: &Parker, timeout: Option<Duration>) {
+        match timeout {
+            Some(timeout) => {
+                parker.park_timeout(timeout);
+            }
+            None => parker.park(),
+        }
+    }
 }
 
 impl Driver for ParkerDriver {
     fn submit(&mut self) {}
 
     fn park(&mut self, timeout: Option<Duration>) {
-        park(&self.0, timeout);
+        Self::park_in(&self.0, timeout);
     }
 
     fn unparker(&self) -> Waker {
         waker_of(self.0.unparker())
-    }
-}
-
-/// Sleeps in the parker, for at most the time.
-pub(crate) fn park(parker: &Parker, timeout: Option<Duration>) {
-    match timeout {
-        Some(timeout) => {
-            parker.park_timeout(timeout);
-        }
-        None => parker.park(),
     }
 }
 

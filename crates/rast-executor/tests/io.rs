@@ -2,8 +2,10 @@
 #![cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
 
 use std::io::ErrorKind;
+#[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
 use std::pin::Pin;
 use std::sync::Arc;
+#[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
 use std::task::Context;
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use std_alloc::rc::Rc;
 use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
-use rast_executor::{Driver, ParkerDriver, RemoteBatch};
+use rast_executor::{Driver, RemoteBatch};
 
 use crate::credit::Sent;
 use crate::line::{Ended, Line, Place};
@@ -18,6 +18,7 @@ use crate::primitive;
 use crate::primitive::sync::Arc;
 use crate::shared::{Reactor, Shared};
 use crate::spawned::Spawned;
+use crate::timer::Trackers;
 use crate::watch::{Origin, Watched};
 
 /// The calls to one target.
@@ -37,6 +38,9 @@ pub(crate) struct Here {
     /// The turn has collected something.
     is_dirty: Cell<bool>,
     jobs: RefCell<Vec<pool::Entry>>,
+    pub(crate) trackers: Rc<Trackers>,
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    pub(crate) io: Rc<crate::io::Io>,
     /// The executor runs; after that, destructors of its tasks do.
     pub(crate) is_running: Cell<bool>,
 }
@@ -162,7 +166,11 @@ fn spawn_local_as<F: Future + 'static>(
 }
 
 impl Here {
-    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        index: usize,
+        #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))] io: Rc<crate::io::Io>,
+    ) -> Self {
         let lane = |target| {
             Rc::new(LaneOf {
                 lane: Lane {
@@ -179,6 +187,9 @@ impl Here {
             lanes: (0..shared.seats.len()).map(lane).collect(),
             is_dirty: Cell::new(false),
             jobs: RefCell::new(Vec::new()),
+            trackers: Rc::new(Trackers::new(Arc::clone(&shared.watch.clock))),
+            #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+            io,
             is_running: Cell::new(true),
             shared,
             index,
@@ -324,9 +335,14 @@ impl Place for LaneOf {
     fn left(&self) {}
 }
 
+#[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+pub(crate) type Sleeps = crate::io::IoDriver;
+#[cfg(not(all(feature = "io", not(any(rast_loom, rast_shuttle)))))]
+pub(crate) type Sleeps = rast_executor::ParkerDriver;
+
 /// What the thread of a reactor sleeps in: it sends what a turn has collected.
 pub(crate) struct TurnDriver {
-    pub(crate) parker: ParkerDriver,
+    pub(crate) sleeps: Sleeps,
     /// Set before the first task runs.
     pub(crate) here: Rc<OnceCell<Rc<Here>>>,
 }
@@ -334,15 +350,24 @@ pub(crate) struct TurnDriver {
 impl Driver for TurnDriver {
     fn submit(&mut self) {
         if let Some(here) = self.here.get() {
+            here.trackers.expire();
             here.flush();
         }
+        self.sleeps.submit();
     }
 
     fn park(&mut self, timeout: Option<Duration>) {
-        self.parker.park(timeout);
+        let here = self.here.get();
+        self.sleeps
+            .park(here.map_or(timeout, |here| here.trackers.limit(timeout)));
     }
 
     fn unparker(&self) -> Waker {
-        self.parker.unparker()
+        self.sleeps.unparker()
+    }
+
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    fn sockets(&self) -> Option<rast_executor::io::Sockets> {
+        self.sleeps.sockets()
     }
 }

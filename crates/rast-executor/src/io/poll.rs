@@ -11,7 +11,7 @@ use std_alloc::vec::Vec;
 use super::Reactor;
 use crate::bell::Bell;
 use crate::deadlines;
-use crate::driver::{Driver, park};
+use crate::driver::{Driver, ParkerDriver};
 use crate::primitive::Parker;
 use crate::primitive::sync::Arc;
 
@@ -89,7 +89,8 @@ impl Driver for PollDriver {
 
     fn park(&mut self, timeout: Option<Duration>) {
         if !self.reactor.has_sockets() {
-            self.bell.park(|| park(&self.parker, timeout));
+            self.bell
+                .park(|| ParkerDriver::park_in(&self.parker, timeout));
             return;
         }
         let wakers = &mut self.wakers;

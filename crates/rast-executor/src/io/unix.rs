@@ -28,6 +28,21 @@ impl UnixListener {
         Source::new(mio::net::UnixListener::bind(path)?).map(Self)
     }
 
+    /// Takes a listener of std over.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Panics
+    ///
+    /// Outside of an executor with sockets.
+    #[track_caller]
+    pub fn from_std(listener: std::os::unix::net::UnixListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Source::new(mio::net::UnixListener::from_std(listener)).map(Self)
+    }
+
     /// Waits for a connection. Any number of tasks may; dropping the future loses none.
     ///
     /// # Errors
