@@ -9,7 +9,7 @@ use std_alloc::sync::Arc;
 use super::backend::Io;
 use super::buffer::{Buffer, BufferMut};
 use super::faults::{Attempt, Fault};
-use super::stream::Stays;
+use super::stream::{Stays, write_all};
 #[cfg(target_os = "linux")]
 use super::uring;
 use crate::calls::background_task;
@@ -260,22 +260,9 @@ impl File {
     /// # Errors
     ///
     /// `WriteZero` if the system takes nothing; what it says.
-    pub async fn write_all_at<B: Buffer + Send>(
-        &self,
-        mut buffer: B,
-        at: u64,
-    ) -> (io::Result<()>, B) {
-        let mut begin = 0;
-        while begin < buffer.len() {
-            let (result, whole) = self.write_from(buffer, begin, at).await;
-            buffer = whole;
-            match result {
-                Ok(0) => return (Err(io::ErrorKind::WriteZero.into()), buffer),
-                Ok(count) => begin += count,
-                Err(error) => return (Err(error), buffer),
-            }
-        }
-        (Ok(()), buffer)
+    pub async fn write_all_at<B: Buffer + Send>(&self, buffer: B, at: u64) -> (io::Result<()>, B) {
+        let write = async |buffer, begin| self.write_from(buffer, begin, at).await;
+        write_all(buffer, write).await
     }
 
     /// Has the system write what it holds of the file to the disk, with the file's size and times.

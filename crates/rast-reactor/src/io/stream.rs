@@ -77,18 +77,11 @@ impl<R: Ready> Stream<R> {
         (Ok(()), buffer)
     }
 
-    pub(crate) async fn write_all<B: Buffer>(&self, mut buffer: B) -> (io::Result<()>, B) {
-        let mut begin = 0;
-        while begin < buffer.len() {
-            let (result, whole) = self.write_from(buffer, begin).await;
-            buffer = whole;
-            match result {
-                Ok(0) => return (Err(io::ErrorKind::WriteZero.into()), buffer),
-                Ok(count) => begin += count,
-                Err(error) => return (Err(error), buffer),
-            }
-        }
-        (Ok(()), buffer)
+    pub(crate) async fn write_all<B: Buffer>(&self, buffer: B) -> (io::Result<()>, B) {
+        write_all(buffer, async |buffer, begin| {
+            self.write_from(buffer, begin).await
+        })
+        .await
     }
 
     pub(crate) async fn chunk(&self) -> io::Result<Option<Chunk>> {
@@ -98,6 +91,24 @@ impl<R: Ready> Stream<R> {
             Self::Ring(stream) => stream.chunk().await,
         }
     }
+}
+
+/// Writes all of the buffer by writes that begin somewhere in it.
+pub(crate) async fn write_all<B: Buffer>(
+    mut buffer: B,
+    mut write: impl AsyncFnMut(B, usize) -> (io::Result<usize>, B),
+) -> (io::Result<()>, B) {
+    let mut begin = 0;
+    while begin < buffer.len() {
+        let (result, whole) = write(buffer, begin).await;
+        buffer = whole;
+        match result {
+            Ok(0) => return (Err(io::ErrorKind::WriteZero.into()), buffer),
+            Ok(count) => begin += count,
+            Err(error) => return (Err(error), buffer),
+        }
+    }
+    (Ok(()), buffer)
 }
 
 /// Keeps a type on its thread, whatever its backend is.

@@ -11,7 +11,6 @@ use socket2::{SockAddr, Socket, Type};
 
 use super::op::Target;
 use super::ring::Ring;
-use super::slots::Kind;
 use super::stream::Stream;
 use crate::io::faults::Attempt;
 
@@ -20,12 +19,7 @@ pub(crate) async fn connect(ring: &Rc<Ring>, address: SockAddr) -> io::Result<St
     let fd: OwnedFd = Socket::new(address.domain(), Type::STREAM, None)?.into();
     let fd = Rc::new(fd);
     let number = Fd(fd.as_raw_fd());
-    let target = Target {
-        ring,
-        fd: Some(&fd),
-        kind: Kind::Plain,
-        attempt: Attempt::Other,
-    };
+    let target = Target::plain(ring, &fd, Attempt::Other);
     let entry = |address: &mut Box<SockAddr>, _: usize| -> squeue::Entry {
         opcode::Connect::new(number, address.as_ptr().cast(), address.len()).build()
     };

@@ -58,12 +58,7 @@ impl File {
     }
 
     fn target(&self, attempt: Attempt) -> Target<'_> {
-        Target {
-            ring: &self.ring,
-            fd: Some(&self.fd),
-            kind: Kind::Plain,
-            attempt,
-        }
+        Target::plain(&self.ring, &self.fd, attempt)
     }
 
     pub(crate) async fn read_at<B: BufferMut>(&self, buffer: B, at: u64) -> (io::Result<usize>, B) {

@@ -40,7 +40,17 @@ impl<T, G: FnMut(Key, Held<T>)> Drop for Flight<'_, T, G> {
     }
 }
 
-impl Target<'_> {
+impl<'a> Target<'a> {
+    /// An operation on a descriptor that brings nothing to clean up.
+    pub(crate) fn plain(ring: &'a Rc<Ring>, fd: &'a Rc<OwnedFd>, attempt: Attempt) -> Self {
+        Self {
+            ring,
+            fd: Some(fd),
+            kind: Kind::Plain,
+            attempt,
+        }
+    }
+
     /// Runs an operation on memory that `value` owns; if the future is dropped, the ring keeps
     /// the memory.
     ///

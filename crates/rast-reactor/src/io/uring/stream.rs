@@ -98,12 +98,7 @@ impl Stream {
     }
 
     fn target(&self, attempt: Attempt) -> Target<'_> {
-        Target {
-            ring: &self.ring,
-            fd: Some(&self.fd),
-            kind: Kind::Plain,
-            attempt,
-        }
+        Target::plain(&self.ring, &self.fd, attempt)
     }
 
     fn number(&self) -> Fd {
