@@ -6,8 +6,8 @@
 //!   worker asleep in the poll ─┘ or looking every 64 turns
 //! ```
 //!
-//! The poll reports changes (edges). A direction is taken to be ready until an operation would
-//! block; then the task waits for the next edge. The tick counts edges, so that an edge between the
+//! The poll reports changes (edges). A direction counts as ready until an operation would block;
+//! then the task waits for the next edge. The tick counts edges, so that an edge between the
 //! operation and the wait is not lost.
 //!
 //! A socket belongs to the executor that runs the code that makes it, and may be awaited on any

@@ -7,7 +7,7 @@ use super::Source;
 use super::reactor::Direction::{Reading, Writing};
 use super::stream::{handle, stream};
 
-/// Tries each address in turn; resolving a name may block, so pass addresses inside of tasks.
+/// Tries each address in turn. Resolving a name may block, so pass addresses inside tasks.
 pub(super) fn each<T>(
     addresses: impl ToSocketAddrs,
     mut attempt: impl FnMut(SocketAddr) -> io::Result<T>,
@@ -53,7 +53,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// What the system says of the last address.
+    /// The system's error for the last address.
     ///
     /// # Panics
     ///
@@ -64,11 +64,11 @@ impl TcpListener {
         Source::new(socket).map(Self)
     }
 
-    /// Takes a listener of std over.
+    /// Converts a listener of std.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
@@ -79,7 +79,8 @@ impl TcpListener {
         Source::new(mio::net::TcpListener::from_std(listener)).map(Self)
     }
 
-    /// Waits for a connection. Any number of tasks may; dropping the future loses none.
+    /// Waits for a connection. Any number of tasks may wait; dropping the future loses no
+    /// connection.
     ///
     /// # Errors
     ///
@@ -90,11 +91,11 @@ impl TcpListener {
         Ok((TcpStream(self.0.beside(socket)?), address))
     }
 
-    /// Returns the address that it listens on.
+    /// Returns the local address.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.socket().local_addr()
     }
@@ -104,8 +105,8 @@ handle!(TcpListener);
 
 /// A connection.
 ///
-/// Reading and writing take it by shared reference, so two tasks may do one each. See
-/// [`TcpListener`] for an example.
+/// Reading and writing use a shared reference, so two tasks may do one each. See [`TcpListener`]
+/// for an example.
 #[derive(Debug)]
 pub struct TcpStream(pub(super) Source<mio::net::TcpStream>);
 
@@ -114,7 +115,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
@@ -156,7 +157,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn set_nodelay(&self, at_once: bool) -> io::Result<()> {
         self.0.socket().set_nodelay(at_once)
     }
@@ -165,7 +166,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.socket().local_addr()
     }
@@ -174,7 +175,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.0.socket().peer_addr()
     }

@@ -18,7 +18,7 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
@@ -47,7 +47,7 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub async fn accept(&self) -> io::Result<UnixStream> {
         let accept = |socket: &mio::net::UnixListener| socket.accept();
         let (socket, _) = self.0.run(Reading, accept).await?;
@@ -79,7 +79,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
@@ -108,7 +108,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
@@ -144,7 +144,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
@@ -158,7 +158,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
@@ -172,7 +172,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
@@ -187,7 +187,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.0.socket().connect(path)
     }
@@ -197,7 +197,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub async fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         let path = path.as_ref();
         self.0
