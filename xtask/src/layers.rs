@@ -172,6 +172,24 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         "the keys of the registry: entries by their hash and their address, without user code",
     ),
     (
+        "rast-reactor",
+        "io-uring",
+        Kind::Normal,
+        "the rings of io_uring and their entries, on Linux, under the feature io alone",
+    ),
+    (
+        "rast-reactor",
+        "libc",
+        Kind::Normal,
+        "the constants of io_uring's operations and an eventfd, which std has no face for",
+    ),
+    (
+        "rast-reactor",
+        "socket2",
+        Kind::Normal,
+        "addresses for the kernel, and reads into memory that is not initialised",
+    ),
+    (
         "rast-conflate",
         "futures-core",
         Kind::Normal,

@@ -126,7 +126,7 @@ impl Timers {
         self.is_closed.store(true, Ordering::Relaxed);
         for shard in &self.shards {
             while !shard.store.lock().is_empty() {
-                shard.fire(Instant::MAX);
+                shard.fire(Instant::MAX, BATCH);
             }
         }
     }
@@ -177,41 +177,53 @@ impl Timers {
     /// Wakes all due deadlines; returns whether there were any. If none is due, it costs a load for
     /// each store, and a clock reading if there is a deadline.
     pub(crate) fn fire(&self) -> bool {
+        self.fire_at_most(usize::MAX) != 0
+    }
+
+    /// As [`fire`](Self::fire), and at most so many; returns how many.
+    pub(crate) fn fire_at_most(&self, most: usize) -> usize {
         let Some(next) = self.next() else {
-            return false;
+            return 0;
         };
         let now = self.now();
-        next <= now && self.fire_until(now)
+        if next <= now {
+            self.fire_until(now, most)
+        } else {
+            0
+        }
     }
 
     #[cold]
-    fn fire_until(&self, now: Instant) -> bool {
-        let mut any = false;
+    fn fire_until(&self, now: Instant, most: usize) -> usize {
+        let mut count = 0;
         for shard in &self.shards {
             // Relaxed: a hint; the store is read under its lock. [XT10]
             while shard.next_ns.load(Ordering::Relaxed) <= now.as_nanos() {
-                any |= shard.fire(now);
+                if count == most {
+                    return count;
+                }
+                count += shard.fire(now, most - count);
             }
         }
-        any
+        count
     }
 }
 
 impl Shard {
-    /// Wakes a batch of due deadlines; returns whether there were any.
-    fn fire(&self, now: Instant) -> bool {
+    /// Wakes a batch of what is due, and at most so many; returns how many.
+    fn fire(&self, now: Instant, most: usize) -> usize {
         let mut wakers = Vec::with_capacity(BATCH);
         {
             let mut store = self.store.lock();
-            let _ = store.expire(now, BATCH, |due| wakers.push(due.value));
+            let _ = store.expire(now, BATCH.min(most), |due| wakers.push(due.value));
             let next = store.next_deadline().map_or(NEVER, Instant::as_nanos);
             // Relaxed: under the lock. [XT11]
             self.next_ns.store(next, Ordering::Relaxed);
         }
-        let any = !wakers.is_empty();
-        // Outside the lock, since wakers are user code.
+        let count = wakers.len();
+        // Outside of the lock, since wakers are code of the user.
         wakers.into_iter().for_each(wake);
-        any
+        count
     }
 }
 

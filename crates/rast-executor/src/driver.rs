@@ -10,7 +10,8 @@ use crate::primitive::Parker;
 /// Puts the thread of a [`LocalExecutor`](crate::LocalExecutor) to sleep, in a poll of the system
 /// or in a wait for other threads, and submits its requests once per turn.
 ///
-/// A turn ends after at most 64 polls of tasks, or when no task is ready.
+/// A turn ends after at most 64 polls of tasks, and when no task is ready. At most 128 deadlines
+/// fire in it.
 ///
 /// Rules for an implementation:
 ///
@@ -66,6 +67,14 @@ pub trait Driver {
     /// Returns a waker for the thread, usable from any thread. Called once, when the executor is
     /// made.
     fn unparker(&self) -> Waker;
+
+    /// Returns the poll that serves the sockets of [`io`](crate::io), if this driver sleeps in one.
+    /// Called once, when the executor is made.
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    #[cfg_attr(docsrs, doc(cfg(feature = "io")))]
+    fn sockets(&self) -> Option<crate::io::Sockets> {
+        None
+    }
 }
 
 /// The driver of an executor that waits only for tasks and timers: a [`Parker`].
@@ -85,18 +94,23 @@ impl ParkerDriver {
     pub fn new() -> Self {
         Self(Parker::new())
     }
+
+    /// Sleeps in a parker as this driver does: for at most the time, without one until a token.
+    pub fn park_in(parker: &Parker, timeout: Option<Duration>) {
+        match timeout {
+            Some(timeout) => {
+                parker.park_timeout(timeout);
+            }
+            None => parker.park(),
+        }
+    }
 }
 
 impl Driver for ParkerDriver {
     fn submit(&mut self) {}
 
     fn park(&mut self, timeout: Option<Duration>) {
-        match timeout {
-            Some(timeout) => {
-                self.0.park_timeout(timeout);
-            }
-            None => self.0.park(),
-        }
+        Self::park_in(&self.0, timeout);
     }
 
     fn unparker(&self) -> Waker {

@@ -68,8 +68,8 @@
 //!
 //! # Features and platforms
 //!
-//! - `std` (default): everything except the sockets. Without it the crate is empty.
-//! - `io`: sockets; adds `mio`.
+//! - `std` (default): everything but the sockets. Without it the crate is empty.
+//! - `io`: sockets, on a [`Runtime`] or by a `PollDriver` on a [`LocalExecutor`]; brings `mio`.
 //! - `futures-io`, `tokio`: the traits of byte streams of these crates, for the sockets.
 //! - `hyper`: the sockets are hyper's byte streams, a [`Handle`] is its executor and its timer.
 //!
@@ -97,6 +97,7 @@ mod context;
 mod latency;
 mod metrics;
 
+mod bell;
 mod block_on;
 mod blocking;
 mod deterministic;
@@ -121,6 +122,7 @@ pub mod hyper;
 #[doc(hidden)]
 pub mod parts;
 
+pub use bell::Bell;
 pub use block_on::block_on;
 pub use budget::consume_budget;
 pub use deterministic::Deterministic;

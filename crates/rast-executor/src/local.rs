@@ -37,6 +37,8 @@ use crate::task::{FUTURE_MAX, JoinHandle, Poller, Ran, Schedule, Setup, Task, ma
 const LOOK_EVERY: u32 = 16;
 /// Maximum number of polls of one turn of the driver.
 const TURN: u32 = 64;
+/// Deadlines that fire in one turn, at most, so that a crowd of them does not hold up the others.
+const EXPIRIES: usize = 128;
 
 /// The part that wakers reach.
 pub(crate) struct Shared {
@@ -139,8 +141,12 @@ pub(crate) struct Local {
     ready: RefCell<Ready>,
     timers: Arc<Timers>,
     driver: RefCell<Box<dyn Driver>>,
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    pub(crate) sockets: Option<crate::io::Sockets>,
     budget: u32,
     polls: Cell<u64>,
+    /// How many more deadlines may fire in this turn.
+    expiries: Cell<usize>,
 }
 
 impl Local {
@@ -166,9 +172,12 @@ impl Local {
                 sleepers,
             }),
             ready: RefCell::new(ready),
+            #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+            sockets: driver.sockets(),
             driver: RefCell::new(driver),
             budget,
             polls: Cell::new(0),
+            expiries: Cell::new(EXPIRIES),
         }
     }
 
@@ -259,7 +268,7 @@ impl Local {
         let polls = self.polls.get() + 1;
         self.polls.set(polls);
         if polls.is_multiple_of(u64::from(LOOK_EVERY)) {
-            self.timers.fire();
+            self.fire();
         }
         if polls.is_multiple_of(u64::from(TURN)) {
             self.submit();
@@ -283,7 +292,7 @@ impl Local {
 
     #[cold]
     fn wait(&self, idle: &impl Fn(Option<Duration>)) {
-        if self.timers.fire() {
+        if self.fire() {
             return;
         }
         self.submit();
@@ -299,10 +308,19 @@ impl Local {
         }
         self.timers.end_sleep();
         self.shared.sleepers.release();
-        self.timers.fire();
+        self.fire();
+    }
+
+    /// Fires deadlines, up to the turn's bound; returns whether there was one.
+    fn fire(&self) -> bool {
+        let left = self.expiries.get();
+        let fired = self.timers.fire_at_most(left);
+        self.expiries.set(left - fired);
+        fired != 0
     }
 
     fn submit(&self) {
+        self.expiries.set(EXPIRIES);
         self.driver.borrow_mut().submit();
     }
 
@@ -315,6 +333,10 @@ impl Drop for Local {
     fn drop(&mut self) {
         self.shared.owned.close();
         self.timers.close();
+        #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+        if let Some(sockets) = &self.sockets {
+            sockets.0.close();
+        }
         for task in self.shared.owned.all() {
             if let Some(task) = task.claim() {
                 task.cancel();

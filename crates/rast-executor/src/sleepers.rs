@@ -110,12 +110,7 @@ impl Sleepers {
             return;
         }
         let _ = wakers;
-        match timeout {
-            Some(timeout) => {
-                parker.park_timeout(timeout);
-            }
-            None => parker.park(),
-        }
+        crate::driver::ParkerDriver::park_in(parker, timeout);
     }
 
     /// Polls for events without sleeping, if no worker sleeps in the poll and there are sockets.

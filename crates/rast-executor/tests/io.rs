@@ -2,15 +2,18 @@
 #![cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
 
 use std::io::ErrorKind;
+#[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
 use std::pin::Pin;
 use std::sync::Arc;
+#[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
 use std::task::Context;
 use std::time::Duration;
 
 #[cfg(unix)]
 use rast_executor::io::UnixDatagram;
-use rast_executor::io::{TcpListener, TcpStream, UdpSocket};
-use rast_executor::{Elapsed, Runtime, block_on, spawn, timeout};
+use rast_executor::io::{PollDriver, TcpListener, TcpStream, UdpSocket};
+use rast_executor::timers::MonotonicClock;
+use rast_executor::{Elapsed, LocalExecutor, Runtime, block_on, spawn, spawn_local, timeout};
 
 fn runtime(workers: usize) -> Runtime {
     let builder = Runtime::builder().workers(workers).watch(None);
@@ -307,4 +310,81 @@ fn a_socket_keeps_no_waker_of_a_future_that_was_given_up() {
     }
     let held = format!("{socket:?}").matches("Waker {").count();
     assert!(held < 2, "{held} wakers of tasks that have ended");
+}
+
+#[test]
+fn a_local_executor_polls_sockets_and_is_woken_from_outside() {
+    let executor = LocalExecutor::with_driver(MonotonicClock::new(), PollDriver::new().unwrap());
+    let remote = executor.remote();
+    let calls = std::thread::spawn(move || {
+        for n in 0..1000_u32 {
+            let answer = block_on(remote.spawn(move || async move { n + 1 }));
+            assert_eq!(answer.unwrap(), n + 1);
+        }
+    });
+    executor.run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = spawn_local(async move { echo(listener.accept().await.unwrap().0).await });
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut n = 0_u64;
+        while !calls.is_finished() || n < 1000 {
+            n += 1;
+            stream.write_all(&n.to_le_bytes()).await.unwrap();
+            let mut bytes = [0; 8];
+            stream.read_exact(&mut bytes).await.unwrap();
+            assert_eq!(u64::from_le_bytes(bytes), n);
+        }
+        drop(stream);
+        server.await.unwrap();
+    });
+    calls.join().unwrap();
+}
+
+#[test]
+fn a_socket_that_outlives_its_local_executor_fails() {
+    let executor = LocalExecutor::with_driver(MonotonicClock::new(), PollDriver::new().unwrap());
+    let socket = executor.run(async { UdpSocket::bind("127.0.0.1:0").unwrap() });
+    drop(executor);
+    assert_eq!(
+        block_on(socket.recv(&mut [0; 8])).unwrap_err().kind(),
+        ErrorKind::Other
+    );
+}
+
+#[test]
+fn a_local_executor_without_a_poll_refuses_sockets() {
+    let refused = std::panic::catch_unwind(|| {
+        LocalExecutor::new().run(async { UdpSocket::bind("127.0.0.1:0").is_ok() })
+    });
+    let payload = refused.unwrap_err();
+    assert!(
+        payload
+            .downcast_ref::<&str>()
+            .unwrap()
+            .contains("PollDriver")
+    );
+}
+
+#[test]
+fn read_with_reads_by_a_call_of_the_user() {
+    runtime(1).block_on(async {
+        let (a, b) = rast_executor::io::UnixStream::pair().unwrap();
+        let task = spawn(async move {
+            let mut bytes = [0; 16];
+            let mut calls = 0;
+            let read = b.read_with(16, || {
+                calls += 1;
+                if calls == 1 {
+                    return Err(ErrorKind::Interrupted.into());
+                }
+                let fd = std::os::fd::AsFd::as_fd(&b).try_clone_to_owned()?;
+                std::io::Read::read(&mut std::fs::File::from(fd), &mut bytes)
+            });
+            let count = read.await.unwrap();
+            bytes[..count].to_vec()
+        });
+        a.write_all(b"hello").await.unwrap();
+        assert_eq!(task.await.unwrap(), b"hello");
+    });
 }

@@ -6,7 +6,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc as StdArc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use rast_executor::LocalExecutor;
 use rast_executor::parts::{
     Deadlines, Idle, Injector, Notified, RunQueue, Schedule, Task, run, spawn, steal,
 };
@@ -14,6 +13,7 @@ use rast_executor::primitive::cell::UnsafeCell;
 use rast_executor::primitive::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rast_executor::primitive::sync::{Arc, Mutex};
 use rast_executor::primitive::{Parker, Unparker, hint, model, thread};
+use rast_executor::{Bell, LocalExecutor};
 
 /// A scheduler of one queue under a lock. The tasks in it are the test's to run.
 struct Plain {
@@ -680,5 +680,43 @@ impl Drop for Count {
     fn drop(&mut self) {
         // Relaxed: the test reads it after a join.
         self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_bell_ends_the_sleep_in_the_parker() {
+    model::model(|| a_bell_ends_the_sleep(false));
+}
+
+#[test]
+fn a_bell_ends_the_sleep_in_the_poll() {
+    model::model(|| a_bell_ends_the_sleep(true));
+}
+
+/// Two threads ring. The sleeper ends its sleeps, and sees what both wrote: a poll is another
+/// parker here.
+fn a_bell_ends_the_sleep(in_poll: bool) {
+    let (parker, poll) = (Parker::new(), Parker::new());
+    let interrupt = poll.unparker();
+    let bell = Bell::new(parker.unparker(), move || interrupt.unpark());
+    let written = StdArc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+    let ringing = [0, 1].map(|at| {
+        let (bell, written) = (StdArc::clone(&bell), StdArc::clone(&written));
+        thread::spawn(move || {
+            // Relaxed: the bell publishes it.
+            written[at].store(true, Ordering::Relaxed);
+            bell.ring();
+        })
+    });
+    // Relaxed: as above.
+    while !written.iter().all(|flag| flag.load(Ordering::Relaxed)) {
+        if in_poll {
+            bell.poll(|| poll.park());
+        } else {
+            bell.park(|| parker.park());
+        }
+    }
+    for thread in ringing {
+        thread.join().unwrap();
     }
 }

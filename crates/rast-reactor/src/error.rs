@@ -94,6 +94,10 @@ pub enum BuildError {
     Threads,
     /// The system has no thread for it.
     Spawn(io::Error),
+    /// The backend that was asked for is refused, or the system has no poll.
+    Io(io::Error),
+    /// The buffers of receives are not a power of two, have no bytes, or more than 2^30 in all.
+    Chunks,
 }
 
 impl fmt::Display for BuildError {
@@ -114,6 +118,10 @@ impl fmt::Display for BuildError {
                 f.write_str("the lowest class of the pool needs a thread, and 1024 are the most")
             }
             Self::Spawn(error) => write!(f, "the system gave no thread: {error}"),
+            Self::Io(error) => write!(f, "no reactor can do I/O: {error}"),
+            Self::Chunks => f.write_str(
+                "the buffers of receives are to be a power of two, with at most 2^30 bytes in all",
+            ),
         }
     }
 }
@@ -121,7 +129,7 @@ impl fmt::Display for BuildError {
 impl Error for BuildError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Spawn(error) => Some(error),
+            Self::Spawn(error) | Self::Io(error) => Some(error),
             _ => None,
         }
     }

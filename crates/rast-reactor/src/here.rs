@@ -9,7 +9,7 @@ use std_alloc::rc::Rc;
 use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
-use rast_executor::{Driver, ParkerDriver, RemoteBatch};
+use rast_executor::{Driver, RemoteBatch};
 
 use crate::credit::Sent;
 use crate::line::{Ended, Line, Place};
@@ -20,6 +20,7 @@ use crate::primitive::sync::Arc;
 use crate::registry::Replica;
 use crate::shared::{Reactor, Shared};
 use crate::spawned::Spawned;
+use crate::timer::Trackers;
 use crate::watch::Watched;
 
 /// The calls to one target.
@@ -40,6 +41,9 @@ pub(crate) struct Here {
     /// The turn has collected something.
     is_dirty: Cell<bool>,
     jobs: RefCell<Vec<pool::Entry>>,
+    pub(crate) trackers: Rc<Trackers>,
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    pub(crate) io: Rc<crate::io::Io>,
     /// The executor runs; after that, destructors of its tasks do.
     pub(crate) is_running: Cell<bool>,
 }
@@ -165,7 +169,12 @@ fn spawn_local_as<F: Future + 'static>(
 }
 
 impl Here {
-    pub(crate) fn new(shared: Arc<Shared>, index: usize, replica: Replica) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        index: usize,
+        replica: Replica,
+        #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))] io: Rc<crate::io::Io>,
+    ) -> Self {
         let lane = |target| {
             Rc::new(LaneOf {
                 lane: Lane {
@@ -183,6 +192,9 @@ impl Here {
             lanes: (0..shared.seats.len()).map(lane).collect(),
             is_dirty: Cell::new(false),
             jobs: RefCell::new(Vec::new()),
+            trackers: Rc::new(Trackers::new(Arc::clone(&shared.watch.clock))),
+            #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+            io,
             is_running: Cell::new(true),
             shared,
             index,
@@ -329,9 +341,14 @@ impl Place for LaneOf {
     fn left(&self) {}
 }
 
+#[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+pub(crate) type Sleeps = crate::io::IoDriver;
+#[cfg(not(all(feature = "io", not(any(rast_loom, rast_shuttle)))))]
+pub(crate) type Sleeps = rast_executor::ParkerDriver;
+
 /// What the thread of a reactor sleeps in: it sends what a turn has collected.
 pub(crate) struct TurnDriver {
-    pub(crate) parker: ParkerDriver,
+    pub(crate) sleeps: Sleeps,
     /// Set before the first task runs.
     pub(crate) here: Rc<OnceCell<Rc<Here>>>,
 }
@@ -339,25 +356,31 @@ pub(crate) struct TurnDriver {
 impl Driver for TurnDriver {
     fn submit(&mut self) {
         if let Some(here) = self.here.get() {
+            here.trackers.expire();
             here.flush();
             here.replica.turn();
         }
+        self.sleeps.submit();
     }
 
     fn park(&mut self, timeout: Option<Duration>) {
         match self.here.get() {
             Some(here) => {
+                let timeout = here.trackers.limit(timeout);
                 let timeout = here.replica.park(timeout);
-                if timeout != Some(Duration::ZERO) {
-                    self.parker.park(timeout);
-                }
+                self.sleeps.park(timeout);
                 here.replica.unpark();
             }
-            None => self.parker.park(timeout),
+            None => self.sleeps.park(timeout),
         }
     }
 
     fn unparker(&self) -> Waker {
-        self.parker.unparker()
+        self.sleeps.unparker()
+    }
+
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    fn sockets(&self) -> Option<rast_executor::io::Sockets> {
+        self.sleeps.sockets()
     }
 }

@@ -7,9 +7,11 @@
 //! - [`reactor_task`], [`reactors_task`], [`try_reactor_task`]: calls between reactors, with
 //!   credits.
 //! - [`Pool`] and [`background_task`]: slow work by [`Policy`], beside the reactors.
+//! - [`io`]: sockets and files by io_uring or by readiness, whose operations own their buffers.
 //! - [`Lock`]: shared or exclusive between the tasks of one thread; [`LockScope`] finds deadlocks,
 //!   [`retry`] begins again.
 //! - [`registry`]: resources that one reactor changes and all read, without a fence.
+//! - [`Lane`] and [`fire_at`]: timers beside the executor's sleeps, by what they need.
 //! - [`Gate`], [`Limiter`], [`Breaker`]: how many at once, how many per second, and whether at all.
 //! - [`all_results`]: several futures at once in one task.
 //!
@@ -56,7 +58,9 @@
 //!
 //! # Features and platforms
 //!
-//! - `std` (default): everything. Without it the crate is empty.
+//! - `std` (default): everything but I/O. Without it the crate is empty.
+//! - `io` (default): [`io`]; brings `mio`, `socket2`, and on Linux `io-uring` and `libc`.
+//! - `futures-io`, `tokio`, `hyper`: those of [`executor`].
 //!
 //! Runs where std has threads; threads are bound to cores where `core_affinity` can.
 //! How it works, with the arguments: `docs/algorithms/reactor.md` of the repository.
@@ -81,10 +85,15 @@ mod watch;
 
 mod here;
 mod shared;
+mod timer;
 
 mod all;
 mod calls;
 mod reactors;
+
+#[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+#[cfg_attr(docsrs, doc(cfg(feature = "io")))]
+pub mod io;
 
 mod breaker;
 mod gate;
@@ -109,6 +118,7 @@ pub use reactors::{Builder, Reactors, Stopped};
 pub use retry::{Retry, retry};
 pub use shared::Reactor;
 pub use spawned::{Call, Spawned};
+pub use timer::{Lane, LaneSleep, fire_at};
 pub use watch::{SlowPoll, Unfinished};
 
 // The layers beneath: signatures here name their types, and one version serves all.

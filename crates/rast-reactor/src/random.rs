@@ -17,6 +17,17 @@ pub(crate) fn between(least: Duration, most: Duration) -> Duration {
     least.saturating_add(more).min(most)
 }
 
+/// The next number of a seed, by xorshift and a multiplication; a seed of 0 counts as another.
+#[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+pub(crate) fn next_u64(seed: &mut u64) -> u64 {
+    let mut x = if *seed == 0 { !0 } else { *seed };
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    *seed = x;
+    x.wrapping_mul(0x2545_f491_4f6c_dd1d)
+}
+
 #[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
 use rast_executor::timers::{Clock, MonotonicClock};
-use rast_executor::{LocalExecutor, ParkerDriver, RemoteSpawner};
+use rast_executor::{LocalExecutor, RemoteSpawner};
 
 use crate::error::BuildError;
 use crate::here::{self, Here, TurnDriver};
@@ -43,11 +43,18 @@ struct Start {
 #[derive(Default)]
 struct Starting {
     /// By reactor, once its thread has begun.
-    begun: Vec<Option<Result<RemoteSpawner, BuildError>>>,
+    begun: Vec<Option<Result<Begun, BuildError>>>,
     /// What they share, once all have begun.
     shared: Option<Arc<Shared>>,
     /// One of them could not.
     is_given_up: bool,
+}
+
+/// A thread that has begun.
+struct Begun {
+    remote: RemoteSpawner,
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    chosen: crate::io::Chosen,
 }
 
 /// Reactors: a thread and a [`LocalExecutor`] each, and a background [`Pool`].
@@ -76,6 +83,8 @@ struct Starting {
 pub struct Reactors {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    chosen: Vec<crate::io::Chosen>,
 }
 
 /// What a stop came to.
@@ -112,7 +121,22 @@ impl Reactors {
             report: None,
             pool: Pool::builder(),
             resources: Resources::new(),
+            #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+            io: crate::io::IoBuilder::default(),
         }
+    }
+
+    /// What serves the sockets and files of a reactor, and why; `None` if there is no such reactor.
+    ///
+    /// ```
+    /// let reactors = rast_reactor::Reactors::builder().number(1).build().unwrap();
+    /// println!("{}", reactors.backend(0).unwrap());
+    /// ```
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    #[cfg_attr(docsrs, doc(cfg(feature = "io")))]
+    #[must_use]
+    pub fn backend(&self, reactor: usize) -> Option<&crate::io::Chosen> {
+        self.chosen.get(reactor)
     }
 
     /// How many there are.
@@ -319,6 +343,8 @@ pub struct Builder {
     report: Option<Report>,
     pool: PoolBuilder,
     resources: Resources,
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    io: crate::io::IoBuilder,
 }
 
 impl Builder {
@@ -379,13 +405,39 @@ impl Builder {
         self
     }
 
+    /// What serves sockets and files: [`Backend::Auto`](crate::io::Backend::Auto) by default.
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    #[cfg_attr(docsrs, doc(cfg(feature = "io")))]
+    pub fn backend(mut self, backend: crate::io::Backend) -> Self {
+        self.io.backend = backend;
+        self
+    }
+
+    /// How many buffers each reactor has for receives, a power of two, and the bytes of each: 256
+    /// of 4,096 by default, at most 2^30 bytes in all. They are allocated when the first chunk is
+    /// asked for.
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    #[cfg_attr(docsrs, doc(cfg(feature = "io")))]
+    pub fn chunks(mut self, number: u16, bytes: usize) -> Self {
+        self.io.chunks = (number, bytes);
+        self
+    }
+
+    /// Faults to inject into I/O, for tests; none by default.
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    #[cfg_attr(docsrs, doc(cfg(feature = "io")))]
+    pub fn faults(mut self, faults: crate::io::Faults) -> Self {
+        self.io.faults = Some(faults);
+        self
+    }
+
     /// Starts the reactors and the pool; returns when all of them run.
     ///
     /// # Errors
     ///
     /// [`BuildError`]: no reactors or more than 1,024, a core that is missing, another number of
-    /// cores than of reactors, a name with a NUL, what the pool refuses, a type of resources
-    /// without an owner or with two, or no thread. Nothing runs then.
+    /// cores than of reactors, a name with a NUL, what the pool refuses, a backend that is refused,
+    /// a type of resources without an owner or with two, or no thread. Nothing runs then.
     pub fn build(self) -> Result<Reactors, BuildError> {
         let number = match self.number {
             Some(number) => number,
@@ -407,6 +459,14 @@ impl Builder {
         if self.name.contains('\0') {
             return Err(BuildError::Name);
         }
+        #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+        {
+            let (number, bytes) = self.io.chunks;
+            let most = (1 << 30) / usize::from(number.max(1));
+            if !number.is_power_of_two() || bytes == 0 || bytes > most {
+                return Err(BuildError::Chunks);
+            }
+        }
         let clock = self
             .clock
             .unwrap_or_else(|| shared_clock(MonotonicClock::new()));
@@ -424,7 +484,18 @@ impl Builder {
             let core = self.cores.get(index).copied();
             let (theirs, clock) = (Arc::clone(&start), Arc::clone(&clock));
             let name = format!("{}-{index}", self.name);
-            let thread = thread::spawn_named(name, move || theirs.serve(index, core, clock, plan));
+            #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+            let io = self.io.clone();
+            let thread = thread::spawn_named(name, move || {
+                let seat = Seat {
+                    index,
+                    core,
+                    plan,
+                    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+                    io,
+                };
+                theirs.serve(seat, clock);
+            });
             match thread {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
@@ -439,11 +510,19 @@ impl Builder {
             report: self.report,
         };
         match start.wait_for_all() {
-            Ok(remotes) => {
+            Ok(begun) => {
+                #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+                let chosen = begun.iter().map(|begun| begun.chosen.clone()).collect();
+                let remotes = begun.into_iter().map(|begun| begun.remote).collect();
                 let shared = Arc::new(Shared::new(remotes, pool, watch, resources));
                 start.state.lock().shared = Some(Arc::clone(&shared));
                 start.changed.notify_all();
-                Ok(Reactors { shared, threads })
+                Ok(Reactors {
+                    shared,
+                    threads,
+                    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+                    chosen,
+                })
             }
             Err(error) => {
                 start.give_up(threads);
@@ -465,9 +544,18 @@ impl fmt::Debug for Builder {
     }
 }
 
+/// What the thread of a reactor is given.
+struct Seat {
+    index: usize,
+    core: Option<usize>,
+    plan: Plan,
+    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+    io: crate::io::IoBuilder,
+}
+
 impl Start {
     /// Waits until each thread has said what it came to.
-    fn wait_for_all(&self) -> Result<Vec<RemoteSpawner>, BuildError> {
+    fn wait_for_all(&self) -> Result<Vec<Begun>, BuildError> {
         let mut state = self.state.lock();
         while state.begun.iter().any(Option::is_none) {
             self.changed.wait(&mut state);
@@ -486,28 +574,43 @@ impl Start {
         }
     }
 
+    /// Notes what the thread came to.
+    fn begin(&self, index: usize, begun: Result<Begun, BuildError>) {
+        self.state.lock().begun[index] = Some(begun);
+        self.changed.notify_all();
+    }
+
     /// What the thread of a reactor does.
-    fn serve(
-        &self,
-        index: usize,
-        core: Option<usize>,
-        clock: Arc<dyn Clock + Send + Sync>,
-        plan: Plan,
-    ) {
-        let is_pinned = core.is_none_or(pin);
+    fn serve(&self, seat: Seat, clock: Arc<dyn Clock + Send + Sync>) {
+        let Seat {
+            index, core, plan, ..
+        } = seat;
+        if let Some(core) = core
+            && !pin(core)
+        {
+            return self.begin(index, Err(BuildError::MissingCore(core)));
+        }
+        #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+        let (io, sleeps, chosen) = match seat.io.build() {
+            Ok(built) => built,
+            Err(error) => return self.begin(index, Err(BuildError::Io(error))),
+        };
+        #[cfg(not(all(feature = "io", not(any(rast_loom, rast_shuttle)))))]
+        let sleeps = here::Sleeps::new();
         let cell = Rc::new(OnceCell::new());
         let driver = TurnDriver {
-            parker: ParkerDriver::new(),
+            sleeps,
             here: Rc::clone(&cell),
         };
         let executor = LocalExecutor::with_driver(Arc::clone(&clock), driver);
+        let begun = Begun {
+            remote: executor.remote(),
+            #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+            chosen,
+        };
+        self.begin(index, Ok(begun));
         let shared = {
             let mut state = self.state.lock();
-            state.begun[index] = Some(match core {
-                Some(core) if !is_pinned => Err(BuildError::MissingCore(core)),
-                _ => Ok(executor.remote()),
-            });
-            self.changed.notify_all();
             loop {
                 if state.is_given_up {
                     return;
@@ -518,7 +621,13 @@ impl Start {
                 }
             }
         };
-        let here = Rc::new(Here::new(Arc::clone(&shared), index, plan.make(clock)));
+        let here = Rc::new(Here::new(
+            Arc::clone(&shared),
+            index,
+            plan.make(clock),
+            #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+            io,
+        ));
         let is_first = cell.set(Rc::clone(&here)).is_ok();
         debug_assert!(is_first, "a thread is one reactor");
         here.enter(|| {
@@ -527,8 +636,11 @@ impl Start {
             shared.come_to(index, Phase::Ends);
             // Destructors of tasks may call others: that is sent too.
             drop(executor);
+            here.trackers.close();
             here.flush();
             here.replica.leave();
+            #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+            here.io.close();
         });
         drop((here, cell));
         shared.come_to(index, Phase::Returned);

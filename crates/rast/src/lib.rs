@@ -153,7 +153,7 @@
 //!
 //! | feature | gives | costs |
 //! | --- | --- | --- |
-//! | `io` | sockets of `executor` | `mio` |
+//! | `io` | sockets of `executor`; sockets and files of `reactor` | `mio`; on Linux with `reactor` `io-uring`, `socket2`, `libc` |
 //! | `futures-io`, `tokio`, `hyper` | the traits of these crates for the sockets; hyper's executor and timer | the crate |
 //! | `async` | items of a `Queue` and values of a `Conflator` as streams | `futures-core` |
 //! | `affinity` | threads of workers on cores of their own | `core_affinity` |

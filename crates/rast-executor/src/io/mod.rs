@@ -10,10 +10,12 @@
 //! then the task waits for the next edge. The tick counts edges, so that an edge between the
 //! operation and the wait is not lost.
 //!
-//! Everything here needs a [`Runtime`](crate::Runtime): a socket belongs to the runtime that runs
-//! the code that makes it. While that runtime lives, the socket may be awaited on any executor.
+//! A socket belongs to the executor that runs the code that makes it, and may be awaited on any
+//! executor while that one lives. It is a [`Runtime`](crate::Runtime), or a
+//! [`LocalExecutor`](crate::LocalExecutor) whose driver is a [`PollDriver`].
 
 mod datagram;
+mod poll;
 mod reactor;
 mod stream;
 mod tcp;
@@ -24,6 +26,7 @@ mod unix;
 #[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
 mod traits;
 
+pub use poll::{PollDriver, Sockets};
 pub(crate) use reactor::{Reactor, Source};
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;

@@ -168,18 +168,21 @@ impl Reactor {
         })
     }
 
-    /// Returns the reactor of the runtime that runs the caller.
+    /// The reactor of the executor that runs the caller.
     ///
     /// # Panics
     ///
-    /// Outside of a runtime.
+    /// Outside of an executor, and in one whose driver has no poll.
     #[track_caller]
     fn current() -> Arc<Self> {
         context::with(|context| {
             let shared = match &context.expect(OUTSIDE).place {
                 Place::Worker(worker) => &worker.shared,
                 Place::Outside(lane) => &lane.shared,
-                Place::Local(_) => panic!("sockets need a Runtime: a LocalExecutor has no poll"),
+                Place::Local(local) => match &local.sockets {
+                    Some(sockets) => return Arc::clone(&sockets.0),
+                    None => panic!("sockets need a Runtime, or a LocalExecutor with a PollDriver"),
+                },
             };
             let reactor = shared.driver.reactor();
             Arc::clone(reactor.expect("io: a runtime has a reactor"))
@@ -230,6 +233,13 @@ impl Reactor {
             }
         }
         is_interrupted
+    }
+
+    /// Returns `true` if there is a socket.
+    pub(super) fn has_sockets(&self) -> bool {
+        // Relaxed: the thread of the poll asks, and it adds the first socket itself: other threads
+        // add sockets only beside one that is there. [XO4]
+        self.sockets.load(Ordering::Relaxed) != 0
     }
 
     /// Ends a wait in [`poll`](Self::poll), this one or the next.

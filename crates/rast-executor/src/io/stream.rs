@@ -65,6 +65,22 @@ where
         Ok(())
     }
 
+    /// Awaits an operation on the socket that takes at most `len` bytes.
+    pub(super) async fn part_with(
+        &self,
+        direction: Direction,
+        len: usize,
+        mut operation: impl FnMut() -> io::Result<usize>,
+    ) -> io::Result<usize>
+    where
+        S: TryIo,
+    {
+        let poll = |cx: &mut Context<'_>| {
+            self.poll_part(direction, cx, len, |socket| socket.try_io(&mut operation))
+        };
+        self.wait(direction, poll).await
+    }
+
     pub(super) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.wait(Writing, |cx| self.poll_write(cx, bytes)).await
     }
@@ -81,12 +97,33 @@ where
     }
 }
 
-/// Number of bytes that an operation transferred.
+/// Sockets with mio's `try_io`, which arms the poll again where mio emulates edges.
+pub(super) trait TryIo {
+    fn try_io<T>(&self, operation: impl FnOnce() -> io::Result<T>) -> io::Result<T>;
+}
+
+macro_rules! try_io {
+    ($socket:ty) => {
+        impl TryIo for $socket {
+            fn try_io<T>(&self, operation: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+                <$socket>::try_io(self, operation)
+            }
+        }
+    };
+}
+
+try_io!(mio::net::TcpStream);
+#[cfg(unix)]
+try_io!(mio::net::UnixStream);
+
+/// How many bytes an operation took.
 type Polled = Poll<io::Result<usize>>;
 
 /// The methods of a stream.
 macro_rules! stream {
     ($stream:ty) => {
+        $crate::io::stream::handle!($stream);
+
         impl $stream {
             /// Reads at least one byte; 0 means that the other end has closed. If the future is
             /// dropped, it has read nothing.
@@ -126,6 +163,37 @@ macro_rules! stream {
                 self.0.write_all(bytes).await
             }
 
+            /// Calls `operation`, which reads at most `len` bytes from this socket by a call of the
+            /// system, until it does not block; waits for bytes in between. A dropped future has
+            /// read nothing.
+            ///
+            /// If it returns fewer bytes than `len`, the next operation waits for more to arrive.
+            /// An operation that reads without this method hides bytes from later ones.
+            ///
+            /// # Errors
+            ///
+            /// What `operation` returns, except `WouldBlock` and `Interrupted`.
+            pub async fn read_with(
+                &self,
+                len: usize,
+                operation: impl FnMut() -> std::io::Result<usize>,
+            ) -> std::io::Result<usize> {
+                self.0.part_with(Reading, len, operation).await
+            }
+
+            /// As [`read_with`](Self::read_with), for an operation that writes.
+            ///
+            /// # Errors
+            ///
+            /// What `operation` returns, except `WouldBlock` and `Interrupted`.
+            pub async fn write_with(
+                &self,
+                len: usize,
+                operation: impl FnMut() -> std::io::Result<usize>,
+            ) -> std::io::Result<usize> {
+                self.0.part_with(Writing, len, operation).await
+            }
+
             /// Closes one direction, or both.
             ///
             /// # Errors
@@ -138,3 +206,24 @@ macro_rules! stream {
     };
 }
 pub(super) use stream;
+
+/// The system's handle of a socket, for options that have no method here. The socket does not
+/// block, and is to stay so.
+macro_rules! handle {
+    ($socket:ty) => {
+        #[cfg(unix)]
+        impl std::os::fd::AsFd for $socket {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                self.0.socket().as_fd()
+            }
+        }
+
+        #[cfg(windows)]
+        impl std::os::windows::io::AsSocket for $socket {
+            fn as_socket(&self) -> std::os::windows::io::BorrowedSocket<'_> {
+                self.0.socket().as_socket()
+            }
+        }
+    };
+}
+pub(super) use handle;

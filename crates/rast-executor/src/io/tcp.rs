@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use super::Source;
 use super::reactor::Direction::{Reading, Writing};
-use super::stream::stream;
+use super::stream::{handle, stream};
 
 /// Tries each address in turn. Resolving a name may block, so pass addresses inside tasks.
 pub(super) fn each<T>(
@@ -57,7 +57,7 @@ impl TcpListener {
     ///
     /// # Panics
     ///
-    /// Outside a [`Runtime`](crate::Runtime).
+    /// Outside of an executor with sockets.
     #[track_caller]
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         let socket = each(address, mio::net::TcpListener::bind)?;
@@ -72,7 +72,7 @@ impl TcpListener {
     ///
     /// # Panics
     ///
-    /// Outside a [`Runtime`](crate::Runtime).
+    /// Outside of an executor with sockets.
     #[track_caller]
     pub fn from_std(listener: std::net::TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
@@ -101,6 +101,8 @@ impl TcpListener {
     }
 }
 
+handle!(TcpListener);
+
 /// A connection.
 ///
 /// Reading and writing use a shared reference, so two tasks may do one each. See [`TcpListener`]
@@ -117,7 +119,7 @@ impl TcpStream {
     ///
     /// # Panics
     ///
-    /// Outside a [`Runtime`](crate::Runtime).
+    /// Outside of an executor with sockets.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         let source = Source::new(mio::net::TcpStream::connect(address)?)?;
         source
@@ -136,7 +138,22 @@ impl TcpStream {
         Ok(Self(source))
     }
 
-    /// Sets whether data is sent at once (`TCP_NODELAY`), without waiting for more.
+    /// Takes a connection of std over.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Panics
+    ///
+    /// Outside of an executor with sockets.
+    #[track_caller]
+    pub fn from_std(stream: std::net::TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Source::new(mio::net::TcpStream::from_std(stream)).map(Self)
+    }
+
+    /// Sends what is written at once, and does not wait for more.
     ///
     /// # Errors
     ///

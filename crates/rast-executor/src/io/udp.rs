@@ -35,7 +35,7 @@ impl UdpSocket {
     ///
     /// # Panics
     ///
-    /// Outside a [`Runtime`](crate::Runtime).
+    /// Outside of an executor with sockets.
     #[track_caller]
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         Source::new(each(address, mio::net::UdpSocket::bind)?).map(Self)

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::Source;
 use super::datagram::datagram;
 use super::reactor::Direction::{Reading, Writing};
-use super::stream::stream;
+use super::stream::{handle, stream};
 
 /// A socket of the Unix domain that accepts connections.
 #[derive(Debug)]
@@ -22,10 +22,25 @@ impl UnixListener {
     ///
     /// # Panics
     ///
-    /// Outside a [`Runtime`](crate::Runtime).
+    /// Outside of an executor with sockets.
     #[track_caller]
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Source::new(mio::net::UnixListener::bind(path)?).map(Self)
+    }
+
+    /// Takes a listener of std over.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Panics
+    ///
+    /// Outside of an executor with sockets.
+    #[track_caller]
+    pub fn from_std(listener: std::os::unix::net::UnixListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Source::new(mio::net::UnixListener::from_std(listener)).map(Self)
     }
 
     /// Waits for a connection. Any number of tasks may; dropping the future loses none.
@@ -39,6 +54,8 @@ impl UnixListener {
         Ok(UnixStream(self.0.beside(socket)?))
     }
 }
+
+handle!(UnixListener);
 
 /// A connection of the Unix domain.
 ///
@@ -66,10 +83,25 @@ impl UnixStream {
     ///
     /// # Panics
     ///
-    /// Outside a [`Runtime`](crate::Runtime).
+    /// Outside of an executor with sockets.
     #[track_caller]
     pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
         Source::new(mio::net::UnixStream::connect(path)?).map(Self)
+    }
+
+    /// Takes a connection of std over.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Panics
+    ///
+    /// Outside of an executor with sockets.
+    #[track_caller]
+    pub fn from_std(stream: std::os::unix::net::UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Source::new(mio::net::UnixStream::from_std(stream)).map(Self)
     }
 
     /// Makes two ends that are connected.
@@ -80,7 +112,7 @@ impl UnixStream {
     ///
     /// # Panics
     ///
-    /// Outside a [`Runtime`](crate::Runtime).
+    /// Outside of an executor with sockets.
     #[track_caller]
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = mio::net::UnixStream::pair()?;
@@ -116,7 +148,7 @@ impl UnixDatagram {
     ///
     /// # Panics
     ///
-    /// Outside a [`Runtime`](crate::Runtime).
+    /// Outside of an executor with sockets.
     #[track_caller]
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Source::new(mio::net::UnixDatagram::bind(path)?).map(Self)
@@ -130,7 +162,7 @@ impl UnixDatagram {
     ///
     /// # Panics
     ///
-    /// Outside a [`Runtime`](crate::Runtime).
+    /// Outside of an executor with sockets.
     #[track_caller]
     pub fn unbound() -> io::Result<Self> {
         Source::new(mio::net::UnixDatagram::unbound()?).map(Self)
@@ -144,7 +176,7 @@ impl UnixDatagram {
     ///
     /// # Panics
     ///
-    /// Outside a [`Runtime`](crate::Runtime).
+    /// Outside of an executor with sockets.
     #[track_caller]
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = mio::net::UnixDatagram::pair()?;

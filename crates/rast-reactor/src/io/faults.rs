@@ -1,0 +1,142 @@
+//! Faults on purpose: what the system may do to an operation and seldom does.
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "some are of io_uring alone")
+)]
+
+use core::cell::Cell;
+
+use crate::random::next_u64;
+
+/// Faults that a driver injects into operations, for tests of what uses them. None by default.
+///
+/// Each rate is out of 1,000 attempts. The faults of a seed and of a sequence of attempts are the
+/// same ones.
+///
+/// ```
+/// use rast_reactor::Reactors;
+/// use rast_reactor::io::Faults;
+///
+/// let faults = Faults::seeded(7).short(500).interrupted(100);
+/// let reactors = Reactors::builder().number(1).faults(faults).build().unwrap();
+/// assert!(reactors.backend(0).is_some());
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "faults are injected by reactors that are built with them"]
+pub struct Faults {
+    seed: Cell<u64>,
+    short: u16,
+    interrupted: u16,
+    reset: u16,
+    no_buffers: u16,
+    cancelled: u16,
+    pub(crate) entries: Option<u32>,
+}
+
+/// What an attempt is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    Read,
+    Write,
+    Accept,
+    Chunks,
+    /// An operation that is left alone, apart from interruptions.
+    Other,
+}
+
+/// What happens to it in place of the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Interrupted,
+    Reset,
+    NoBuffers,
+}
+
+impl Faults {
+    /// No faults, and a seed for those that are added.
+    pub fn seeded(seed: u64) -> Self {
+        Self {
+            seed: Cell::new(seed),
+            short: 0,
+            interrupted: 0,
+            reset: 0,
+            no_buffers: 0,
+            cancelled: 0,
+            entries: None,
+        }
+    }
+
+    /// Reads and writes that get fewer bytes than were asked for.
+    pub fn short(mut self, per_mille: u16) -> Self {
+        self.short = per_mille;
+        self
+    }
+
+    /// Operations that the system interrupts. At most 900, so that they end.
+    pub fn interrupted(mut self, per_mille: u16) -> Self {
+        self.interrupted = per_mille.min(900);
+        self
+    }
+
+    /// Reads and writes that find the connection reset.
+    pub fn reset(mut self, per_mille: u16) -> Self {
+        self.reset = per_mille;
+        self
+    }
+
+    /// Receives that find no buffer in the ring.
+    pub fn no_buffers(mut self, per_mille: u16) -> Self {
+        self.no_buffers = per_mille.min(900);
+        self
+    }
+
+    /// Reads, writes and accepts that are cancelled in flight, though none asked for it, and are
+    /// begun again. At most 900. The readiness driver has no operations in flight.
+    pub fn cancelled(mut self, per_mille: u16) -> Self {
+        self.cancelled = per_mille.min(900);
+        self
+    }
+
+    /// How many entries the submission queue has, and half of what the completion queue has: with
+    /// few of them, completions overflow.
+    pub fn entries(mut self, entries: u32) -> Self {
+        self.entries = Some(entries.max(1));
+        self
+    }
+
+    fn happens(&self, per_mille: u16) -> bool {
+        per_mille != 0 && self.number() % 1000 < u64::from(per_mille)
+    }
+
+    fn number(&self) -> u64 {
+        let mut seed = self.seed.get();
+        let number = next_u64(&mut seed);
+        self.seed.set(seed);
+        number
+    }
+
+    /// What happens to an attempt to move `len` bytes, which may be made fewer.
+    pub(crate) fn strike(&self, attempt: Attempt, len: &mut usize) -> Option<Fault> {
+        if self.happens(self.interrupted) {
+            return Some(Fault::Interrupted);
+        }
+        match attempt {
+            Attempt::Read | Attempt::Write => {
+                if self.happens(self.reset) {
+                    return Some(Fault::Reset);
+                }
+                if *len > 1 && self.happens(self.short) {
+                    *len = 1 + (self.number() % (*len as u64 - 1)) as usize;
+                }
+            }
+            Attempt::Chunks if self.happens(self.no_buffers) => return Some(Fault::NoBuffers),
+            Attempt::Chunks | Attempt::Accept | Attempt::Other => {}
+        }
+        None
+    }
+
+    /// Whether an attempt is cancelled in flight.
+    pub(crate) fn cancels(&self, attempt: Attempt) -> bool {
+        attempt != Attempt::Other && self.happens(self.cancelled)
+    }
+}

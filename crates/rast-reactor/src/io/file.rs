@@ -1,0 +1,398 @@
+//! Files: operations of the ring, or tasks of the background pool.
+
+use core::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std_alloc::rc::Rc;
+use std_alloc::sync::Arc;
+
+use super::backend::Io;
+use super::buffer::{Buffer, BufferMut};
+use super::faults::{Attempt, Fault};
+use super::stream::{Stays, write_all};
+#[cfg(target_os = "linux")]
+use super::uring;
+use crate::calls::background_task;
+use crate::error::CallError;
+use crate::pool::Policy;
+use crate::primitive::sync::Mutex;
+
+/// How a file is opened; by default for reading.
+///
+/// See [`File`] for an example.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "it opens nothing by itself"]
+pub struct OpenOptions {
+    write: bool,
+    write_only: bool,
+    append: bool,
+    create: bool,
+    create_new: bool,
+    truncate: bool,
+}
+
+impl OpenOptions {
+    /// For reading.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// For writing too.
+    pub fn write(mut self) -> Self {
+        self.write = true;
+        self
+    }
+
+    /// For writing alone.
+    pub fn write_only(mut self) -> Self {
+        (self.write, self.write_only) = (true, true);
+        self
+    }
+
+    /// Every write goes to the end, whatever offset it is given.
+    pub fn append(mut self) -> Self {
+        (self.write, self.append) = (true, true);
+        self
+    }
+
+    /// Makes the file if there is none; for writing too.
+    pub fn create(mut self) -> Self {
+        (self.write, self.create) = (true, true);
+        self
+    }
+
+    /// Makes the file; an error if there is one. For writing too.
+    pub fn create_new(mut self) -> Self {
+        (self.write, self.create_new) = (true, true);
+        self
+    }
+
+    /// Removes what the file has; for writing too.
+    pub fn truncate(mut self) -> Self {
+        (self.write, self.truncate) = (true, true);
+        self
+    }
+
+    /// The same for a file of std.
+    fn std(self) -> std::fs::OpenOptions {
+        let mut options = std::fs::OpenOptions::new();
+        options
+            .read(!self.write_only)
+            .write(self.write && !self.append)
+            .append(self.append)
+            .create(self.create)
+            .create_new(self.create_new)
+            .truncate(self.truncate);
+        options
+    }
+
+    /// The same as flags of the system. Refuses what std refuses.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn flags(self) -> io::Result<i32> {
+        if self.append && self.truncate && !self.create_new {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let access = match (self.write, self.write_only) {
+            (false, _) => libc::O_RDONLY,
+            (true, false) => libc::O_RDWR,
+            (true, true) => libc::O_WRONLY,
+        };
+        let flags = [
+            (self.append, libc::O_APPEND),
+            (self.create, libc::O_CREAT),
+            (self.create_new, libc::O_CREAT | libc::O_EXCL),
+            (self.truncate && !self.create_new, libc::O_TRUNC),
+        ];
+        let chosen = flags.into_iter().filter(|&(is_set, _)| is_set);
+        Ok(chosen.fold(access, |sum, (_, flag)| sum | flag))
+    }
+
+    /// Opens the file.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a reactor.
+    pub async fn open(self, path: impl AsRef<Path>) -> io::Result<File> {
+        let io = Io::current();
+        #[cfg(target_os = "linux")]
+        if let Some(ring) = &io.ring {
+            let file = uring::File::open(ring, path.as_ref(), &self).await?;
+            return Ok(File(Kind::Ring(file), Stays::default()));
+        }
+        let path = PathBuf::from(path.as_ref());
+        let file = in_background(move || self.std().open(path)).await??;
+        let file = Arc::new(file);
+        Ok(File(Kind::Pool { file, io }, Stays::default()))
+    }
+}
+
+/// The error of a pool that has no room.
+const FULL: &str = "the background pool is full";
+/// The error of a pool that stops.
+const ENDED: &str = "the background pool has ended";
+
+/// A file of either backend.
+enum Kind {
+    Pool {
+        file: Arc<std::fs::File>,
+        io: Rc<Io>,
+    },
+    #[cfg(target_os = "linux")]
+    Ring(uring::File),
+}
+
+/// A file, read and written at offsets in bytes.
+///
+/// With readiness its operations are tasks of the background pool by
+/// [`Policy::High`](crate::Policy::High); where the pool is full, or has ended, they fail.
+///
+/// ```
+/// use rast_reactor::{Reactors, io::OpenOptions};
+///
+/// let path = std::env::temp_dir().join(format!("rast-reactor-file-{}", std::process::id()));
+/// let theirs = path.clone();
+/// let reactors = Reactors::builder().number(1).build().unwrap();
+/// let task = reactors.reactor(0).unwrap().spawn(move || async move {
+///     let file = OpenOptions::new().create().truncate().open(&theirs).await.unwrap();
+///     file.write_all_at(Vec::from("hello"), 0).await.0.unwrap();
+///     let (read, bytes) = file.read_at(Vec::with_capacity(16), 1).await;
+///     assert_eq!(read.unwrap(), 4);
+///     bytes
+/// });
+/// assert_eq!(rast_reactor::executor::block_on(task).unwrap(), b"ello");
+/// std::fs::remove_file(path).unwrap();
+/// ```
+pub struct File(Kind, Stays);
+
+impl File {
+    /// Takes a file of std over.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a reactor.
+    #[must_use]
+    #[track_caller]
+    pub fn from_std(file: std::fs::File) -> Self {
+        let io = Io::current();
+        #[cfg(target_os = "linux")]
+        if let Some(ring) = &io.ring {
+            let file = uring::File::new(ring, file.into());
+            return Self(Kind::Ring(file), Stays::default());
+        }
+        let file = Arc::new(file);
+        Self(Kind::Pool { file, io }, Stays::default())
+    }
+
+    /// Reads into `buffer` from the offset on; 0 means the end of the file. A vector's length is
+    /// then what was read.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; the buffer is returned too.
+    pub async fn read_at<B: BufferMut + Send>(&self, buffer: B, at: u64) -> (io::Result<usize>, B) {
+        if let Err(error) = check(at, 0) {
+            return (Err(error), buffer);
+        }
+        match &self.0 {
+            #[cfg(target_os = "linux")]
+            Kind::Ring(file) => file.read_at(buffer, at).await,
+            Kind::Pool { file, io } => {
+                let len = buffer.capacity();
+                let read = move |file: &std::fs::File, buffer: &mut B, len: usize| {
+                    // The system reads into initialised memory alone, by std's face.
+                    let begin = buffer.as_mut_ptr();
+                    // SAFETY: the buffer has so many bytes.
+                    unsafe { begin.write_bytes(0, len) };
+                    // SAFETY: they were initialised above, and are not used otherwise here.
+                    let memory = unsafe { core::slice::from_raw_parts_mut(begin, len) };
+                    let count = read_at(file, memory, at)?;
+                    // SAFETY: so many bytes are initialised.
+                    unsafe { buffer.set_len(count) };
+                    Ok(count)
+                };
+                on_pool(file, io, Attempt::Read, buffer, len, read).await
+            }
+        }
+    }
+
+    /// Writes bytes of `buffer` from the offset on, and returns how many.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; the buffer is returned too.
+    pub async fn write_at<B: Buffer + Send>(&self, buffer: B, at: u64) -> (io::Result<usize>, B) {
+        self.write_from(buffer, 0, at).await
+    }
+
+    async fn write_from<B: Buffer + Send>(
+        &self,
+        buffer: B,
+        begin: usize,
+        at: u64,
+    ) -> (io::Result<usize>, B) {
+        if let Err(error) = check(at, begin) {
+            return (Err(error), buffer);
+        }
+        let at = at + begin as u64;
+        match &self.0 {
+            #[cfg(target_os = "linux")]
+            Kind::Ring(file) => file.write_at(buffer, begin, at).await,
+            Kind::Pool { file, io } => {
+                let len = buffer.len().saturating_sub(begin);
+                let write = move |file: &std::fs::File, buffer: &mut B, len: usize| {
+                    // SAFETY: the bytes up to the length are initialised, and are not changed here.
+                    let bytes = unsafe {
+                        core::slice::from_raw_parts(buffer.as_ptr().wrapping_add(begin), len)
+                    };
+                    write_at(file, bytes, at)
+                };
+                on_pool(file, io, Attempt::Write, buffer, len, write).await
+            }
+        }
+    }
+
+    /// Writes all of `buffer` from the offset on.
+    ///
+    /// # Errors
+    ///
+    /// `WriteZero` if the system takes nothing; what it says.
+    pub async fn write_all_at<B: Buffer + Send>(&self, buffer: B, at: u64) -> (io::Result<()>, B) {
+        let write = async |buffer, begin| self.write_from(buffer, begin, at).await;
+        write_all(buffer, write).await
+    }
+
+    /// Has the system write what it holds of the file to the disk, with the file's size and times.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub async fn sync_all(&self) -> io::Result<()> {
+        self.sync(false).await
+    }
+
+    /// As [`sync_all`](Self::sync_all), without times that reading does not need.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub async fn sync_data(&self) -> io::Result<()> {
+        self.sync(true).await
+    }
+
+    async fn sync(&self, data_only: bool) -> io::Result<()> {
+        match &self.0 {
+            #[cfg(target_os = "linux")]
+            Kind::Ring(file) => file.sync(data_only).await,
+            Kind::Pool { file, .. } => {
+                let file = Arc::clone(file);
+                let sync = move || {
+                    if data_only {
+                        file.sync_data()
+                    } else {
+                        file.sync_all()
+                    }
+                };
+                in_background(sync).await?
+            }
+        }
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File").finish_non_exhaustive()
+    }
+}
+
+/// Refuses an offset that the system cannot count; the greatest number means another thing to it.
+fn check(at: u64, begin: usize) -> io::Result<()> {
+    match at.checked_add(begin as u64) {
+        Some(at) if i64::try_from(at).is_ok() => Ok(()),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Runs an operation on a file in the pool, which owns the buffer meanwhile.
+async fn on_pool<B: Buffer + Send>(
+    file: &Arc<std::fs::File>,
+    io: &Io,
+    attempt: Attempt,
+    buffer: B,
+    mut len: usize,
+    operation: impl FnOnce(&std::fs::File, &mut B, usize) -> io::Result<usize> + Send + 'static,
+) -> (io::Result<usize>, B) {
+    let struck = loop {
+        match io
+            .faults
+            .as_ref()
+            .and_then(|faults| faults.strike(attempt, &mut len))
+        {
+            Some(Fault::Interrupted) => {}
+            struck => break struck,
+        }
+    };
+    if struck.is_some() {
+        return (Err(io::ErrorKind::ConnectionReset.into()), buffer);
+    }
+    // Shared, so that it is returned where the task never begins.
+    let shared = Arc::new(Mutex::new(Some(buffer)));
+    let (theirs, file) = (Arc::clone(&shared), Arc::clone(file));
+    let task = move || {
+        let Some(mut buffer) = theirs.lock().take() else {
+            unreachable!("file: the task takes the buffer once")
+        };
+        let result = operation(&file, &mut buffer, len);
+        *theirs.lock() = Some(buffer);
+        result
+    };
+    let result = match background_task(Policy::High, task) {
+        Ok(call) => match call.await {
+            Ok(result) => result,
+            Err(CallError::Panicked(payload)) => std::panic::resume_unwind(payload),
+            Err(_) => Err(io::Error::other(ENDED)),
+        },
+        Err(_) => Err(io::Error::other(FULL)),
+    };
+    let Some(buffer) = shared.lock().take() else {
+        unreachable!("file: a task that ended has put the buffer back")
+    };
+    (result, buffer)
+}
+
+/// Runs a call of the system in the pool.
+async fn in_background<T: Send + 'static>(
+    call: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    match background_task(Policy::High, call) {
+        Ok(call) => match call.await {
+            Ok(result) => Ok(result),
+            Err(CallError::Panicked(payload)) => std::panic::resume_unwind(payload),
+            Err(_) => Err(io::Error::other(ENDED)),
+        },
+        Err(_) => Err(io::Error::other(FULL)),
+    }
+}
+
+#[cfg(unix)]
+fn read_at(file: &std::fs::File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, bytes, at)
+}
+
+#[cfg(unix)]
+fn write_at(file: &std::fs::File, bytes: &[u8], at: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::write_at(file, bytes, at)
+}
+
+#[cfg(windows)]
+fn read_at(file: &std::fs::File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, bytes, at)
+}
+
+#[cfg(windows)]
+fn write_at(file: &std::fs::File, bytes: &[u8], at: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_write(file, bytes, at)
+}

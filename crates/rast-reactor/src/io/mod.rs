@@ -1,0 +1,44 @@
+//! Sockets and files of a reactor.
+//!
+//! ```text
+//!   task ── read(buffer) ──► io_uring: the kernel has the buffer until the operation completes
+//!        ◄─ (result, buffer) readiness: the thread reads when the socket is ready;
+//!                            files are read by the background pool
+//! ```
+//!
+//! An operation owns its buffer and returns it with its result. Dropping its future requests its
+//! cancellation; the driver keeps the buffer until the kernel is done with it. A read that is
+//! dropped loses no bytes, and an accept that is dropped closes a connection that came late.
+//!
+//! A socket belongs to the reactor on whose thread it was made, and stays there.
+//!
+//! # Panics
+//!
+//! What makes a socket or a file panics outside of a reactor.
+
+mod backend;
+mod buffer;
+mod chunk;
+mod faults;
+
+#[cfg(target_os = "linux")]
+mod uring;
+
+mod file;
+mod listener;
+mod ready;
+mod stream;
+mod tcp;
+#[cfg(unix)]
+mod unix;
+
+pub use backend::{Backend, Chosen};
+pub use buffer::{Buffer, BufferMut, Slice};
+pub use chunk::Chunk;
+pub use faults::Faults;
+pub use file::{File, OpenOptions};
+pub use tcp::{Incoming, TcpListener, TcpStream};
+#[cfg(unix)]
+pub use unix::{UnixIncoming, UnixListener, UnixStream};
+
+pub(crate) use backend::{Io, IoBuilder, IoDriver};

@@ -1,0 +1,92 @@
+//! The driver by io_uring.
+//!
+//! ```text
+//!   task ──start──► entry ─┐                              ┌─► result ──► task
+//!                          ├─ a turn ─► kernel ─► completion
+//!   task ──start──► entry ─┘   (one call)                 └─► abandoned: cleaned up
+//! ```
+//!
+//! An executor that sleeps after each turn makes one call of the system for both: it submits what
+//! the turn has collected, and waits. A busy one submits every second turn.
+
+mod connect;
+mod file;
+mod held;
+mod op;
+mod provided;
+mod ring;
+mod slots;
+mod stream;
+
+use core::task::Waker;
+use core::time::Duration;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std_alloc::boxed::Box;
+use std_alloc::rc::Rc;
+use std_alloc::sync::Arc;
+
+use rast_executor::{Bell, Driver, ParkerDriver};
+
+use crate::primitive::Parker;
+
+pub(crate) use connect::connect;
+pub(crate) use file::File;
+pub(crate) use provided::Provided;
+pub(crate) use ring::Ring;
+pub(crate) use stream::{Listener, Stream};
+
+/// A descriptor that the kernel made for an operation.
+fn descriptor(fd: i32) -> OwnedFd {
+    // SAFETY: the result of an operation is taken once, and nothing else has the descriptor.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+type Interrupt = Box<dyn Fn() + Send + Sync>;
+
+/// What the thread of a reactor sleeps in.
+pub(crate) struct RingDriver {
+    ring: Rc<Ring>,
+    parker: Parker,
+    bell: Arc<Bell<Interrupt>>,
+    /// Nothing was submitted since the last sleep, which submits too.
+    has_slept: bool,
+}
+
+impl RingDriver {
+    pub(crate) fn new(ring: &Rc<Ring>) -> io::Result<Self> {
+        let event = ring.event()?;
+        let interrupt: Interrupt = Box::new(move || ring::interrupt(&event));
+        let parker = Parker::new();
+        Ok(Self {
+            ring: Rc::clone(ring),
+            bell: Bell::new(parker.unparker(), interrupt),
+            parker,
+            has_slept: false,
+        })
+    }
+}
+
+impl Driver for RingDriver {
+    fn submit(&mut self) {
+        // Where the executor sleeps after each turn, the sleep submits.
+        if !core::mem::take(&mut self.has_slept) {
+            self.ring.submit();
+        }
+    }
+
+    fn park(&mut self, timeout: Option<Duration>) {
+        let ring = &self.ring;
+        if !ring.is_busy() {
+            self.bell
+                .park(|| ParkerDriver::park_in(&self.parker, timeout));
+        } else if !self.bell.poll(|| ring.wait(timeout)) {
+            ring.submit();
+        }
+        self.has_slept = true;
+    }
+
+    fn unparker(&self) -> Waker {
+        self.bell.waker()
+    }
+}

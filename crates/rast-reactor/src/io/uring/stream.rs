@@ -1,0 +1,429 @@
+//! Streams on a ring.
+//!
+//! A read whose future is dropped may have taken bytes before its cancellation. The stream keeps
+//! it: the next read waits for its end and gets its bytes first. So dropping a read loses nothing,
+//! as with readiness.
+//!
+//! A stream that receives chunks has one operation in flight for all of them, which completes once
+//! for each chunk until it is cancelled or finds no buffer. From then on every read takes chunks.
+
+use core::cell::{Cell, RefCell};
+use core::ptr::null_mut;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std_alloc::boxed::Box;
+use std_alloc::collections::VecDeque;
+use std_alloc::rc::Rc;
+use std_alloc::vec;
+
+use io_uring::types::Fd;
+use io_uring::{opcode, squeue};
+
+use super::held::{Held, Kept, fill};
+use super::op::{Target, wait};
+use super::provided::{GROUP, buffer_of};
+use super::ring::Ring;
+use super::slots::{Done, Key, Kind};
+use crate::io::buffer::{Buffer, BufferMut};
+use crate::io::chunk::Chunk;
+use crate::io::faults::{Attempt, Fault};
+
+/// The most bytes of one operation; the kernel counts them in 31 bits.
+const MOST: usize = 1 << 30;
+
+/// A read that was given up.
+struct Late {
+    key: Key,
+    memory: Box<dyn Kept>,
+}
+
+/// Bytes that were received and not read yet.
+enum Left {
+    Chunk(Chunk),
+    /// The read took so many bytes.
+    Late {
+        memory: Box<dyn Kept>,
+        begin: usize,
+        end: usize,
+    },
+    /// A read that was given up has found the end, which stays.
+    End,
+}
+
+impl Left {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Chunk(chunk) => chunk,
+            Self::Late { memory, begin, end } => &memory.bytes()[*begin..*end],
+            Self::End => &[],
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        match self {
+            Self::Chunk(chunk) => chunk.advance(count),
+            Self::Late { begin, .. } => *begin += count,
+            Self::End => {}
+        }
+    }
+}
+
+/// A connected socket on a ring.
+pub(crate) struct Stream {
+    ring: Rc<Ring>,
+    fd: Rc<OwnedFd>,
+    late: RefCell<VecDeque<Late>>,
+    left: RefCell<Option<Left>>,
+    /// The operation that receives chunks.
+    receive: Cell<Option<Key>>,
+}
+
+impl Stream {
+    pub(crate) fn new(ring: &Rc<Ring>, fd: OwnedFd) -> Self {
+        Self::shared(ring, Rc::new(fd))
+    }
+
+    pub(super) fn shared(ring: &Rc<Ring>, fd: Rc<OwnedFd>) -> Self {
+        Self {
+            ring: Rc::clone(ring),
+            fd,
+            late: RefCell::new(VecDeque::new()),
+            left: RefCell::new(None),
+            receive: Cell::new(None),
+        }
+    }
+
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    fn target(&self, attempt: Attempt) -> Target<'_> {
+        Target::plain(&self.ring, &self.fd, attempt)
+    }
+
+    fn number(&self) -> Fd {
+        Fd(self.fd.as_raw_fd())
+    }
+
+    /// Copies bytes that were received before into the buffer.
+    fn fill(&self, buffer: &mut impl BufferMut) -> Option<usize> {
+        let mut left = self.left.borrow_mut();
+        let rest = left.as_mut()?;
+        if matches!(rest, Left::End) {
+            return Some(0);
+        }
+        let count = fill(buffer, rest.bytes());
+        rest.advance(count);
+        if rest.bytes().is_empty() {
+            let empty = left.take();
+            drop(left);
+            drop(empty);
+        }
+        Some(count)
+    }
+
+    /// Waits for reads that were given up; returns what ended the stream, if one of them found it.
+    async fn settle(&self) -> io::Result<()> {
+        loop {
+            let key = match self.late.borrow().front() {
+                Some(late) if self.left.borrow().is_none() => late.key,
+                _ => return Ok(()),
+            };
+            let done = wait(&self.ring, Some(key)).await;
+            // Another task may have been here first.
+            let is_first = self
+                .late
+                .borrow()
+                .front()
+                .is_some_and(|late| late.key == key);
+            let late = if is_first {
+                self.late.borrow_mut().pop_front()
+            } else {
+                None
+            };
+            let (Some(late), Some(Done { result, .. })) = (late, done) else {
+                continue;
+            };
+            let mut memory = late.memory;
+            match result {
+                0 => *self.left.borrow_mut() = Some(Left::End),
+                count if count > 0 => {
+                    let end = count as usize;
+                    // SAFETY: the kernel has written so many bytes, within the capacity.
+                    unsafe { memory.set_len(end) };
+                    let begin = 0;
+                    *self.left.borrow_mut() = Some(Left::Late { memory, begin, end });
+                }
+                error if matches!(-error, libc::ECANCELED | libc::EINTR | libc::EAGAIN) => {}
+                error => return Err(io::Error::from_raw_os_error(-error)),
+            }
+        }
+    }
+
+    pub(crate) async fn read<B: BufferMut>(&self, mut buffer: B) -> (io::Result<usize>, B) {
+        if buffer.capacity() == 0 {
+            return (Ok(0), buffer);
+        }
+        if !self.late.borrow().is_empty()
+            && let Err(error) = self.settle().await
+        {
+            return (Err(error), buffer);
+        }
+        if let Some(count) = self.fill(&mut buffer) {
+            return (Ok(count), buffer);
+        }
+        if self.receive.get().is_some() {
+            return match self.chunk().await {
+                Ok(None) => (Ok(0), buffer),
+                Ok(Some(chunk)) => {
+                    *self.left.borrow_mut() = Some(Left::Chunk(chunk));
+                    let count = self.fill(&mut buffer).unwrap_or(0);
+                    (Ok(count), buffer)
+                }
+                Err(error) => (Err(error), buffer),
+            };
+        }
+        let fd = self.number();
+        let entry = |buffer: &mut B, len: usize| -> squeue::Entry {
+            opcode::Recv::new(fd, buffer.as_mut_ptr(), len as u32).build()
+        };
+        let keep = |key, held: Held<B>| {
+            let memory: Box<dyn Kept> = Box::new(held);
+            self.late.borrow_mut().push_back(Late { key, memory });
+        };
+        let len = buffer.capacity().min(MOST);
+        // SAFETY: the memory is the buffer's, which keeps its address by rule 2 of `Buffer`, also
+        // in a box; a stream that is dropped abandons what it has kept.
+        let run = unsafe { self.target(Attempt::Read).run_or(buffer, len, entry, keep) };
+        let (result, mut buffer) = run.await;
+        if let Ok(count) = result {
+            // SAFETY: the kernel has written so many bytes, within the capacity.
+            unsafe { buffer.set_len(count) };
+        }
+        (result, buffer)
+    }
+
+    /// Sends the bytes from `begin` on.
+    pub(crate) async fn write<B: Buffer>(&self, buffer: B, begin: usize) -> (io::Result<usize>, B) {
+        let fd = self.number();
+        let len = buffer.len().saturating_sub(begin).min(MOST);
+        let entry = |buffer: &mut B, len: usize| -> squeue::Entry {
+            let begin = buffer.as_ptr().wrapping_add(begin);
+            opcode::Send::new(fd, begin, len as u32)
+                .flags(libc::MSG_NOSIGNAL)
+                .build()
+        };
+        // SAFETY: the memory is the buffer's, which keeps its address.
+        unsafe { self.target(Attempt::Write).run(buffer, len, entry) }.await
+    }
+
+    /// The next bytes, in memory of the reactor.
+    pub(crate) async fn chunk(&self) -> io::Result<Option<Chunk>> {
+        let chunks = self.ring.chunks()?;
+        loop {
+            self.settle().await?;
+            let left = self.left.borrow_mut().take();
+            match left {
+                Some(Left::Chunk(chunk)) => return Ok(Some(chunk)),
+                Some(Left::End) => {
+                    *self.left.borrow_mut() = Some(Left::End);
+                    return Ok(None);
+                }
+                Some(left) => {
+                    let bytes = left.bytes();
+                    return Ok(Some(Chunk::own(bytes.into(), bytes.len())));
+                }
+                None => {}
+            }
+            let key = match self.receive.get() {
+                Some(key) => key,
+                None => match self.ring.strike(Attempt::Chunks, &mut 0) {
+                    Some(Fault::NoBuffers) => match self.chunk_of_its_own(chunks.bytes()).await? {
+                        Some(chunk) => return Ok(Some(chunk).filter(|chunk| !chunk.is_empty())),
+                        None => continue,
+                    },
+                    Some(_) => continue,
+                    None => self.start_receive()?,
+                },
+            };
+            let Some(Done { result, flags }) = wait(&self.ring, Some(key)).await else {
+                self.forget_receive(key);
+                continue;
+            };
+            if !io_uring::cqueue::more(flags) {
+                self.forget_receive(key);
+            }
+            if result > 0 {
+                let Some(id) = buffer_of(flags) else {
+                    return Err(io::Error::other("a receive without a buffer"));
+                };
+                return Ok(Some(Chunk::taken(&chunks, id, result as usize)));
+            }
+            if let Some(id) = buffer_of(flags) {
+                chunks.give_back(id);
+            }
+            match -result {
+                0 => return Ok(None),
+                libc::EINTR | libc::EAGAIN | libc::ECANCELED => {}
+                libc::ENOBUFS => {
+                    if let Some(chunk) = self.chunk_of_its_own(chunks.bytes()).await? {
+                        return Ok(Some(chunk).filter(|chunk| !chunk.is_empty()));
+                    }
+                }
+                error => return Err(io::Error::from_raw_os_error(error)),
+            }
+        }
+    }
+
+    fn start_receive(&self) -> io::Result<Key> {
+        let entry = opcode::RecvMulti::new(self.number(), GROUP).build();
+        // SAFETY: 1. its memory is the ring's buffers. 2. The descriptor is the stream's.
+        let key = unsafe {
+            self.ring
+                .start(entry, Kind::Chunks, Some(&self.fd), Attempt::Chunks)
+        }?;
+        self.receive.set(Some(key));
+        Ok(key)
+    }
+
+    /// The operation that receives is over, unless another task has begun the next one.
+    fn forget_receive(&self, key: Key) {
+        if self.receive.get() == Some(key) {
+            self.receive.set(None);
+        }
+    }
+
+    /// Waits for bytes without a buffer, and reads them into memory of their own. An empty chunk
+    /// is the end; `None` if the bytes were gone.
+    async fn chunk_of_its_own(&self, bytes: usize) -> io::Result<Option<Chunk>> {
+        let fd = self.number();
+        let entry = |(): &mut (), _: usize| opcode::PollAdd::new(fd, libc::POLLIN as u32).build();
+        // SAFETY: it has no memory.
+        unsafe { self.target(Attempt::Other).run((), 0, entry) }
+            .await
+            .0?;
+        let mut memory = vec![0_u8; bytes].into_boxed_slice();
+        let flags = libc::MSG_DONTWAIT;
+        let begin = memory.as_mut_ptr().cast();
+        // SAFETY: the descriptor is open, and the memory has so many bytes.
+        let count = unsafe { libc::recv(self.fd.as_raw_fd(), begin, bytes, flags) };
+        if let Ok(count) = usize::try_from(count) {
+            return Ok(Some(Chunk::own(memory, count)));
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+            _ => Err(error),
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some(key) = self.receive.take() {
+            self.ring.abandon(key, None);
+        }
+        for late in self.late.get_mut().drain(..) {
+            self.ring.abandon(late.key, Some(Box::new(late.memory)));
+        }
+    }
+}
+
+/// A listening socket on a ring.
+pub(crate) struct Listener {
+    ring: Rc<Ring>,
+    fd: Rc<OwnedFd>,
+    /// The operation that accepts many.
+    incoming: Cell<Option<Key>>,
+}
+
+impl Listener {
+    pub(crate) fn new(ring: &Rc<Ring>, fd: OwnedFd) -> Self {
+        Self {
+            ring: Rc::clone(ring),
+            fd: Rc::new(fd),
+            incoming: Cell::new(None),
+        }
+    }
+
+    pub(crate) fn ring(&self) -> &Rc<Ring> {
+        &self.ring
+    }
+
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// A connection that the operation for many has accepted; `None` if there is no such operation.
+    async fn next(&self) -> io::Result<Option<OwnedFd>> {
+        while let Some(key) = self.incoming.get() {
+            let done = wait(&self.ring, Some(key)).await;
+            let is_last = done.is_none_or(|done| !io_uring::cqueue::more(done.flags));
+            if is_last && self.incoming.get() == Some(key) {
+                self.incoming.set(None);
+            }
+            match done.map(|done| done.result) {
+                Some(fd) if fd >= 0 => return Ok(Some(super::descriptor(fd))),
+                None => {}
+                Some(error) if matches!(-error, libc::EINTR | libc::EAGAIN | libc::ECANCELED) => {}
+                Some(error) => return Err(io::Error::from_raw_os_error(-error)),
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<OwnedFd> {
+        if let Some(fd) = self.next().await? {
+            return Ok(fd);
+        }
+        let number = Fd(self.fd.as_raw_fd());
+        let target = Target {
+            ring: &self.ring,
+            fd: Some(&self.fd),
+            kind: Kind::Descriptor,
+            attempt: Attempt::Accept,
+        };
+        let entry = |(): &mut (), _: usize| {
+            opcode::Accept::new(number, null_mut(), null_mut())
+                .flags(libc::SOCK_CLOEXEC)
+                .build()
+        };
+        // SAFETY: it has no memory.
+        let (accepted, ()) = unsafe { target.run((), 0, entry) }.await;
+        accepted.map(|fd| super::descriptor(fd as i32))
+    }
+
+    /// As [`accept`](Self::accept), by one operation for many connections.
+    pub(crate) async fn accept_many(&self) -> io::Result<OwnedFd> {
+        loop {
+            if self.incoming.get().is_none() {
+                let number = Fd(self.fd.as_raw_fd());
+                let entry = opcode::AcceptMulti::new(number)
+                    .flags(libc::SOCK_CLOEXEC)
+                    .build();
+                let (kind, attempt) = (Kind::Descriptor, Attempt::Accept);
+                // SAFETY: 1. it has no memory. 2. The descriptor is the listener's.
+                let key = unsafe { self.ring.start(entry, kind, Some(&self.fd), attempt) }?;
+                self.incoming.set(Some(key));
+            }
+            if let Some(fd) = self.next().await? {
+                return Ok(fd);
+            }
+        }
+    }
+
+    /// Accepts no more. What was accepted is for the next that accept.
+    pub(crate) fn pause(&self) {
+        if let Some(key) = self.incoming.get() {
+            self.ring.cancel(key);
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(key) = self.incoming.take() {
+            self.ring.abandon(key, None);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Timers: never early, in order, and never a crowd of them at once.
+#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use rast_reactor::executor::timers::{ManualClock, Nanos};
+use rast_reactor::executor::{block_on, now, sleep, yield_now};
+use rast_reactor::{Lane, Pool, Reactors, fire_at, spawn_local};
+
+/// Runs a test on a reactor whose clock is moved by hand.
+fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(ManualClock) -> F + Send + 'static) {
+    let clock = ManualClock::new();
+    let reactors = Reactors::builder()
+        .number(1)
+        .clock(clock.clone())
+        .slow_poll(Duration::MAX)
+        .pool(Pool::builder().threads([0, 0, 1]))
+        .build()
+        .unwrap();
+    let task = reactors.reactor(0).unwrap().spawn(move || test(clock));
+    match block_on(task) {
+        Ok(()) => {}
+        Err(rast_reactor::CallError::Panicked(payload)) => std::panic::resume_unwind(payload),
+        Err(error) => panic!("{error}"),
+    }
+    assert!(reactors.stop(Duration::from_secs(60)).is_clean());
+}
+
+/// Counts its wake-ups.
+#[derive(Default)]
+struct Counts(AtomicUsize);
+
+impl Wake for Counts {
+    fn wake(self: Arc<Self>) {
+        // Relaxed: one thread has it.
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn at_most_256_timers_expire_in_a_turn() {
+    run(|clock| async move {
+        let counts = Arc::new(Counts::default());
+        let waker = Waker::from(Arc::clone(&counts));
+        let mut cx = Context::from_waker(&waker);
+        let fired = Rc::new(Cell::new(0));
+        let lane = Lane::new(Duration::from_secs(1));
+        let mut sleeps: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
+        for _ in 0..1000 {
+            sleeps.push(Box::pin(sleep(Duration::from_secs(1))));
+            sleeps.push(Box::pin(lane.sleep()));
+            let fired = Rc::clone(&fired);
+            fire_at(now().saturating_add(Nanos::from_secs(1)), move || {
+                fired.set(fired.get() + 1);
+            });
+        }
+        for sleep in &mut sleeps {
+            assert!(sleep.as_mut().poll(&mut cx).is_pending());
+        }
+        clock.advance(Nanos::from_secs(1));
+        let count = || fired.get() + counts.0.load(Ordering::Relaxed);
+        let (mut before, mut most) = (0, 0);
+        while count() < 3000 {
+            yield_now().await;
+            most = most.max(count() - before);
+            before = count();
+        }
+        assert!(most <= 256, "{most} expired at once");
+        for sleep in sleeps {
+            sleep.await;
+        }
+    });
+}
+
+#[test]
+fn closures_fire_in_the_order_of_their_times() {
+    run(|clock| async move {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        for n in [5_u64, 1, 4, 2, 3, 1] {
+            let order = Rc::clone(&order);
+            fire_at(now().saturating_add(Nanos::from_millis(n)), move || {
+                order.borrow_mut().push(n);
+                // What it arms, and what it spawns, runs too.
+                let theirs = Rc::clone(&order);
+                fire_at(now(), move || theirs.borrow_mut().push(10 + n));
+                spawn_local(async move { order.borrow_mut().push(20 + n) }).detach();
+            });
+        }
+        fire_at(now(), || panic!("a closure"));
+        yield_now().await;
+        assert!(order.borrow().is_empty(), "none is early");
+        for _ in 0..5 {
+            clock.advance(Nanos::from_millis(1));
+            let len = order.borrow().len();
+            while order.borrow().len() < len + 3 {
+                yield_now().await;
+            }
+        }
+        while order.borrow().len() < 18 {
+            yield_now().await;
+        }
+        let mut first = order.borrow().clone();
+        first.retain(|&n| n < 10);
+        assert_eq!(first, [1, 1, 2, 3, 4, 5]);
+        let mut all = order.borrow().clone();
+        all.sort_unstable();
+        assert_eq!(
+            all,
+            [
+                1, 1, 2, 3, 4, 5, 11, 11, 12, 13, 14, 15, 21, 21, 22, 23, 24, 25
+            ]
+        );
+    });
+}
+
+#[test]
+fn sleeps_of_a_lane_may_be_dropped_moved_and_awaited_again() {
+    run(|clock| async move {
+        let lane = Lane::new(Duration::from_millis(10));
+        let dropped = Rc::new(Cell::new(false));
+        let other = spawn_local({
+            let (lane, dropped) = (lane.clone(), Rc::clone(&dropped));
+            async move {
+                lane.sleep().await;
+                dropped.set(true);
+            }
+        });
+        yield_now().await;
+        // Polled by another waker before this task awaits it.
+        let mut moved = Box::pin(lane.sleep());
+        let counts = Arc::new(Counts::default());
+        let waker = Waker::from(Arc::clone(&counts));
+        assert!(
+            moved
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        let mut given_up = Box::pin(lane.sleep());
+        assert!(
+            given_up
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        drop(given_up);
+        other.abort();
+        let _ = other.await;
+        let mover = spawn_local(async move {
+            yield_now().await;
+            clock.advance(Nanos::from_millis(10));
+        });
+        moved.await;
+        mover.await.unwrap();
+        yield_now().await;
+        assert_eq!(
+            counts.0.load(Ordering::Relaxed),
+            0,
+            "its waker was replaced"
+        );
+        assert!(!dropped.get());
+    });
+}
+
+#[test]
+fn a_reactor_sleeps_until_its_timers_by_the_clock_of_the_system() {
+    let reactors = Reactors::builder().number(1).build().unwrap();
+    let task = reactors.reactor(0).unwrap().spawn(|| async {
+        let begin = std::time::Instant::now();
+        let lane = Lane::new(Duration::from_millis(3));
+        lane.sleep().await;
+        assert!(
+            begin.elapsed() >= Duration::from_millis(3),
+            "it is never early"
+        );
+        let (sent, received) = std::sync::mpsc::channel();
+        fire_at(now().saturating_add(Nanos::from_millis(3)), move || {
+            sent.send(std::time::Instant::now()).unwrap();
+        });
+        while begin.elapsed() < Duration::from_millis(6) || received.try_recv().is_err() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    });
+    block_on(task).unwrap();
+}
+
+#[test]
+fn closures_that_are_not_due_are_dropped_with_their_reactor() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    struct Drops(Arc<AtomicUsize>);
+    impl Drop for Drops {
+        fn drop(&mut self) {
+            // Relaxed: read after the stop.
+            self.0.fetch_add(1, Ordering::Relaxed);
+            panic!("a destructor");
+        }
+    }
+    let reactors = Reactors::builder().number(1).build().unwrap();
+    let guard = Drops(Arc::clone(&dropped));
+    let task = reactors.reactor(0).unwrap().spawn(move || async move {
+        fire_at(now().saturating_add(Nanos::from_secs(3600)), move || {
+            drop(guard)
+        });
+    });
+    block_on(task).unwrap();
+    assert!(reactors.stop(Duration::from_secs(60)).is_clean());
+    assert_eq!(dropped.load(Ordering::Relaxed), 1);
+}
