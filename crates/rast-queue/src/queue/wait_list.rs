@@ -15,8 +15,11 @@
 //!   └───┘
 //! ```
 //!
-//! Chunks are made as more wait at once than ever before, and freed with the queue: the memory is
-//! bounded by twice the greatest number of waiters at one time, however often they come and go.
+//! A chunk is made when a search has found each place taken, and freed with the queue. So the memory
+//! follows the greatest number of waiters at one time, not how often they come and go: without a
+//! race it is at most for twice as many. Places change hands while a search goes on, so it may pass
+//! one that is freed behind it, and make a chunk that is needed only later; a thread that lost the
+//! race to make one searches again.
 //!
 //! Places are taken and woken in the order of their numbers, round and round: a waiter takes the
 //! first free place behind the one that was taken last, and a wake-up goes to the first waiter
@@ -228,7 +231,7 @@ impl WaitList {
     /// Takes a waiter out that the caller wakes. Lock-free.
     pub(super) fn take_waiter(&self) -> Option<Wake> {
         let from = hint(&self.wake_at);
-        let (number, parts) = self.find(from, |group, mask| {
+        let (number, parts) = self.find(self.chunks(), from, |group, mask| {
             loop {
                 let waiting = guess(&group.waiting) & mask;
                 if waiting == 0 {
@@ -290,7 +293,8 @@ impl WaitList {
     fn take_place(&self) -> (Place, Parts<'_>) {
         let from = hint(&self.enter_at);
         loop {
-            let found = self.find(from, |group, mask| {
+            let chunks = self.chunks();
+            let found = self.find(chunks, from, |group, mask| {
                 loop {
                     let free = !guess(&group.taken) & ALL & mask;
                     if free == 0 {
@@ -309,14 +313,13 @@ impl WaitList {
                 go_on(&self.enter_at, from, number + 1);
                 return (Place(number), parts);
             }
-            self.grow_slow();
+            self.grow_slow(chunks);
         }
     }
 
-    /// Makes the next chunk, unless another thread does.
+    /// Makes the chunk of number `at`, unless another thread does.
     #[cold]
-    fn grow_slow(&self) {
-        let at = self.chunks();
+    fn grow_slow(&self, at: usize) {
         assert!(at < CHUNKS, "queue: more waiters than places in memory");
         let chunk = Box::into_raw(Box::new(Chunk::new(1 << at)));
         step!("enter: chunk made");
@@ -366,14 +369,15 @@ impl WaitList {
         }
     }
 
-    /// Asks each group, from the place `from` on and round to it again, for a place among those of
+    /// Asks each group of the first `chunks`, from the place `from` on and round to it again, for a place among those of
     /// a mask.
     fn find(
         &self,
+        chunks: usize,
         from: usize,
         mut ask: impl FnMut(&Group, usize) -> Option<usize>,
     ) -> Option<(usize, Parts<'_>)> {
-        let groups = (1 << self.chunks()) - 1;
+        let groups = (1 << chunks) - 1;
         let from = if from < groups * GROUP { from } else { 0 };
         let behind = ALL << (from % GROUP) & ALL;
         // The first group is asked twice, for the places from `from` on and for those before.
@@ -409,8 +413,8 @@ impl WaitList {
                 .all(|chunk| chunk.groups.iter().all(is_free))
     }
 
-    /// How many places there is memory for. For tests.
-    #[cfg(all(test, feature = "async", not(any(rast_loom, rast_shuttle))))]
+    /// How many places there is memory for. For tests and models.
+    #[cfg(any(all(test, feature = "async"), rast_loom, rast_shuttle))]
     pub(super) fn places(&self) -> usize {
         ((1 << self.chunks()) - 1) * GROUP
     }

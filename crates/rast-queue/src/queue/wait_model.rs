@@ -33,6 +33,11 @@ impl Waiters {
         self.0.take_waiter().is_some()
     }
 
+    /// How many places there is memory for.
+    pub fn places(&self) -> usize {
+        self.0.places()
+    }
+
     /// Calls `clear` in the place of clearing the flag, unless a waiter is there or another thread
     /// clears it.
     pub fn clear(&self, clear: impl FnOnce()) {

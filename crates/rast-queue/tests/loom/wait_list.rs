@@ -107,3 +107,19 @@ fn wait_list_a_settled_waiter_comes_after_the_clearing() {
         assert!(!shared.waiters.leave(waiter));
     });
 }
+
+/// Two threads find no place and make the same chunk, not one each.
+#[test]
+fn wait_list_grows_once_for_two() {
+    model(|| {
+        let shared = Shared::new();
+        let theirs = Arc::clone(&shared);
+        let other = thread::spawn(move || theirs.waiters.enter().0);
+        let (waiter, _) = shared.waiters.enter();
+        let waiters = [waiter, other.join().unwrap()];
+        assert_eq!(shared.waiters.places(), 2, "places for two waiters");
+        for waiter in waiters {
+            assert!(!shared.waiters.leave(waiter));
+        }
+    });
+}
