@@ -2,7 +2,7 @@
 //! whole.
 //!
 //! Each worker looks at it before each poll, with one load. It moves what it finds to a list of its
-//! own queue, which goes before the other lists, at most 8 times in a row. So a task from outside
+//! own queue, which goes before the others, at most 128 times in a row. So a task from outside
 //! usually waits for the poll that is running and at most one more. This wait decides the tail of
 //! the latency.
 //!

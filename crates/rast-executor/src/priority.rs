@@ -3,10 +3,10 @@
 /// How urgent a task is against others that are ready on the same worker.
 ///
 /// A worker takes the most urgent task first, with exceptions that bound starvation. Normal tasks
-/// that other threads spawned or woke go before the others, at most 8 times in a row. Of the other
-/// times at which a task is taken from the queue every eighth begins at [`Normal`](Self::Normal),
-/// every 64th at [`Low`](Self::Low). So a low task with k others ahead of it is polled within 576
-/// (k + 1) times.
+/// that other threads spawned or woke go before the others, at most 128 times in a row. Of the
+/// other times at which a task is taken from the queue every eighth begins at
+/// [`Normal`](Self::Normal), every 64th at [`Low`](Self::Low). So a low task with k others ahead of
+/// it is polled within 8256 (k + 1) times.
 ///
 /// ```
 /// use rast_executor::{Priority, Runtime};
